@@ -1,0 +1,133 @@
+"""The store contract: FoundationDB's semantics, small enough that three backends can keep it.
+
+Keys and values are bytes; keys are ordered as bytes. A transaction is strictly serializable and optimistic: it reads
+one snapshot of the store, keeps its writes to itself, reads its own writes, and at commit is refused if anything that
+it read (unless as a *snapshot read*) was written since. ``Store.transact`` then runs the function again.
+
+The limits are FoundationDB's and hold on every backend, so that what passes on SQLite runs on FoundationDB.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from lakemark.errors import InvalidArgument, LimitExceeded, StoreConflict, Unavailable, UnknownOutcome
+
+KEY_BYTES_MAX: Final = 10_000
+VALUE_BYTES_MAX: Final = 100_000
+TRANSACTION_BYTES_MAX: Final = 10_000_000
+TRANSACTION_SECONDS_MAX: Final = 5.0
+
+T = TypeVar("T")
+KeyValue = tuple[bytes, bytes]
+
+
+class KeyTooLarge(LimitExceeded):
+    code = "kv_key_too_large"
+
+
+class ValueTooLarge(LimitExceeded):
+    code = "kv_value_too_large"
+
+
+class TransactionTooLarge(LimitExceeded):
+    code = "kv_transaction_too_large"
+
+
+class InvertedRange(InvalidArgument):
+    """``begin`` lies after ``end``."""
+
+    code = "kv_inverted_range"
+
+
+class Conflict(StoreConflict):
+    """What the transaction read was written meanwhile; nothing was applied. Retried by ``transact``."""
+
+    code = "kv_conflict"
+
+
+class TransactionTooOld(StoreConflict):
+    """The transaction lived longer than ``TRANSACTION_SECONDS_MAX``; nothing was applied. Retried by ``transact``."""
+
+    code = "kv_transaction_too_old"
+
+
+class CommitUnknownResult(UnknownOutcome):
+    """The commit may or may not have been applied; never retried blindly: callers look up their request id."""
+
+    code = "kv_commit_unknown_result"
+
+
+class StoreClosed(Unavailable):
+    code = "kv_store_closed"
+
+
+class ReadTransaction(Protocol):
+    """Reads of one snapshot. ``snapshot=True`` reads without adding to the read conflicts."""
+
+    def get(self, key: bytes, *, snapshot: bool = False) -> bytes | None:
+        """The value, or None. Raises KeyTooLarge."""
+
+    def get_many(self, keys: Sequence[bytes], *, snapshot: bool = False) -> list[bytes | None]:
+        """The values in the order of ``keys``; one round trip where the backend can."""
+
+    def get_range(
+        self, begin: bytes, end: bytes, *, limit: int = 0, reverse: bool = False, snapshot: bool = False
+    ) -> list[KeyValue]:
+        """Pairs with ``begin <= key < end`` in key order (descending if ``reverse``), at most ``limit`` (0: all).
+
+        What is read is the range actually covered: with a limit, only up to the last pair returned.
+        """
+
+
+class Transaction(ReadTransaction, Protocol):
+    """Reads plus buffered writes; nothing is visible to others before the commit."""
+
+    def set(self, key: bytes, value: bytes) -> None: ...
+
+    def clear(self, key: bytes) -> None: ...
+
+    def clear_range(self, begin: bytes, end: bytes) -> None:
+        """Clears ``begin <= key < end``."""
+
+    def add(self, key: bytes, delta: int) -> None:
+        """Adds to a little-endian signed 64-bit counter (absent: 0; wraps), without a read conflict."""
+
+    def add_read_conflict(self, begin: bytes, end: bytes) -> None:
+        """Refuse the commit if anything in ``[begin, end)`` is written by another before it."""
+
+    def add_write_conflict(self, begin: bytes, end: bytes) -> None:
+        """Make others who read ``[begin, end)`` before this commit fail, although nothing there is written."""
+
+
+class Store(ABC):
+    """One ordered, transactional key-value store. Thread-safe; close() waits for running commits."""
+
+    name: str
+
+    @abstractmethod
+    def read(self, body: Callable[[ReadTransaction], T]) -> T:
+        """Runs ``body`` on one consistent snapshot that holds everything acknowledged before the call."""
+
+    @abstractmethod
+    def transact(self, body: Callable[[Transaction], T], *, attempts_max: int = 50) -> T:
+        """Runs ``body`` and commits durably; runs it again on Conflict and TransactionTooOld.
+
+        ``body`` may run several times and must have no effect outside the transaction. If ``body`` raises, nothing is
+        applied and the error passes through. Raises the last Conflict after ``attempts_max`` runs, and
+        CommitUnknownResult if the backend cannot tell whether the commit happened.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the store's threads and connections; later calls raise StoreClosed. May be called twice."""
+
+
+def strinc(prefix: bytes) -> bytes:
+    """The first key after all keys that begin with ``prefix`` (as in FoundationDB's bindings)."""
+    stripped = prefix.rstrip(b"\xff")
+    if not stripped:
+        raise InvalidArgument("a prefix of only 0xff bytes has no end")
+    return stripped[:-1] + bytes([stripped[-1] + 1])
