@@ -1,0 +1,1 @@
+"""The Hive Metastore facade: Thrift in front, Lakemark's domains behind."""
