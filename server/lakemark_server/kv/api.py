@@ -4,7 +4,8 @@ Keys and values are bytes; keys are ordered as bytes. A transaction is strictly 
 one snapshot of the store, keeps its writes to itself, reads its own writes, and at commit is refused if anything that
 it read (unless as a *snapshot read*) was written since. ``Store.transact`` then runs the function again.
 
-The limits are FoundationDB's and hold on every backend, so that what passes on SQLite runs on FoundationDB.
+The limits are FoundationDB's and hold on every backend, so that what passes on SQLite runs on FoundationDB. The
+snapshot is taken at the first read (or at the first added read conflict), not when the transaction is made.
 """
 
 from __future__ import annotations
@@ -13,12 +14,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
-from lakemark.errors import InvalidArgument, LimitExceeded, StoreConflict, Unavailable, UnknownOutcome
+from lakemark.errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    LimitExceeded,
+    StoreConflict,
+    Unavailable,
+    UnknownOutcome,
+)
 
 KEY_BYTES_MAX: Final = 10_000
 VALUE_BYTES_MAX: Final = 100_000
 TRANSACTION_BYTES_MAX: Final = 10_000_000
 TRANSACTION_SECONDS_MAX: Final = 5.0
+KEYS_END: Final = b"\xff"
+"""Keys from here on belong to the store itself; as the end of a range it means "up to the last key"."""
 
 T = TypeVar("T")
 KeyValue = tuple[bytes, bytes]
@@ -40,6 +50,18 @@ class InvertedRange(InvalidArgument):
     """``begin`` lies after ``end``."""
 
     code = "kv_inverted_range"
+
+
+class ReservedKey(InvalidArgument):
+    """The key lies at or after ``KEYS_END``, which FoundationDB keeps for itself."""
+
+    code = "kv_reserved_key"
+
+
+class TransactionFinished(FailedPrecondition):
+    """The transaction is used after its commit or cancel, or outside of the body that it was made for."""
+
+    code = "kv_transaction_finished"
 
 
 class Conflict(StoreConflict):
@@ -64,11 +86,27 @@ class StoreClosed(Unavailable):
     code = "kv_store_closed"
 
 
+class StoreInUse(FailedPrecondition):
+    """Another process (``details["pid"]``) holds an embedded store that only one may open."""
+
+    code = "kv_store_in_use"
+
+
+class StoreFormatUnknown(FailedPrecondition):
+    """The file is no Lakemark store, or one that a newer Lakemark wrote."""
+
+    code = "kv_store_format_unknown"
+
+
 class ReadTransaction(Protocol):
-    """Reads of one snapshot. ``snapshot=True`` reads without adding to the read conflicts."""
+    """Reads of one snapshot. ``snapshot=True`` reads without adding to the read conflicts.
+
+    For one thread at a time. Every read raises TransactionTooOld after ``TRANSACTION_SECONDS_MAX``, KeyTooLarge and
+    ReservedKey for keys that no store can hold, and TransactionFinished once the transaction has ended.
+    """
 
     def get(self, key: bytes, *, snapshot: bool = False) -> bytes | None:
-        """The value, or None. Raises KeyTooLarge."""
+        """The value, or None."""
 
     def get_many(self, keys: Sequence[bytes], *, snapshot: bool = False) -> list[bytes | None]:
         """The values in the order of ``keys``; one round trip where the backend can."""
@@ -78,28 +116,56 @@ class ReadTransaction(Protocol):
     ) -> list[KeyValue]:
         """Pairs with ``begin <= key < end`` in key order (descending if ``reverse``), at most ``limit`` (0: all).
 
-        What is read is the range actually covered: with a limit, only up to the last pair returned.
+        What is read is the range actually covered: with a limit, only up to the last pair returned. Raises
+        InvertedRange.
         """
 
 
 class Transaction(ReadTransaction, Protocol):
-    """Reads plus buffered writes; nothing is visible to others before the commit."""
+    """Reads plus buffered writes; nothing is visible to others before the commit.
 
-    def set(self, key: bytes, value: bytes) -> None: ...
+    Reads see the transaction's own writes. Every write raises TransactionTooLarge as soon as the keys and values
+    written plus the conflict ranges exceed ``TRANSACTION_BYTES_MAX``.
+    """
 
-    def clear(self, key: bytes) -> None: ...
+    def set(self, key: bytes, value: bytes) -> None:
+        """Raises KeyTooLarge, ReservedKey, ValueTooLarge."""
+
+    def clear(self, key: bytes) -> None:
+        """Removes the key; no error if it is absent."""
 
     def clear_range(self, begin: bytes, end: bytes) -> None:
         """Clears ``begin <= key < end``."""
 
     def add(self, key: bytes, delta: int) -> None:
-        """Adds to a little-endian signed 64-bit counter (absent: 0; wraps), without a read conflict."""
+        """Adds to a little-endian signed 64-bit counter (absent: 0; wraps), without a read conflict.
+
+        ``counter`` reads such a value. As in FoundationDB, a stored value of another length is cut or zero-extended
+        to 8 bytes first. Raises InvalidArgument if ``delta`` does not fit into 64 bits.
+        """
 
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
-        """Refuse the commit if anything in ``[begin, end)`` is written by another before it."""
+        """Refuse the commit if anything in ``[begin, end)`` is written by another after this one's snapshot.
+
+        Takes the snapshot now if nothing was read yet.
+        """
 
     def add_write_conflict(self, begin: bytes, end: bytes) -> None:
         """Make others who read ``[begin, end)`` before this commit fail, although nothing there is written."""
+
+
+class OpenTransaction(Transaction, Protocol):
+    """One attempt, ended by hand: what ``transact`` is made of. Not retried."""
+
+    def commit(self) -> None:
+        """Returns once the writes are durable and visible to every later read.
+
+        Raises Conflict, TransactionTooOld, TransactionTooLarge and Unavailable (nothing was applied) or
+        CommitUnknownResult. A transaction without writes has nothing to check and always succeeds.
+        """
+
+    def cancel(self) -> None:
+        """Drops the writes and releases the snapshot. Does nothing after ``commit``; may be called twice."""
 
 
 class Store(ABC):
@@ -109,7 +175,7 @@ class Store(ABC):
 
     @abstractmethod
     def read(self, body: Callable[[ReadTransaction], T]) -> T:
-        """Runs ``body`` on one consistent snapshot that holds everything acknowledged before the call."""
+        """Runs ``body`` once on one consistent snapshot that holds everything acknowledged before the call."""
 
     @abstractmethod
     def transact(self, body: Callable[[Transaction], T], *, attempts_max: int = 50) -> T:
@@ -118,6 +184,14 @@ class Store(ABC):
         ``body`` may run several times and must have no effect outside the transaction. If ``body`` raises, nothing is
         applied and the error passes through. Raises the last Conflict after ``attempts_max`` runs, and
         CommitUnknownResult if the backend cannot tell whether the commit happened.
+        """
+
+    @abstractmethod
+    def begin(self) -> OpenTransaction:
+        """A transaction that the caller commits or cancels; prefer ``transact``, which retries.
+
+        For tests that interleave transactions by hand and for code that keeps one open across callbacks. Until it
+        ends it may hold a connection.
         """
 
     @abstractmethod
@@ -131,3 +205,8 @@ def strinc(prefix: bytes) -> bytes:
     if not stripped:
         raise InvalidArgument("a prefix of only 0xff bytes has no end")
     return stripped[:-1] + bytes([stripped[-1] + 1])
+
+
+def counter(value: bytes | None) -> int:
+    """The number that ``Transaction.add`` keeps in ``value`` (None: 0)."""
+    return int.from_bytes(value[:8].ljust(8, b"\0"), "little", signed=True) if value else 0

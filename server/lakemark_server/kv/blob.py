@@ -1,0 +1,50 @@
+"""Values larger than one key can hold, split over consecutive keys of a space of their own.
+
+Chunk 0 begins with the number of chunks, so that a value that fits into one costs one ``get``. All of it happens within
+the caller's transaction, whose limit is the limit of a blob.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakemark.errors import CorruptStore
+
+from .api import TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX, ReadTransaction, Transaction, TransactionTooLarge
+from .keys import Space
+
+_COUNT_BYTES: Final = 2
+FIRST_CHUNK_BYTES: Final = VALUE_BYTES_MAX - _COUNT_BYTES
+
+
+def put(transaction: Transaction, space: Space, value: bytes) -> None:
+    """Stores ``value`` as the only thing in ``space``, whatever was there before. Raises TransactionTooLarge."""
+    if len(value) > TRANSACTION_BYTES_MAX:
+        raise TransactionTooLarge(
+            f"a blob of {len(value)} bytes; at most {TRANSACTION_BYTES_MAX} fit into a transaction"
+        )
+    rest = range(FIRST_CHUNK_BYTES, len(value), VALUE_BYTES_MAX)
+    count = 1 + len(rest)
+    transaction.clear_range(space.key(count), space.range()[1])
+    transaction.set(space.key(0), count.to_bytes(_COUNT_BYTES, "big") + value[:FIRST_CHUNK_BYTES])
+    for index, start in enumerate(rest, 1):
+        transaction.set(space.key(index), value[start : start + VALUE_BYTES_MAX])
+
+
+def get(transaction: ReadTransaction, space: Space, *, snapshot: bool = False) -> bytes | None:
+    """The value, or None. Raises CorruptStore if chunks are missing."""
+    first = transaction.get(space.key(0), snapshot=snapshot)
+    if first is None:
+        return None
+    count = int.from_bytes(first[:_COUNT_BYTES], "big")
+    if count == 1:
+        return first[_COUNT_BYTES:]
+    rest = transaction.get_range(space.key(1), space.key(count), snapshot=snapshot)
+    if len(rest) != count - 1:
+        raise CorruptStore(f"a blob of {count} chunks has only {1 + len(rest)}")
+    return b"".join((first[_COUNT_BYTES:], *(chunk for _, chunk in rest)))
+
+
+def clear(transaction: Transaction, space: Space) -> None:
+    """Removes the value; no error if there is none."""
+    transaction.clear_range(*space.range())

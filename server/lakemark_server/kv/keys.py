@@ -1,0 +1,66 @@
+"""Keys in FoundationDB's tuple encoding: ordered like the tuples that they stand for, and readable with ``fdbcli``."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from fdb import tuple as fdb_tuple
+
+from lakemark.errors import CorruptStore, InvalidArgument
+
+Item = bytes | str | int | float | bool | None
+"""What may be an element of a key; ints of any size, strings as UTF-8."""
+
+
+def pack(*items: Item) -> bytes:
+    return cast(bytes, fdb_tuple.pack(items))
+
+
+def unpack(key: bytes) -> tuple[Item, ...]:
+    """The items of a packed key. Raises CorruptStore if it is none."""
+    return Space().unpack(key)
+
+
+def range_of(*items: Item) -> tuple[bytes, bytes]:
+    """``(begin, end)`` of all keys that extend these items by one more or several; their own key is not among them."""
+    return Space(pack(*items)).range()
+
+
+class Space:
+    """The keys below one prefix, which is packed only once."""
+
+    __slots__ = ("prefix",)
+
+    def __init__(self, prefix: bytes = b"") -> None:
+        self.prefix = prefix
+
+    @classmethod
+    def of(cls, *items: Item) -> Space:
+        return cls(pack(*items))
+
+    def __repr__(self) -> str:
+        return f"Space({self.prefix!r})"
+
+    def space(self, *items: Item) -> Space:
+        """The narrower space below these items."""
+        return Space(self.key(*items))
+
+    def key(self, *items: Item) -> bytes:
+        return cast(bytes, fdb_tuple.pack(items, self.prefix)) if items else self.prefix
+
+    def range(self, *items: Item) -> tuple[bytes, bytes]:
+        """``(begin, end)`` of all keys below the items (by default: below the space), the items' own key excluded."""
+        prefix = self.key(*items)
+        return prefix + b"\0", prefix + b"\xff"
+
+    def unpack(self, key: bytes) -> tuple[Item, ...]:
+        """The items of ``key`` after the prefix.
+
+        Raises InvalidArgument if the key lies outside of the space, CorruptStore if the rest is no tuple.
+        """
+        if not key.startswith(self.prefix):
+            raise InvalidArgument(f"the key {key!r} does not begin with {self.prefix!r}")
+        try:
+            return cast(tuple[Item, ...], fdb_tuple.unpack(key, len(self.prefix)))
+        except (ValueError, IndexError, TypeError, UnicodeDecodeError) as error:
+            raise CorruptStore(f"the key {key!r} is not in the tuple encoding") from error

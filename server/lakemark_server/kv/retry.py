@@ -1,0 +1,48 @@
+"""Runs a transaction's body until it commits, as FoundationDB's ``transactional`` does."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from lakemark.errors import InvalidArgument
+
+from .api import Conflict, OpenTransaction, Transaction, TransactionTooOld
+
+PAUSE_SECONDS_FIRST: Final = 0.000_5
+PAUSE_SECONDS_MAX: Final = 0.1
+
+T = TypeVar("T")
+
+
+def pause_seconds(attempt: int) -> float:
+    """Full jitter: anything up to a bound that doubles with each attempt (from 0) and ends at PAUSE_SECONDS_MAX."""
+    bound = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS_FIRST * 2 ** min(attempt, 16))
+    return random.uniform(0, bound)  # noqa: S311 - spreads the retries; nothing secret depends on it
+
+
+def run_transaction(
+    begin: Callable[[], OpenTransaction],
+    body: Callable[[Transaction], T],
+    attempts_max: int,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """See ``Store.transact``; ``sleep`` takes seconds."""
+    if attempts_max < 1:
+        raise InvalidArgument(f"attempts_max must be at least 1, and is {attempts_max}")
+    for attempt in range(attempts_max):
+        transaction = begin()
+        try:
+            result = body(transaction)
+            transaction.commit()
+        except (Conflict, TransactionTooOld):
+            if attempt + 1 == attempts_max:
+                raise
+        else:
+            return result
+        finally:
+            transaction.cancel()
+        sleep(pause_seconds(attempt))
+    raise AssertionError("unreachable: the last attempt returns or raises")

@@ -1,0 +1,118 @@
+"""Readers of the SQLite file: a pool of connections, each transaction on one WAL snapshot of its own."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
+
+from lakemark.errors import Unavailable
+
+from .api import KeyValue
+from .sqlite_file import translated
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+
+READERS_KEPT: Final = 64
+READERS_MAX: Final = 256
+READER_WAIT_SECONDS: Final = 10.0
+_KEYS_PER_STATEMENT: Final = 256
+
+
+class SqliteReaders:
+    """Up to READERS_MAX snapshots at a time; a further one waits READER_WAIT_SECONDS for its turn."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._pool = QueuePool(
+            lambda: cast("DBAPIConnection", connect()),
+            pool_size=READERS_KEPT,
+            max_overflow=READERS_MAX - READERS_KEPT,
+            timeout=READER_WAIT_SECONDS,
+            reset_on_return=None,
+            use_lifo=True,
+        )
+        self._closed = False
+
+    def snapshot(self) -> SqliteSnapshot:
+        """Raises Unavailable, CorruptStore."""
+        try:
+            connection = self._pool.connect()
+        except PoolTimeout as error:
+            raise Unavailable(f"{READERS_MAX} transactions are reading already; try again") from error
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        try:
+            return SqliteSnapshot(self, connection)
+        except sqlite3.Error as error:
+            connection.invalidate(error)
+            raise translated(error) from error
+
+    def give_back(self, connection: PoolProxiedConnection) -> None:
+        connection.close()
+        if self._closed:
+            self._pool.dispose()
+
+    def close(self) -> None:
+        """Closes what is idle now, and the others when they are given back."""
+        self._closed = True
+        self._pool.dispose()
+
+
+class SqliteSnapshot:
+    """One WAL snapshot, taken by its first statement. Driver-level cursors: this is the hot path."""
+
+    __slots__ = ("_connection", "_execute", "_readers")
+
+    def __init__(self, readers: SqliteReaders, connection: PoolProxiedConnection) -> None:
+        self._readers = readers
+        self._connection = connection
+        self._execute = connection.cursor().execute
+        self._execute("BEGIN")
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            row = self._execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone()
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        return row[0] if row else None
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        found: dict[bytes, bytes] = {}
+        for start in range(0, len(keys), _KEYS_PER_STATEMENT):
+            some = tuple(keys[start : start + _KEYS_PER_STATEMENT])
+            # Padded to a power of two, so that few different statements are prepared and all stay cached.
+            padded = some + some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))
+            marks = ",".join("?" * len(padded))
+            try:
+                found.update(self._execute(f"SELECT key, value FROM kv WHERE key IN ({marks})", padded))  # noqa: S608
+            except sqlite3.Error as error:
+                raise translated(error) from error
+        return [found.get(key) for key in keys]
+
+    def get_range(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
+        order = "DESC" if reverse else "ASC"
+        statement = f"SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key {order} LIMIT ?"  # noqa: S608
+        try:
+            pairs: list[KeyValue] = self._execute(statement, (begin, end, limit or -1)).fetchall()
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        return pairs
+
+    def version(self) -> int:
+        try:
+            row = self._execute("SELECT version FROM clock").fetchone()
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        return int(row[0])
+
+    def release(self) -> None:
+        try:
+            self._execute("COMMIT")
+        except sqlite3.Error as error:
+            self._connection.invalidate(error)
+        else:
+            self._readers.give_back(self._connection)

@@ -1,0 +1,142 @@
+"""Applies batches of transactions to the SQLite file: resolve each, write the survivors, one durable COMMIT."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lakemark.errors import LakemarkError
+
+from .api import TRANSACTION_SECONDS_MAX, CommitUnknownResult, Conflict
+from .buffer import CommitRequest
+from .limits import too_old
+from .overlay import Overlay, add_to_counter
+from .reads import Clock
+from .resolver import Resolver, Verdict
+from .sqlite_file import error_code, translated
+
+# COMMIT failed before its last frame could be whole: SQLite rolls back, and recovery after a crash finds nothing.
+_SURELY_NOT_COMMITTED: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM})
+_MARK_SECONDS: Final = 0.25
+
+
+class SqliteWriter:
+    """The only connection that writes. Used by one thread.
+
+    After any failure the connection is thrown away and the next batch opens another, so that the store works again as
+    soon as the disk does.
+    """
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], clock: Clock) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._connection: sqlite3.Connection | None = None
+        self._resolver: Resolver | None = None
+        # (seconds, version): which version was the newest then.
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def apply(self, batch: Sequence[CommitRequest]) -> list[LakemarkError | None]:
+        """For each request why it was not applied, or None. Never raises sqlite3.Error."""
+        committing = False
+        errors: list[LakemarkError | None] = [None] * len(batch)
+        try:
+            connection, resolver = self._begin()
+            writes, errors = _resolve(resolver, batch)
+            if all(errors):
+                connection.execute("ROLLBACK")
+                return errors
+            version = resolver.newest + 1
+            _write(connection, writes, version)
+            committing = True
+            connection.execute("COMMIT")
+        except BaseException as error:
+            self._abandon()
+            if not isinstance(error, sqlite3.Error):
+                raise
+            return [known or _failure(error, committing) for known in errors]
+        resolver.seal(version)
+        self._forget(resolver)
+        return errors
+
+    def close(self) -> None:
+        if self._connection is not None:
+            # What cannot be closed cleanly is recovered from the log at the next start.
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _begin(self) -> tuple[sqlite3.Connection, Resolver]:
+        if self._connection is None:
+            self._connection = self._connect()
+        self._connection.execute("BEGIN IMMEDIATE")
+        version: int = self._connection.execute("SELECT version FROM clock").fetchone()[0]
+        if self._resolver is None:
+            self._resolver = Resolver(version)
+        elif self._resolver.newest != version:
+            # A COMMIT of unknown outcome did happen after all.
+            self._resolver.restart(version)
+        return self._connection, self._resolver
+
+    def _abandon(self) -> None:
+        """Closing the connection rolls back."""
+        self.close()
+        if self._resolver is not None:
+            self._resolver.discard()
+
+    def _forget(self, resolver: Resolver) -> None:
+        """Keeps the window as long as a transaction may live."""
+        now = self._clock()
+        if not self._marks or now - self._marks[-1][0] >= _MARK_SECONDS:
+            self._marks.append((now, resolver.newest))
+        while self._marks and now - self._marks[0][0] > TRANSACTION_SECONDS_MAX:
+            resolver.forget(self._marks.popleft()[1])
+
+
+def _resolve(resolver: Resolver, batch: Sequence[CommitRequest]) -> tuple[Overlay, list[LakemarkError | None]]:
+    """The folded writes of all that is admitted, and the errors of the others."""
+    folded = Overlay()
+    errors: list[LakemarkError | None] = []
+    for request in batch:
+        verdict = Verdict.ADMITTED
+        if request.read_version is not None:
+            verdict = resolver.check(request.read_version, request.read_keys, request.read_ranges)
+        if verdict is Verdict.ADMITTED:
+            writes = request.writes
+            resolver.record(writes.points, (*writes.cleared_ranges(), *request.write_conflicts))
+            folded.merge(writes)
+            errors.append(None)
+        elif verdict is Verdict.CONFLICT:
+            errors.append(Conflict("another transaction wrote what this one had read; nothing was applied"))
+        else:
+            errors.append(too_old())
+    return folded, errors
+
+
+def _write(connection: sqlite3.Connection, writes: Overlay, version: int) -> None:
+    execute = connection.execute
+    for begin, end in writes.cleared_ranges():
+        execute("DELETE FROM kv WHERE key >= ? AND key < ?", (begin, end))
+    values: list[tuple[bytes, bytes]] = []
+    cleared: list[tuple[bytes]] = []
+    for key, pending in writes.points.items():
+        if pending is None:
+            cleared.append((key,))
+        elif isinstance(pending, int):
+            row = execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone()
+            values.append((key, add_to_counter(row[0] if row else None, pending)))
+        else:
+            values.append((key, pending))
+    connection.executemany("DELETE FROM kv WHERE key = ?", cleared)
+    connection.executemany("INSERT OR REPLACE INTO kv VALUES (?, ?)", values)
+    execute("UPDATE clock SET version = ?", (version,))
+
+
+def _failure(error: sqlite3.Error, committing: bool) -> LakemarkError:
+    if committing and error_code(error) & 0xFF not in _SURELY_NOT_COMMITTED:
+        return CommitUnknownResult(
+            f"the store's file failed while committing ({error}); the change may be there or not"
+        )
+    return translated(error)
