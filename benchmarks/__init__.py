@@ -1,0 +1,1 @@
+"""Benchmarks of Lakemark beside its peers; run one with `scripts/bench NAME [--json]`."""
