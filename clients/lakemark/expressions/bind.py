@@ -1,0 +1,131 @@
+"""Predicates against a schema: names become column ids, literals become values of the columns' types."""
+
+from __future__ import annotations
+
+import decimal
+
+from lakemark.errors import InvalidPredicate
+from lakemark.expressions.coerce import coerce_comparison, is_canonical_text
+from lakemark.expressions.render import to_sql
+from lakemark.expressions.tree import (
+    NULL,
+    And,
+    ColumnRef,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    StartsWith,
+    Unknown,
+    any_of,
+)
+from lakemark.types import DOUBLE, Char, Schema, Struct, Type, is_floating, is_nested, is_textual
+
+
+def bind(expr: Expr, schema: Schema) -> Expr:
+    """The same predicate with ids and types of the schema, for which every literal is a value of its column's type.
+
+    It selects the rows that Spark would select: where the types differ, operators and literals are adjusted (and
+    folded where a literal is out of a type's range), and what cannot be decided exactly becomes Unknown. Literals for
+    float and double columns are doubles. Raises InvalidPredicate for a missing column, and for a literal that its
+    column cannot be compared with.
+    """
+    match expr:
+        case And(terms):
+            return And(tuple(bind(term, schema) for term in terms))
+        case Or(terms):
+            return Or(tuple(bind(term, schema) for term in terms))
+        case Not(term):
+            return Not(bind(term, schema))
+        case Compare(op, column, literal):
+            bound, column_type = _resolve(column, schema)
+            if literal.value is None:
+                return IsNull(bound) if op == "<=>" else NULL
+            coerced = coerce_comparison(op, bound, column_type, literal)
+            return Unknown(to_sql(expr), (bound,)) if coerced is None else coerced
+        case In(column, literals, negated):
+            members = _members(column, literals, schema)
+            return Not(members) if negated else members
+        case IsNull(column, negated):
+            return IsNull(_resolve(column, schema)[0], negated)
+        case Like(column) | StartsWith(column):
+            return _bind_pattern(expr, column, schema)
+        case Unknown(text, columns):
+            return Unknown(text, tuple(_resolve(column, schema)[0] for column in columns))
+        case _:
+            return expr
+
+
+def _bind_pattern(expr: Like | StartsWith, column: ColumnRef, schema: Schema) -> Expr:
+    bound, column_type = _resolve(column, schema)
+    if is_nested(column_type):
+        raise InvalidPredicate(
+            f"column '{column.name}' is not text: '{to_sql(expr)}' cannot be evaluated", column=column.name
+        )
+    if not is_textual(column_type) or isinstance(column_type, Char):
+        return Unknown(to_sql(expr), (bound,))  # the text that the engine casts to, or pads
+    if isinstance(expr, Like):
+        return Like(bound, expr.pattern, expr.negated)
+    return StartsWith(bound, expr.prefix, expr.negated)
+
+
+def _members(column: ColumnRef, literals: tuple[Literal, ...], schema: Schema) -> Expr:
+    """``column IN (…)`` as a list of values of the column's type, OR what cannot be one."""
+    bound, column_type = _resolve(column, schema)
+    values: dict[Literal, None] = {}
+    others: dict[Expr, None] = {}
+    # One double in the list makes Spark compare all of it as doubles.
+    as_double = any(isinstance(literal.value, float) for literal in literals) and not is_floating(column_type)
+    for literal in literals:
+        item = _member(bound, column_type, _as_double(literal) if as_double else literal)
+        if isinstance(item, Compare):
+            values[item.literal] = None
+        else:
+            others[item] = None
+    if values:
+        return any_of((In(bound, tuple(values)), *others))
+    return any_of(others)
+
+
+def _member(column: ColumnRef, column_type: Type, literal: Literal) -> Expr:
+    if literal.value is None:
+        return NULL
+    coerced = coerce_comparison("=", column, column_type, literal)
+    unknown = Unknown(to_sql(Compare("=", column, literal)), (column,))
+    if coerced is None:
+        return unknown
+    if (
+        isinstance(coerced, Compare)
+        and isinstance(literal.value, str)
+        and not is_textual(column_type)
+        and not is_canonical_text(literal.value, column_type, coerced.literal.value)
+    ):
+        return unknown
+    return coerced
+
+
+def _as_double(literal: Literal) -> Literal:
+    if isinstance(literal.value, int | float | decimal.Decimal) and not isinstance(literal.value, bool):
+        return Literal(float(literal.value), DOUBLE)
+    return literal
+
+
+def _resolve(column: ColumnRef, schema: Schema) -> tuple[ColumnRef, Type]:
+    found = schema.find_path(column.path)
+    if found is None:
+        raise _missing(column, schema)
+    return ColumnRef(column.path, found.id, found.type), found.type
+
+
+def _missing(column: ColumnRef, schema: Schema) -> InvalidPredicate:
+    first = schema.find(column.path[0])
+    if first is None or len(column.path) == 1:
+        message = f"there is no column '{column.path[0]}'{schema.suggest(column.path[0])}"
+    else:
+        kind = "has no such field" if isinstance(first.type, Struct) else "is not a struct"
+        message = f"there is no field '{column.name}': column '{first.name}' {kind}"
+    return InvalidPredicate(message, column=column.name)
