@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 
 import pyspark
 from hmsclient import HMSClient
-from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
 
 from benchmarks.peers.java import java_executable, open_module_flags
 

@@ -1,0 +1,51 @@
+"""Fixtures of the end-to-end tests: plain Spark of both versions, and the Hive 2.3 metastore as oracle.
+
+JVMs are started at first use and live until the test session ends.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from benchmarks.peers.hive23 import hive_metastore
+
+from tests.e2e.spark_runner import SparkProcess, interpreter
+
+SPARK_VERSIONS = ("4.3", "3.5")
+
+StartSpark = Callable[[str, str], SparkProcess]
+
+
+@pytest.fixture(scope="session")
+def start_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartSpark]:
+    """`start_spark(version, metastore_uri)` gives the session's Spark of that version on that metastore.
+
+    Version is `"4.3"` or `"3.5"`. Asking again for the same pair gives the same process, or a new one if that has died;
+    so ask in every test.
+    """
+    running: dict[tuple[str, str], SparkProcess] = {}
+    with ExitStack() as stack:
+
+        def start(version: str, metastore_uri: str) -> SparkProcess:
+            process = running.get((version, metastore_uri))
+            if process is None or not process.alive:
+                work_dir = tmp_path_factory.mktemp(f"spark{version}")
+                process = stack.enter_context(SparkProcess(interpreter(version), metastore_uri, work_dir))
+                running[version, metastore_uri] = process
+            return process
+
+        yield start
+
+
+@pytest.fixture(params=SPARK_VERSIONS, ids=lambda version: f"spark-{version}", scope="session")
+def spark_version(request: pytest.FixtureRequest) -> str:
+    """Each Spark version in turn."""
+    version: str = request.param
+    return version
+
+
+@pytest.fixture(scope="session")
+def hive23_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The Thrift URI of a Hive 2.3 metastore of this session: what a metastore that is not ours answers."""
+    with hive_metastore(tmp_path_factory.mktemp("hive23") / "metastore") as port:
+        yield f"thrift://127.0.0.1:{port}"
