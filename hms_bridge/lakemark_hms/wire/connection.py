@@ -1,0 +1,74 @@
+"""One accepted socket, and its state between the loop and the workers.
+
+The loop reads, workers run calls and write their replies. ``running`` says who owns the connection's next step: from
+the moment that a call is handed over until its reply is written, the worker (or, when the socket is full, the loop that
+writes the rest for it). A socket is closed only by the loop and only while nothing runs, so that no worker can write to
+a file descriptor that has become another's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+from lakemark_hms.wire.dispatch import Session
+from lakemark_hms.wire.inbox import Inbox
+
+
+class Connection:
+    __slots__ = (
+        "broken",
+        "closed",
+        "deadline",
+        "eof",
+        "inbox",
+        "interest",
+        "lock",
+        "out",
+        "rejected",
+        "running",
+        "session",
+        "sock",
+    )
+
+    def __init__(self, sock: socket.socket, peer: str, message_bytes_max: int) -> None:
+        self.sock = sock
+        self.session = Session(peer)
+        self.inbox = Inbox(message_bytes_max)
+        self.lock = threading.Lock()
+        self.running = False  # guarded by lock
+        self.out: memoryview | None = None  # the rest of a reply that the socket did not take
+        self.interest = 0  # what the selector watches it for
+        self.eof = False  # the peer sends no more
+        self.broken = False  # nothing can be written any more
+        self.rejected = False  # what still comes is thrown away
+        self.closed = False
+        self.deadline: float | None = None  # when the loop gives up on what it waits for
+
+    def write(self, data: bytes | memoryview) -> memoryview | None:
+        """Writes what the socket takes now; the rest, or None. A socket that fails takes everything and is broken."""
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self.sock.send(view) :]
+        except (BlockingIOError, InterruptedError):
+            return view
+        except OSError:
+            self.broken = True
+        return None
+
+    def finish(self, rest: memoryview | None) -> bool:
+        """Ends a call, by the worker that ran it; True when the loop has to look after the connection."""
+        with self.lock:
+            if rest is not None and not self.broken:
+                self.out = rest
+                return True
+            self.running = False
+            return self.broken or self.eof or self.inbox.size > 0
+
+    def abort(self) -> None:
+        """Makes reads and writes fail from now on, without closing."""
+        self.broken = True
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)

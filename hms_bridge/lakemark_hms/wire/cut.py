@@ -1,0 +1,174 @@
+"""Serialized structs taken apart without losing a byte: spans, shallow indexes, patches.
+
+Lakemark stores the structs that clients send as they were sent, so that fields which only other releases know survive.
+These functions find the bytes of a struct inside a request, and change single fields of a stored struct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from lakemark_hms.wire.codec import WireError, decode_with_end, end_of_struct, end_of_structs, read_i32
+from lakemark_thrift.base import DeclaredError, Struct
+
+BOOL, BYTE, DOUBLE, I16, I32, I64 = 2, 3, 4, 6, 8, 10
+STRING, STRUCT, MAP, SET, LIST = 11, 12, 13, 14, 15
+
+_FIXED = {BOOL: 1, BYTE: 1, DOUBLE: 8, I16: 2, I32: 4, I64: 8}
+_NESTING_MAX = 64
+
+T = TypeVar("T", bound="Struct | DeclaredError")
+
+
+class Field(NamedTuple):
+    """Wire type of a field, and where its value starts and ends; the three bytes before are its header."""
+
+    ttype: int
+    start: int
+    end: int
+
+
+class Cut(NamedTuple, Generic[T]):
+    """A struct as it was sent: decoded, and its bytes with all fields that ``value`` does not know."""
+
+    value: T
+    raw: bytes
+
+
+def fields(data: bytes, at: int = 0) -> dict[int, Field]:
+    """Shallow index of the struct at ``at``: field id -> where it is. Raises WireError."""
+    return dict(_walk(data, at))
+
+
+def find(data: bytes, at: int, path: tuple[int, ...]) -> tuple[int, int] | None:
+    """Wire type and start of the value at ``path`` (field ids, outermost first); None when it was not sent."""
+    found = None
+    for wanted in path:
+        if found is not None and found[0] != STRUCT:
+            raise WireError(f"field {wanted} is asked of something that is no struct: its type is {found[0]}")
+        found = _find(data, at if found is None else found[1], wanted)
+        if found is None:
+            return None
+    return found
+
+
+def cut(kind: type[T], data: bytes, at: int, path: tuple[int, ...]) -> list[Cut[T]]:
+    """The structs at ``path`` of the struct at ``at``: one for a struct field, each of a list field.
+
+    Empty when the field was not sent. Raises WireError when it is neither.
+    """
+    field = find(data, at, path)
+    if field is None:
+        return []
+    ttype, start = field
+    if ttype == STRUCT:
+        value, end = decode_with_end(kind, data, start)
+        return [Cut(value, data[start:end])]
+    if ttype != LIST or _byte(data, start) != STRUCT:
+        raise WireError(f"field {path[-1]} should hold structs, its type is {ttype}")
+    found: list[Cut[T]] = []
+    at = start + 5
+    for _ in range(read_i32(data, start + 1)):
+        value, end = decode_with_end(kind, data, at)
+        found.append(Cut(value, data[at:end]))
+        at = end
+    return found
+
+
+def patch(data: bytes, changes: Mapping[int, tuple[int, bytes] | None]) -> bytes:
+    """The struct with some fields replaced or added (wire type, encoded value) or dropped (None).
+
+    Every other byte stays, and so does the order; new fields are added at the end, by their id.
+    """
+    pieces: list[bytes] = []
+    left = dict(changes)
+    at = 0
+    for field_id, field in _walk(data, 0):
+        if field_id not in changes:
+            continue
+        pieces.append(data[at : field.start - 3])
+        at = field.end
+        new = left.pop(field_id, None)
+        if new is not None:
+            pieces += (field_head(new[0], field_id), new[1])
+    stop = end_of_struct(data, 0)
+    if stop is None:
+        raise WireError("the struct ends too early")
+    pieces.append(data[at : stop - 1])
+    for field_id in sorted(left):
+        new = left[field_id]
+        if new is not None:
+            pieces += (field_head(new[0], field_id), new[1])
+    pieces.append(b"\0")
+    return b"".join(pieces)
+
+
+def field_head(ttype: int, field_id: int) -> bytes:
+    """The three bytes before a value inside a struct."""
+    return ttype.to_bytes(1, "big") + field_id.to_bytes(2, "big", signed=True)
+
+
+def _find(data: bytes, at: int, wanted: int) -> tuple[int, int] | None:
+    """Wire type and start of one field; what comes behind it is not looked at."""
+    while ttype := _byte(data, at):
+        if int.from_bytes(data[at + 1 : at + 3], "big", signed=True) == wanted:
+            return ttype, at + 3
+        at = _end_of_value(data, at + 3, ttype, _NESTING_MAX)
+    return None
+
+
+def _walk(data: bytes, at: int) -> Iterator[tuple[int, Field]]:
+    """The top-level fields of the struct at ``at``, in their order."""
+    while ttype := _byte(data, at):
+        field_id = int.from_bytes(data[at + 1 : at + 3], "big", signed=True)
+        end = _end_of_value(data, at + 3, ttype, _NESTING_MAX)
+        yield field_id, Field(ttype, at + 3, end)
+        at = end
+
+
+def _end_of_value(data: bytes, at: int, ttype: int, levels: int) -> int:
+    """Offset behind a value of a wire type; structs are skipped in C, containers of fixed width by arithmetic."""
+    if levels == 0:
+        raise WireError("nested too deeply")
+    width = _FIXED.get(ttype)
+    if width is not None:
+        end = at + width
+    elif ttype == STRING:
+        length = read_i32(data, at)
+        if length < 0:
+            raise WireError(f"a string of {length} bytes")
+        end = at + 4 + length
+    elif ttype == STRUCT:
+        found = end_of_struct(data, at)
+        end = len(data) + 1 if found is None else found
+    elif ttype in (LIST, SET):
+        end = _end_of_elements(data, at + 5, (_byte(data, at),), read_i32(data, at + 1), levels)
+    elif ttype == MAP:
+        end = _end_of_elements(data, at + 6, (_byte(data, at), _byte(data, at + 1)), read_i32(data, at + 2), levels)
+    else:
+        raise WireError(f"{ttype} is no wire type")
+    if end > len(data):
+        raise WireError("the struct ends too early")
+    return end
+
+
+def _end_of_elements(data: bytes, at: int, types: tuple[int, ...], count: int, levels: int) -> int:
+    if count < 0 or count > len(data):
+        raise WireError(f"a container of {count} elements in {len(data)} bytes")
+    widths = [_FIXED.get(ttype) for ttype in types]
+    if None not in widths:
+        return at + count * sum(width for width in widths if width is not None)
+    if types == (STRUCT,):
+        end = end_of_structs(data, at, count)
+        return len(data) + 1 if end is None else end
+    for _ in range(count):
+        for ttype in types:
+            at = _end_of_value(data, at, ttype, levels - 1)
+    return at
+
+
+def _byte(data: bytes, at: int) -> int:
+    if at >= len(data):
+        raise WireError("the struct ends too early")
+    return data[at]

@@ -1,0 +1,144 @@
+"""From a whole request to the bytes of its answer: which handler runs, and what its errors become."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from lakemark_hms.wire import codec
+from lakemark_hms.wire.cut import Cut, cut
+from lakemark_hms.wire.inbox import Message
+from lakemark_thrift.base import DeclaredError, Struct
+from lakemark_thrift.services import METHODS, Method
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound="Struct | DeclaredError")
+
+
+class Session:
+    """What is known of one connection, from its first to its last call.
+
+    ``user`` and ``groups`` are what ``set_ugi`` said; ``data`` belongs to the handlers. The calls of one connection
+    run one at a time, so that handlers need no lock here.
+    """
+
+    __slots__ = ("data", "groups", "peer", "user")
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.user: str | None = None
+        self.groups: list[str] = []
+        self.data: dict[str, Any] = {}
+
+
+class Call:
+    """One request, and the connection that it came on."""
+
+    __slots__ = ("_args", "message", "method", "session")
+
+    def __init__(self, method: Method, message: Message, session: Session) -> None:
+        self.method = method
+        self.message = message
+        self.session = session
+        self._args: Struct | None = None
+
+    @property
+    def name(self) -> str:
+        return self.method.name
+
+    @property
+    def seqid(self) -> int:
+        return self.message.header.seqid
+
+    @property
+    def body(self) -> bytes:
+        """The serialized struct of the arguments."""
+        return self.message.data[self.message.header.body : self.message.end]
+
+    @property
+    def args(self) -> Any:
+        """The decoded arguments (``lakemark_thrift.services.<method>_args``). Raises WireError."""
+        if self._args is None:
+            self._args = self.read(self.method.args)
+        return self._args
+
+    def read(self, kind: type[T]) -> T:
+        """The arguments decoded as ``kind``: typed, or as an older release sends them. Raises WireError."""
+        return codec.decode_struct(kind, self.message.data, self.message.header.body)
+
+    def cut(self, kind: type[T], *path: int) -> list[Cut[T]]:
+        """The structs at a path of field ids within the arguments, with the bytes that the client sent.
+
+        ``call.cut(Partition, 1, 3)`` are the partitions of ``add_partitions_req``: field 3 of the request, argument 1.
+        """
+        return cut(kind, self.message.data, self.message.header.body, path)
+
+
+# Gives what the method returns, or the bytes of a whole reply; None for a method that returns nothing.
+Handler = Callable[[Call], object]
+
+# Which declared exception an error becomes; None: the method has none that fits.
+ErrorMapper = Callable[[Method, Exception], DeclaredError | None]
+
+
+def no_mapping(_method: Method, _error: Exception) -> DeclaredError | None:
+    """An ErrorMapper that knows nothing."""
+    return None
+
+
+class Dispatcher:
+    """Answers requests by the handlers of their methods.
+
+    Errors become, in this order: the exception itself when the method declares it; what ``error_mapper`` makes of it;
+    a TApplicationException with its text. Methods without a handler are answered as unknown.
+    """
+
+    def __init__(self, handlers: Mapping[str, Handler], error_mapper: ErrorMapper = no_mapping) -> None:
+        strange = sorted(set(handlers) - set(METHODS))
+        if strange:
+            raise ValueError(f"handlers for methods that the contract does not have: {', '.join(strange)}")
+        self._handlers = dict(handlers)
+        self._error_mapper = error_mapper
+
+    def answer(self, message: Message, session: Session) -> bytes | None:
+        """The whole reply, or None when the call gets none. Never raises."""
+        header = message.header
+        handler = self._handlers.get(header.name)
+        if handler is None:
+            if header.kind == codec.ONEWAY:
+                return None
+            text = f"the method {header.name} is not served here"
+            return codec.application_error(header.name, header.seqid, codec.UNKNOWN_METHOD, text)
+        method = METHODS[header.name]
+        try:
+            result = handler(Call(method, message, session))
+            if method.oneway or header.kind == codec.ONEWAY:
+                return None
+            if isinstance(result, bytes):
+                return result
+            return codec.encode_reply(method, header.seqid, result)
+        except Exception as error:
+            reply = self._answer_error(method, header.seqid, error, session)
+            return None if method.oneway or header.kind == codec.ONEWAY else reply
+
+    def _answer_error(self, method: Method, seqid: int, error: Exception, session: Session) -> bytes:
+        if isinstance(error, DeclaredError):
+            reply = codec.encode_declared(method, seqid, error)
+            if reply is not None:
+                return reply
+        if isinstance(error, codec.WireError):
+            log.warning("%s from %s: %s", method.name, session.peer, error)
+            return codec.application_error(method.name, seqid, codec.PROTOCOL_ERROR, str(error))
+        try:
+            mapped = self._error_mapper(method, error)
+            reply = None if mapped is None else codec.encode_declared(method, seqid, mapped)
+        except Exception:
+            log.exception("the error mapper failed on %r", error)
+            reply = None
+        if reply is not None:
+            return reply
+        log.error("%s from %s failed", method.name, session.peer, exc_info=error)
+        text = f"{method.name} failed: {error}" if str(error) else f"{method.name} failed: {type(error).__name__}"
+        return codec.application_error(method.name, seqid, codec.INTERNAL_ERROR, text)

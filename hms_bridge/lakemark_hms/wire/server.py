@@ -1,0 +1,375 @@
+"""The socket server: one loop thread for all connections, a few worker threads for calls.
+
+Clients of the Hive Metastore keep their connections open and mostly idle, so a connection costs a socket and an object,
+never a thread. The loop reads and finds whole messages; a worker runs the call and writes the reply itself, so that an
+answer needs one change of threads. Calls of one connection run one at a time, in the order in which they were sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from lakemark_hms.wire import codec
+from lakemark_hms.wire.connection import Connection
+from lakemark_hms.wire.dispatch import Dispatcher
+from lakemark_hms.wire.inbox import Inbox, Message, RejectedError
+
+log = logging.getLogger(__name__)
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_RECEIVE_BYTES = 256 * 1024
+_RECEIVES_MAX = 8  # in a row, before other connections get their turn
+_SWEEP_SECONDS = 0.25
+_REJECT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Limits on what clients can make the server hold."""
+
+    connections_max: int = 4096
+    """Open connections; a further one is closed at once."""
+
+    message_bytes_max: int = 100 * 1024 * 1024
+    """Largest request, and largest length that a request may claim for a string."""
+
+    buffered_bytes_max: int = 1024 * 1024 * 1024
+    """Unfinished requests of all connections together."""
+
+    read_ahead_bytes_max: int = 1024 * 1024
+    """What is read of a connection while a call of it runs."""
+
+    message_seconds_max: float = 120.0
+    """Time within which a request must be there from its first byte to its last."""
+
+    write_stall_seconds_max: float = 60.0
+    """Time within which a client must take some more of its reply."""
+
+    workers: int = 16
+    """Calls that run at the same time."""
+
+
+class HmsServer:
+    """Serves a dispatcher on one address; ``port`` 0 takes a free one. Use as a context manager, or start and stop."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, host: str = "127.0.0.1", port: int = 0, settings: ServerSettings | None = None
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._settings = settings or ServerSettings()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=1024)
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+        self._selector = selectors.DefaultSelector()
+        self._connections: set[Connection] = set()
+        self._waiting: set[Connection] = set()  # those with a deadline or a walk put off
+        self._calls: SimpleQueue[tuple[Connection, Message] | None] = SimpleQueue()
+        self._notices: deque[Connection] = deque()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._accept_at = 0.0
+        self._swept_at = 0.0
+        self._stop_by: float | None = None
+        self._loop_thread = threading.Thread(target=self._loop, name="hms-loop", daemon=True)
+        names = (f"hms-worker-{number}" for number in range(self._settings.workers))
+        self._workers = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
+
+    @property
+    def connections(self) -> int:
+        """Open connections now."""
+        return len(self._connections)
+
+    def start(self) -> None:
+        for thread in (self._loop_thread, *self._workers):
+            thread.start()
+
+    def stop(self, deadline_seconds: float = 10.0) -> None:
+        """Accepts nothing more, lets running calls end and their replies go out until the deadline, closes the rest."""
+        if not self._loop_thread.ident:
+            self._end()
+            return
+        self._stop_by = time.monotonic() + deadline_seconds
+        self._wake()
+        self._loop_thread.join()
+        for _ in self._workers:
+            self._calls.put(None)
+        for worker in self._workers:
+            worker.join(max(0.0, self._stop_by - time.monotonic()))
+
+    def __enter__(self) -> HmsServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # ---- workers
+
+    def _work(self) -> None:
+        while (item := self._calls.get()) is not None:
+            connection, message = item
+            reply = self._dispatcher.answer(message, connection.session)
+            rest = None if reply is None or connection.broken else connection.write(reply)
+            if connection.finish(rest) or self._stop_by is not None:
+                self._notices.append(connection)
+                self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):  # full: it is awake already; closed: it has ended
+            self._wake_out.send(b"\0")
+
+    # ---- the loop; everything from here on runs in its thread
+
+    def _loop(self) -> None:
+        self._selector.register(self._listener, _READ)
+        self._selector.register(self._wake_in, _READ)
+        try:
+            while not self._stopped():
+                for key, events in self._selector.select(self._pause()):
+                    if isinstance(key.data, Connection):
+                        self._on_event(key.data, events)
+                    elif key.fileobj is self._listener:
+                        self._accept()
+                    else:
+                        self._wake_in.recv(4096)
+                while self._notices:
+                    self._on_notice(self._notices.popleft())
+                self._sweep(time.monotonic())
+        finally:
+            self._end()
+
+    def _pause(self) -> float:
+        retries = [c.inbox.retry_at for c in self._waiting if c.inbox.retry_at is not None]
+        if not retries:
+            return _SWEEP_SECONDS
+        return max(0.0, min(_SWEEP_SECONDS, min(retries) - time.monotonic()))
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:  # out of file descriptors: what is open goes on, new ones wait in the backlog
+                log.warning("cannot accept connections for now: %s", error)
+                self._selector.unregister(self._listener)
+                self._accept_at = time.monotonic() + 1.0
+                return
+            peer = f"{address[0]}:{address[1]}"
+            if len(self._connections) >= self._settings.connections_max:
+                log.warning("closed %s: %d connections are open, the limit", peer, len(self._connections))
+                sock.close()
+                continue
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection = Connection(sock, peer, self._settings.message_bytes_max)
+            self._connections.add(connection)
+            self._watch(connection, _READ)
+
+    def _watch(self, connection: Connection, interest: int) -> None:
+        if interest == connection.interest:
+            return
+        if not connection.interest:
+            self._selector.register(connection.sock, interest, connection)
+        elif interest:
+            self._selector.modify(connection.sock, interest, connection)
+        else:
+            self._selector.unregister(connection.sock)
+        connection.interest = interest
+
+    def _on_event(self, connection: Connection, events: int) -> None:
+        if connection.closed:
+            return
+        if events & _WRITE:
+            self._flush(connection)
+        if events & _READ and not connection.closed:
+            self._read(connection)
+
+    def _on_notice(self, connection: Connection) -> None:
+        if connection.closed:
+            return
+        if connection.out is not None:
+            self._flush(connection)
+        elif not connection.running:
+            self._advance(connection)
+
+    def _read(self, connection: Connection) -> None:
+        for _ in range(_RECEIVES_MAX):
+            try:
+                chunk = connection.sock.recv(_RECEIVE_BYTES)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError:
+                self._close(connection)
+                return
+            if not chunk:
+                connection.eof = True
+                self._watch(connection, connection.interest & ~_READ)
+                break
+            if not connection.rejected:
+                connection.inbox.feed(chunk)
+            if len(chunk) < _RECEIVE_BYTES:
+                break
+        self._advance(connection)
+
+    def _advance(self, connection: Connection) -> None:
+        """Hands the next whole message to a worker, if there is one and nothing runs."""
+        with connection.lock:
+            running = connection.running
+        if running:
+            if connection.inbox.size > self._settings.read_ahead_bytes_max:
+                self._watch(connection, connection.interest & ~_READ)
+            return
+        if connection.broken or (self._stop_by is not None) or (connection.rejected and connection.eof):
+            self._close(connection)
+            return
+        if connection.rejected:
+            return
+        now = time.monotonic()
+        try:
+            message = connection.inbox.take(now)
+        except RejectedError as error:
+            self._reject(connection, error.header, str(error))
+            return
+        if message is not None:
+            connection.deadline = None
+            self._waiting.discard(connection)
+            if connection.inbox.size <= self._settings.read_ahead_bytes_max and not connection.eof:
+                self._watch(connection, connection.interest | _READ)
+            with connection.lock:
+                connection.running = True
+            self._calls.put((connection, message))
+        elif connection.eof:
+            if connection.inbox.size:
+                log.info("%s closed in the middle of a message of which %d bytes came", *_who(connection))
+            self._close(connection)
+        else:
+            self._await_more(connection, now)
+
+    def _await_more(self, connection: Connection, now: float) -> None:
+        self._watch(connection, connection.interest | _READ)
+        if connection.inbox.size == 0:
+            connection.deadline = None
+            self._waiting.discard(connection)
+            return
+        if connection.deadline is None:
+            connection.deadline = now + self._settings.message_seconds_max
+        self._waiting.add(connection)
+        # Only large requests can add up to anything: the sum is taken when one grows large.
+        if connection.inbox.size > self._settings.read_ahead_bytes_max:
+            buffered = sum(waiting.inbox.size for waiting in self._waiting)
+            if buffered > self._settings.buffered_bytes_max:
+                reason = f"unfinished requests hold {buffered} bytes, the limit is {self._settings.buffered_bytes_max}"
+                self._reject(connection, None, reason)
+
+    def _flush(self, connection: Connection) -> None:
+        """Writes more of a reply that the socket did not take at once; the call has ended when all is written."""
+        if connection.out is None:
+            return
+        before = len(connection.out)
+        connection.out = connection.write(connection.out)
+        if connection.out is not None:
+            if connection.deadline is None or len(connection.out) < before:
+                connection.deadline = time.monotonic() + self._settings.write_stall_seconds_max
+                self._waiting.add(connection)
+            self._watch(connection, connection.interest | _WRITE)
+            return
+        connection.deadline = None
+        self._waiting.discard(connection)
+        self._watch(connection, connection.interest & ~_WRITE)
+        with connection.lock:
+            connection.running = False
+        self._advance(connection)
+
+    def _reject(self, connection: Connection, header: codec.Header | None, reason: str) -> None:
+        """Says what is wrong where a header told how, and drops the connection: its next message cannot be found."""
+        log.warning("rejected %s (user %s): %s", connection.session.peer, connection.session.user, reason)
+        connection.inbox = Inbox(0)
+        if header is None:
+            self._close(connection)
+            return
+        number = codec.INVALID_MESSAGE_TYPE if header.kind not in (codec.CALL, codec.ONEWAY) else codec.PROTOCOL_ERROR
+        connection.write(codec.application_error(header.name, header.seqid, number, reason))
+        # Closing with unread bytes would reset the connection before the peer has read the reason.
+        connection.rejected = True
+        with contextlib.suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_WR)
+        connection.deadline = time.monotonic() + _REJECT_SECONDS
+        self._waiting.add(connection)
+        self._watch(connection, _READ)
+        if connection.eof:
+            self._close(connection)
+
+    def _sweep(self, now: float) -> None:
+        """Tries walks that were put off, and gives up on connections whose time is over."""
+        for connection in [c for c in self._waiting if c.inbox.retry_at is not None and c.inbox.retry_at <= now]:
+            self._advance(connection)
+        if now - self._swept_at < _SWEEP_SECONDS:
+            return
+        self._swept_at = now
+        if self._accept_at and now >= self._accept_at:
+            self._accept_at = 0.0
+            self._selector.register(self._listener, _READ)
+        for connection in [c for c in self._waiting if c.deadline is not None and c.deadline <= now]:
+            if connection.out is not None:
+                log.warning("closed %s: it does not take its reply, %d bytes are left", *_who(connection))
+            elif not connection.rejected:
+                log.warning("closed %s: its request did not come whole in time, only %d bytes", *_who(connection))
+            self._close(connection)
+
+    def _close(self, connection: Connection) -> None:
+        self._watch(connection, 0)
+        self._waiting.discard(connection)
+        with connection.lock:
+            if connection.running and connection.out is None:
+                connection.abort()  # the worker's notice comes when the call has ended
+                return
+        connection.closed = True
+        connection.sock.close()
+        self._connections.discard(connection)
+
+    # ---- the end
+
+    def _stopped(self) -> bool:
+        if self._stop_by is None:
+            return False
+        if self._listener.fileno() >= 0:
+            with contextlib.suppress(KeyError):  # while it may not accept, it is not registered
+                self._selector.unregister(self._listener)
+            self._listener.close()
+            self._accept_at = 0.0
+        for connection in list(self._idle()):
+            self._close(connection)
+        return not self._connections or time.monotonic() >= self._stop_by
+
+    def _idle(self) -> Iterator[Connection]:
+        for connection in self._connections:
+            with connection.lock:
+                running = connection.running
+            if not running:
+                yield connection
+
+    def _end(self) -> None:
+        for connection in self._connections:
+            log.warning("stopped while a call of %s ran", connection.session.peer)
+            connection.abort()
+        self._listener.close()
+        self._selector.close()
+        self._wake_out.close()
+        self._wake_in.close()
+
+
+def _who(connection: Connection) -> tuple[str, int]:
+    return connection.session.peer, len(connection.out) if connection.out is not None else connection.inbox.size
