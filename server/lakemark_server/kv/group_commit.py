@@ -65,6 +65,10 @@ class GroupCommitter:
         if waiting.error is not None:
             raise waiting.error
 
+    def waiting(self) -> int:
+        """How many requests no batch has taken yet."""
+        return self._queue.qsize()
+
     def close(self) -> None:
         """Waits until everything that was handed in before is decided."""
         with self._gate:

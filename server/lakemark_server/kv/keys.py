@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import cast
 
 from fdb import tuple as fdb_tuple
@@ -62,5 +63,5 @@ class Space:
             raise InvalidArgument(f"the key {key!r} does not begin with {self.prefix!r}")
         try:
             return cast(tuple[Item, ...], fdb_tuple.unpack(key, len(self.prefix)))
-        except (ValueError, IndexError, TypeError, UnicodeDecodeError) as error:
+        except (ValueError, IndexError, struct.error) as error:
             raise CorruptStore(f"the key {key!r} is not in the tuple encoding") from error

@@ -42,7 +42,7 @@ class SqliteStore(Store):
         self._closed = False
         self._lock = FileLock(self.path)
         try:
-            prepare(self.path)
+            self._anchor = prepare(self.path)
         except BaseException:
             self._lock.release()
             raise
@@ -73,6 +73,9 @@ class SqliteStore(Store):
             self._committer.close()
             self._readers.close()
             self._writer.close()
+            # The last to close moves the log into the file; if it cannot, the next start does.
+            with contextlib.suppress(sqlite3.Error):
+                self._anchor.close()
             self._lock.release()
 
     def integrity_check(self) -> list[str]:

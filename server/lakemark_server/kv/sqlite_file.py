@@ -68,8 +68,11 @@ def connect(database: Path, *, cache_kib: int, read_only: bool) -> sqlite3.Conne
     return connection
 
 
-def prepare(database: Path) -> None:
+def prepare(database: Path) -> sqlite3.Connection:
     """Makes the file if it is not there, and checks it otherwise. The caller holds the FileLock.
+
+    The connection that is returned must stay open as long as the store: while it does, no other one is the last to
+    close, which would remove the log and its index, and make them anew on a disk that may be full by then.
 
     Raises StoreFormatUnknown, CorruptStore, FailedPrecondition, Unavailable.
     """
@@ -82,13 +85,15 @@ def prepare(database: Path) -> None:
         connection = connect(database, cache_kib=2_048, read_only=False)
         try:
             _check_or_create(connection, database)
-        finally:
+            _sync_directory(database.parent)
+        except BaseException:
             connection.close()
-        _sync_directory(database.parent)
+            raise
     except sqlite3.Error as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise StoreFormatUnknown(f"{database} is not a Lakemark store", path=str(database)) from error
         raise translated(error) from error
+    return connection
 
 
 def _check_or_create(connection: sqlite3.Connection, database: Path) -> None:

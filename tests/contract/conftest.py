@@ -1,0 +1,48 @@
+"""The stores that must keep the contract. A new backend adds its factory to ``FACTORIES`` and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lakemark_server.kv import Store
+from lakemark_server.kv.sqlite import SqliteStore
+
+Factory = Callable[[Path, Callable[[], float]], Store]
+
+FACTORIES: dict[str, Factory] = {
+    "sqlite": lambda directory, clock: SqliteStore(directory / "kv.db", clock=clock),
+}
+
+
+class ManualClock:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def advance(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=FACTORIES)
+def open_again(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Callable[[], Store]:
+    """Opens the test's store; called after ``close`` it opens the same data again."""
+    return lambda: FACTORIES[request.param](tmp_path, clock)
+
+
+@pytest.fixture
+def store(open_again: Callable[[], Store]) -> Iterator[Store]:
+    opened = open_again()
+    yield opened
+    opened.close()

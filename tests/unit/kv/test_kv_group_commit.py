@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from lakemark.errors import Internal, LakemarkError
+from lakemark_server.kv import Conflict, StoreClosed
+from lakemark_server.kv.buffer import CommitRequest
+from lakemark_server.kv.group_commit import BATCH_BYTES_MAX, BATCH_TRANSACTIONS_MAX, GroupCommitter
+from lakemark_server.kv.overlay import Overlay
+
+
+def request(version: int, size_bytes: int = 1) -> CommitRequest:
+    return CommitRequest(version, set(), [], Overlay(), [], size_bytes)
+
+
+class Gate:
+    """An ``apply`` whose first batch waits until the test opens the gate; refuses odd versions."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.entered = threading.Event()
+        self.opened = threading.Event()
+
+    def apply(self, batch: Sequence[CommitRequest]) -> list[LakemarkError | None]:
+        versions = [request.read_version or 0 for request in batch]
+        self.batches.append(versions)
+        self.entered.set()
+        assert self.opened.wait(60)
+        return [Conflict(f"odd {version}") if version % 2 else None for version in versions]
+
+
+def test_what_waits_while_a_batch_is_written_goes_together_in_order() -> None:
+    gate = Gate()
+    committer = GroupCommitter(gate.apply, "test")
+    with ThreadPoolExecutor(32) as pool:
+        first = pool.submit(committer.commit, request(0))
+        assert gate.entered.wait(60)
+        others = []
+        for version in range(1, 20):
+            others.append(pool.submit(committer.commit, request(version)))
+            while committer.waiting() < version:
+                threading.Event().wait(0.001)
+        gate.opened.set()
+        first.result()
+        for version, other in enumerate(others, 1):
+            if version % 2:
+                with pytest.raises(Conflict, match=f"odd {version}$"):
+                    other.result()
+            else:
+                other.result()
+    committer.close()
+    assert gate.batches == [[0], list(range(1, 20))]
+
+
+@pytest.mark.parametrize(
+    ("count", "size_bytes", "largest"),
+    [(600, 1, BATCH_TRANSACTIONS_MAX), (6, BATCH_BYTES_MAX // 2, 2)],
+    ids=["transactions", "bytes"],
+)
+def test_batches_are_bounded(count: int, size_bytes: int, largest: int) -> None:
+    gate = Gate()
+    committer = GroupCommitter(gate.apply, "test")
+    with ThreadPoolExecutor(count + 1) as pool:
+        pool.submit(committer.commit, request(0))
+        assert gate.entered.wait(60)
+        for _ in range(count):
+            pool.submit(committer.commit, request(2, size_bytes))
+        while committer.waiting() < count:
+            threading.Event().wait(0.001)
+        gate.opened.set()
+    committer.close()
+    assert max(map(len, gate.batches)) == largest
+    assert sum(map(len, gate.batches)) == count + 1
+
+
+def test_a_defect_in_apply_reaches_its_callers_and_the_thread_lives_on() -> None:
+    broken = True
+
+    def apply(batch: Sequence[CommitRequest]) -> list[LakemarkError | None]:
+        if broken:
+            raise ZeroDivisionError
+        return [None] * len(batch)
+
+    committer = GroupCommitter(apply, "test")
+    with pytest.raises(Internal, match="ZeroDivisionError"):
+        committer.commit(request(0))
+    broken = False
+    committer.commit(request(0))
+    committer.close()
+    committer.close()
+    with pytest.raises(StoreClosed):
+        committer.commit(request(0))

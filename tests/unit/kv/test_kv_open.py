@@ -1,0 +1,138 @@
+"""Opening stores: URLs, the file's format and mode, one process at a time."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument, Unimplemented
+from lakemark_server.kv import StoreFormatUnknown, StoreInUse, open_store
+from lakemark_server.kv.sqlite import SqliteStore
+
+
+def test_urls_name_files_as_sqlalchemy_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store("sqlite:///relative.db")
+    store.transact(lambda tx: tx.set(b"a", b"1"))
+    store.close()
+    store = open_store(f"sqlite:///{tmp_path}/relative.db")
+    assert store.read(lambda tx: tx.get(b"a")) == b"1"
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["", "file.db", "/file.db", "sqlite://", "sqlite:///", "sqlite://host/file.db"])
+def test_other_urls_are_told_the_accepted_forms(url: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"sqlite:///relative/path\.db"):
+        open_store(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///a.db?mode=ro", "mysql://host/db"])
+def test_what_cannot_hold_a_store_is_refused(url: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"sqlite:///relative/path\.db"):
+        open_store(url)
+
+
+@pytest.mark.parametrize("url", ["postgresql://host/db", "postgresql+psycopg://host/db", "fdb:///etc/fdb.cluster"])
+def test_stores_to_come_say_so(url: str) -> None:
+    with pytest.raises(Unimplemented, match="not there yet"):
+        open_store(url)
+
+
+def test_the_files_are_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SqliteStore(tmp_path / "kv.db")
+        store.transact(lambda tx: tx.set(b"a", b"1"))
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+        store.close()
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(["kv.db", "kv.db-wal", "kv.db-shm", "kv.db.lock"], 0o600)
+
+
+def test_commits_are_synced_to_the_disk(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kv.db")
+    writer = store._writer._connect()
+    assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert writer.execute("PRAGMA synchronous").fetchone() == (2,)
+    writer.close()
+    store.close()
+
+
+def test_a_second_store_on_the_file_names_the_holder(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kv.db")
+    (tmp_path / "link.db").symlink_to(tmp_path / "kv.db")
+    for name in ("kv.db", "link.db"):
+        with pytest.raises(StoreInUse, match=f"open in process {os.getpid()};") as raised:
+            SqliteStore(tmp_path / name)
+        assert raised.value.details["pid"] == str(os.getpid())
+    other = f"""
+from pathlib import Path
+from lakemark_server.kv.sqlite import SqliteStore
+SqliteStore(Path({str(tmp_path / "kv.db")!r}))
+"""
+    process = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert f"StoreInUse: {(tmp_path / 'kv.db').resolve()} is open in process {os.getpid()};" in process.stderr
+    store.close()
+    SqliteStore(tmp_path / "kv.db").close()
+
+
+def test_a_failed_open_does_not_keep_the_lock(tmp_path: Path) -> None:
+    (tmp_path / "kv.db").write_bytes(b"text, not a database" * 1_000)
+    for _ in range(2):
+        with pytest.raises(StoreFormatUnknown, match="not a Lakemark store"):
+            SqliteStore(tmp_path / "kv.db")
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FailedPrecondition, match="No such file or directory"):
+        SqliteStore(tmp_path / "missing" / "kv.db")
+
+
+def test_a_newer_format_is_not_touched(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "kv.db").close()
+    with sqlite3.connect(tmp_path / "kv.db") as connection:
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    with pytest.raises(StoreFormatUnknown, match="has format 2, and this release of Lakemark knows format 1"):
+        SqliteStore(tmp_path / "kv.db")
+
+
+def test_another_applications_file_is_not_touched(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "kv.db") as connection:
+        connection.execute("CREATE TABLE theirs(x)")
+    connection.close()
+    with pytest.raises(StoreFormatUnknown, match="another application"):
+        SqliteStore(tmp_path / "kv.db")
+    with sqlite3.connect(tmp_path / "kv.db") as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    connection.close()
+
+
+def test_damage_is_found_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "kv.db"
+    store = SqliteStore(path)
+    store.transact(lambda tx: [tx.set(b"%06d" % number, bytes(500)) for number in range(2_000)])
+    assert store.integrity_check() == []
+    store.close()
+    with path.open("r+b") as file:
+        for page in range(10, 60):
+            file.seek(page * 4_096)
+            file.write(b"\xa5" * 512)
+    store = SqliteStore(path)
+    with pytest.raises(CorruptStore, match="damaged"):
+        store.read(lambda tx: tx.get_range(b"", b"\xff"))
+    try:
+        problems = store.integrity_check()
+    except CorruptStore:
+        problems = ["unreadable"]
+    assert problems
+    store.close()
