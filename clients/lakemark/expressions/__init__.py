@@ -2,7 +2,15 @@
 
 from lakemark.expressions.bind import bind
 from lakemark.expressions.normalize import normalize
-from lakemark.expressions.patterns import LikePrefix, PatternKind, Wildcard, escape_like, like_prefix, like_tokens
+from lakemark.expressions.patterns import (
+    LikePrefix,
+    PatternKind,
+    Wildcard,
+    escape_like,
+    like_prefix,
+    like_regex,
+    like_tokens,
+)
 from lakemark.expressions.render import to_sql
 from lakemark.expressions.sql import parse_predicate
 from lakemark.expressions.tree import (
@@ -63,6 +71,7 @@ __all__ = [
     "columns_of",
     "escape_like",
     "like_prefix",
+    "like_regex",
     "like_tokens",
     "normalize",
     "parse_predicate",

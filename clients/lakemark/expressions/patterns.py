@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -55,6 +56,13 @@ def like_tokens(pattern: str) -> Iterator[str | Wildcard]:
 def escape_like(text: str) -> str:
     """A pattern that matches exactly this text."""
     return "".join("\\" + char if char in "%_\\" else char for char in text)
+
+
+def like_regex(pattern: str) -> str:
+    """A regular expression, in RE2's and Python's common syntax, that the whole of a matching string satisfies."""
+    pieces = {Wildcard.ANY: ".*", Wildcard.ONE: "."}
+    body = (pieces[token] if isinstance(token, Wildcard) else re.escape(token) for token in like_tokens(pattern))
+    return r"(?s)\A(?:" + "".join(body) + r")(?:\z)"
 
 
 def like_prefix(pattern: str) -> LikePrefix:

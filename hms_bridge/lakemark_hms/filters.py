@@ -1,0 +1,386 @@
+"""The partition filters of the Hive Metastore: ``p = "x" and (i > 1 or d >= 2024-01-01)``.
+
+The grammar is that of Hive 2.3 to 4 as their clients and Spark use it, and a little more: ``==``, backquoted names,
+``not`` before any condition. A quoted text is taken as it stands, backslashes included, as Hive and Spark mean it;
+where a backslash stands before the text's own quote, the two disagree on where the text ends, and the filter is
+refused.
+
+``like`` has the wildcards of the metastore, ``.*`` and ``.``; nothing else in it is special. It becomes SQL's LIKE.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakemark.errors import InvalidPredicate
+from lakemark.expressions import (
+    FALSE,
+    And,
+    ColumnRef,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    all_of,
+    any_of,
+    between,
+    bind,
+    escape_like,
+)
+from lakemark.expressions.tree import MIRRORED
+from lakemark.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DEFAULT_PARTITION,
+    DOUBLE,
+    FLOAT,
+    INT,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
+    Decimal,
+    Field,
+    Schema,
+    Type,
+)
+from lakemark_server.snapshot.file_stats import FileStats
+from lakemark_server.snapshot.pruning import prune
+
+TEXT_LENGTH_MAX = 4_000_000
+DEPTH_MAX = 100
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    |(?P<date>\d{4}-\d{2}-\d{2}(?!\w))
+    |(?P<number>[+-]?\d+(?:\.\d+)?(?![\w.]))
+    |(?P<sign><=>|<=|>=|<>|!=|==|[=<>(),])
+    |`(?P<quoted>(?:[^`]|``)+)`
+    |(?P<word>\w+)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_OPERATORS: dict[str, Operator] = {
+    "=": "=",
+    "==": "=",
+    "!=": "!=",
+    "<>": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    position: int
+
+    def is_word(self, *words: str) -> bool:
+        return self.kind == "word" and self.text.lower() in words
+
+
+def parse_filter(text: str) -> Expr:
+    """The tree of a filter, not bound to columns; an empty filter is true. Raises InvalidPredicate.
+
+    The metastore knows null partitions by a text, so ``= "__HIVE_DEFAULT_PARTITION__"`` becomes IS NULL.
+    """
+    if len(text) > TEXT_LENGTH_MAX:
+        raise InvalidPredicate(f"the partition filter has {len(text)} characters; at most {TEXT_LENGTH_MAX} are read")
+    if not text.strip():
+        return And(())
+    return _Parser(text).whole()
+
+
+def evaluate(expr: Expr, columns: Mapping[str, pa.Array[Any] | npt.NDArray[Any]], n: int) -> npt.NDArray[np.bool_]:
+    """Which of ``n`` partitions a filter selects, given their typed values by column name (null: the default
+    partition).
+
+    Exact as far as the types allow, else (a text column against a number) more than that, never less. A null
+    satisfies no comparison, which is what Spark then makes of the rows. Raises InvalidPredicate for a missing column
+    or a literal of a wrong type; the superset is then the caller's to return.
+    """
+    arrays = {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in columns.items()}
+    fields = [Field(index, name, _type_of(array.type)) for index, (name, array) in enumerate(arrays.items(), 1)]
+    partition = dict(zip(range(1, n + 1), arrays.values(), strict=False))
+    bound = bind(expr, Schema(tuple(fields)))
+    return prune(bound, FileStats(np.ones(n, dtype=np.int64), partition=partition)).may_match
+
+
+_TYPES: dict[pa.DataType, Type] = {
+    pa.bool_(): BOOLEAN,
+    pa.int8(): TINYINT,
+    pa.int16(): SMALLINT,
+    pa.int32(): INT,
+    pa.int64(): BIGINT,
+    pa.float32(): FLOAT,
+    pa.float64(): DOUBLE,
+    pa.binary(): BINARY,
+    pa.date32(): DATE,
+}
+
+
+def _type_of(kind: pa.DataType) -> Type:
+    if isinstance(kind, pa.DictionaryType):
+        kind = kind.value_type
+    if isinstance(kind, pa.TimestampType):
+        return TIMESTAMP_NTZ if kind.tz is None else TIMESTAMP
+    if isinstance(kind, pa.Decimal128Type):
+        return Decimal(kind.precision, kind.scale)
+    return _TYPES.get(kind, STRING)
+
+
+def _tokens(text: str) -> list[_Token]:
+    found: list[_Token] = []
+    position, end = 0, len(text.rstrip())
+    while position < end:
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise InvalidPredicate(f"partition filter: cannot read {text[position : position + 20]!r} at {position}")
+        kind = match.lastgroup or ""
+        found.append(_Token(kind, match.group(kind), match.start(kind)))
+        position = match.end()
+    return found
+
+
+class _Parser:
+    """Recursive descent; ``or`` binds weaker than ``and``, ``and`` weaker than ``not``."""
+
+    def __init__(self, text: str):
+        self._text = text
+        self._tokens = _tokens(text)
+        self._next = 0
+
+    def whole(self) -> Expr:
+        expr = self._disjunction(0)
+        if self._next < len(self._tokens):
+            raise self._unexpected("the end of the filter")
+        return expr
+
+    def _disjunction(self, depth: int) -> Expr:
+        terms = [self._conjunction(depth)]
+        while self._word_if("or"):
+            terms.append(self._conjunction(depth))
+        return any_of(terms)
+
+    def _conjunction(self, depth: int) -> Expr:
+        terms = [self._condition(depth)]
+        while self._word_if("and"):
+            terms.append(self._condition(depth))
+        return all_of(terms)
+
+    def _condition(self, depth: int) -> Expr:
+        if depth > DEPTH_MAX:
+            raise InvalidPredicate(f"the partition filter is nested deeper than {DEPTH_MAX} levels")
+        if self._peek_is_word("not") and not self._is_operator(1):
+            self._next += 1
+            return Not(self._condition(depth + 1))
+        if self._peek_sign() != "(":
+            return self._comparison()
+        columns = self._parenthesized_columns()
+        if columns is not None:
+            return self._membership(columns)
+        self._next += 1
+        inner = self._disjunction(depth + 1)
+        self._sign(")")
+        return inner
+
+    def _comparison(self) -> Expr:
+        if not self._peek_is_column():
+            literal = self._literal()
+            op = self._operator()
+            return _compare(MIRRORED[op], self._column(), literal)
+        column = self._column()
+        negated = self._word_if("not")
+        if self._word_if("like"):
+            pattern = self._literal()
+            if not isinstance(pattern.value, str):
+                raise self._unexpected("a quoted pattern before")
+            return Like(column, _like_pattern(pattern.value), negated)
+        if self._word_if("between"):
+            low = self._literal()
+            if not self._word_if("and"):
+                raise self._unexpected("'and'")
+            within = between(column, low, self._literal())
+            return Not(within) if negated else within
+        if negated or self._peek_is_word("in"):
+            if negated:
+                self._next -= 1
+            return self._membership([column])
+        return _compare(self._operator(), column, self._literal())
+
+    def _membership(self, columns: list[ColumnRef]) -> Expr:
+        """What follows ``p``, ``(p)`` or ``(struct(p, q))``: ``[not] in (…)``."""
+        negated = self._word_if("not")
+        if not self._word_if("in"):
+            raise self._unexpected("'in'")
+        self._sign("(")
+        if len(columns) == 1:
+            literals = [self._literal()]
+            while self._sign_if(","):
+                literals.append(self._literal())
+            members = _members(columns[0], literals)
+        else:
+            rows = [self._row(columns)]
+            while self._sign_if(","):
+                rows.append(self._row(columns))
+            members = Or(tuple(rows))
+        self._sign(")")
+        return Not(members) if negated else members
+
+    def _row(self, columns: list[ColumnRef]) -> Expr:
+        self._word_if("const")
+        if not self._word_if("struct"):
+            raise self._unexpected("'struct'")
+        self._sign("(")
+        terms: list[Expr] = []
+        for index, column in enumerate(columns):
+            if index:
+                self._sign(",")
+            terms.append(_compare("=", column, self._literal()))
+        self._sign(")")
+        return And(tuple(terms))
+
+    def _parenthesized_columns(self) -> list[ColumnRef] | None:
+        """The columns of ``(p)`` or ``(struct(p, q))``, if that stands here; else nothing is read."""
+        start = self._next
+        self._next += 1
+        is_struct = self._peek_is_word("struct") and self._peek_sign(1) == "("
+        if is_struct:
+            self._next += 2
+        columns: list[ColumnRef] = []
+        while self._peek_is_column():
+            columns.append(self._column())
+            if not (is_struct and self._sign_if(",")):
+                break
+        if columns and self._sign_if(")") and (not is_struct or self._sign_if(")")):
+            return columns
+        self._next = start
+        return None
+
+    def _column(self) -> ColumnRef:
+        if not self._peek_is_column():
+            raise self._unexpected("the name of a partition column")
+        token = self._tokens[self._next]
+        self._next += 1
+        return ColumnRef((token.text.replace("``", "`") if token.kind == "quoted" else token.text,))
+
+    def _operator(self) -> Operator:
+        if not self._is_operator(0):
+            raise self._unexpected("a comparison")
+        self._next += 1
+        return _OPERATORS[self._tokens[self._next - 1].text]
+
+    def _literal(self) -> Literal:
+        token = self._peek()
+        if token is not None and token.is_word("date") and self._peek_kind(1) in ("text", "date"):
+            self._next += 2
+            return _date(self._tokens[self._next - 1])
+        if token is None or token.kind not in ("text", "date", "number"):
+            raise self._unexpected("a value")
+        self._next += 1
+        if token.kind == "text":
+            return Literal(_unquoted(token), STRING)
+        if token.kind == "date":
+            return _date(token)
+        if "." in token.text:
+            return Literal(float(token.text), DOUBLE)
+        return Literal(int(token.text), BIGINT)
+
+    def _peek(self, ahead: int = 0) -> _Token | None:
+        position = self._next + ahead
+        return self._tokens[position] if position < len(self._tokens) else None
+
+    def _peek_kind(self, ahead: int) -> str:
+        token = self._peek(ahead)
+        return "" if token is None else token.kind
+
+    def _peek_sign(self, ahead: int = 0) -> str:
+        token = self._peek(ahead)
+        return token.text if token is not None and token.kind == "sign" else ""
+
+    def _peek_is_word(self, word: str) -> bool:
+        token = self._peek()
+        return token is not None and token.is_word(word)
+
+    def _peek_is_column(self) -> bool:
+        kind = self._peek_kind(0)
+        # A column may be called date, or like a number with letters behind it.
+        return kind == "quoted" or (
+            kind == "word" and not (self._peek_is_word("date") and self._peek_kind(1) in ("text", "date"))
+        )
+
+    def _is_operator(self, ahead: int) -> bool:
+        return self._peek_sign(ahead) in _OPERATORS
+
+    def _word_if(self, word: str) -> bool:
+        if not self._peek_is_word(word):
+            return False
+        self._next += 1
+        return True
+
+    def _sign_if(self, sign: str) -> bool:
+        if self._peek_sign() != sign:
+            return False
+        self._next += 1
+        return True
+
+    def _sign(self, sign: str) -> None:
+        if not self._sign_if(sign):
+            raise self._unexpected(f"'{sign}'")
+
+    def _unexpected(self, wanted: str) -> InvalidPredicate:
+        token = self._peek()
+        found = "the end" if token is None else f"'{token.text}' at position {token.position}"
+        shown = self._text if len(self._text) <= 200 else self._text[:200] + "…"
+        return InvalidPredicate(f"partition filter '{shown}': expected {wanted}, found {found}")
+
+
+def _unquoted(token: _Token) -> str:
+    text = token.text[1:-1]
+    if "\\" + token.text[0] in text:
+        raise InvalidPredicate(f"partition filter: the end of the text at position {token.position} is ambiguous")
+    return text
+
+
+def _date(token: _Token) -> Literal:
+    text = token.text[1:-1] if token.kind == "text" else token.text
+    try:
+        return Literal(datetime.date.fromisoformat(text), DATE)
+    except ValueError:
+        raise InvalidPredicate(f"partition filter: '{text}' at position {token.position} is not a date") from None
+
+
+def _compare(op: Operator, column: ColumnRef, literal: Literal) -> Expr:
+    if literal.value == DEFAULT_PARTITION and op in ("=", "!="):
+        return IsNull(column, negated=op == "!=")
+    return Compare(op, column, literal)
+
+
+def _members(column: ColumnRef, literals: list[Literal]) -> Expr:
+    values = tuple(literal for literal in literals if literal.value != DEFAULT_PARTITION)
+    members = In(column, values) if values else FALSE
+    return members if len(values) == len(literals) else Or((members, IsNull(column)))
+
+
+def _like_pattern(text: str) -> str:
+    return "%".join("_".join(map(escape_like, part.split("."))) for part in text.split(".*"))

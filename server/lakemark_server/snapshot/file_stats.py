@@ -1,0 +1,119 @@
+"""What is known of the values in many files, column by column: the input of pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark_server.snapshot.bounds import AnyArray, Bound, Mask, bound_of, filled, flags, squash
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """Statistics of one column, one entry for each file; a null entry, or no array at all, means not known.
+
+    ``min`` and ``max`` bound the values that are neither null nor NaN; they need not occur (truncated strings).
+    ``absent`` marks files in which every row's value is null because they were written before the column was added.
+    """
+
+    min: AnyArray | None = None
+    max: AnyArray | None = None
+    null_count: AnyArray | None = None
+    nan_count: AnyArray | None = None
+    absent: npt.NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileStats:
+    """Rows of each file, and by column id: statistics, and the partition columns' exact values (null is null)."""
+
+    rows: npt.NDArray[np.int64]
+    columns: Mapping[int, ColumnStats] = field(default_factory=dict)
+    partition: Mapping[int, AnyArray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedColumn:
+    """A column's statistics as bounds and masks. ``exact``: the values, where all rows of a file have the same one."""
+
+    low: Bound | None
+    high: Bound | None
+    no_nulls: Mask
+    all_null: Mask
+    may_nan: Mask
+    all_nan: Mask
+    exact: AnyArray | None = None
+
+
+class PreparedStats:
+    """Statistics that convert each column when it is first asked for and keep it. May be shared between threads."""
+
+    def __init__(self, stats: FileStats):
+        self._stats = stats
+        self._columns: dict[int, PreparedColumn] = {}
+        self.size = len(stats.rows)
+        self.not_empty: Mask = squash(np.asarray(stats.rows) > 0) if self.size else np.False_
+
+    def column(self, column_id: int) -> PreparedColumn | None:
+        """The column with this id, None if nothing is known of it."""
+        found = self._columns.get(column_id)
+        if found is None:
+            if column_id in self._stats.partition:
+                found = _from_values(self._stats.partition[column_id], self.size)
+            elif column_id in self._stats.columns:
+                found = _from_stats(self._stats.columns[column_id], np.asarray(self._stats.rows))
+            else:
+                return None
+            self._columns[column_id] = found
+        return found
+
+
+def prepare(stats: FileStats) -> PreparedStats:
+    """Statistics for many calls of ``prune``; cheap itself, the columns are converted on demand."""
+    return PreparedStats(stats)
+
+
+def _from_stats(stats: ColumnStats, rows: npt.NDArray[np.int64]) -> PreparedColumn:
+    size = len(rows)
+    absent: Mask = np.False_ if stats.absent is None else squash(stats.absent)
+    no_nulls = _where(stats.null_count, lambda count: count == 0, size) & ~absent
+    all_null = _where(stats.null_count, lambda count: count >= rows, size) | absent
+    may_nan = ~_where(stats.nan_count, lambda count: count == 0, size) & ~absent
+    all_nan = _where(stats.nan_count, lambda count: count >= rows, size)
+    kinds = [array.type for array in (stats.min, stats.max) if array is not None]
+    if len(set(kinds)) > 1:
+        raise ValueError(f"min and max are of different types: {kinds}")
+    if kinds and not any(map(pa.types.is_floating, kinds)):
+        may_nan = all_nan = np.False_
+    low = None if stats.min is None else bound_of(stats.min, size=size)
+    high = None if stats.max is None else bound_of(stats.max, size=size)
+    return PreparedColumn(low, high, no_nulls, all_null, may_nan, all_nan)
+
+
+def _from_values(values: AnyArray | pa.ChunkedArray[Any], size: int) -> PreparedColumn:
+    array: AnyArray = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    valid: Mask = squash(flags(array.is_valid()))
+    is_nan: Mask = np.False_
+    if pa.types.is_floating(array.type):
+        is_nan = squash(flags(pc.call_function("is_nan", [array])))
+    bound = bound_of(array, size=size)
+    return PreparedColumn(bound, bound, valid, ~valid, is_nan, is_nan, exact=array)
+
+
+def _where(counts: AnyArray | None, test: Any, size: int) -> Mask:
+    """Where a count is known and passes the test."""
+    if counts is None:
+        return np.False_
+    if len(counts) != size:
+        raise ValueError(f"{len(counts)} counts for {size} files")
+    known: Mask = np.True_
+    if counts.null_count:
+        known = flags(counts.is_valid())
+        counts = filled(counts, 0)
+    return squash(np.broadcast_to(np.asarray(test(counts.to_numpy(zero_copy_only=False))) & known, size))
