@@ -1,0 +1,7 @@
+# shellcheck shell=bash disable=SC2164
+# Sourced by the other scripts: where they run, and with which Java.
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+cd "$root"
+if [[ -x .java/home/bin/java ]]; then
+  export JAVA_HOME="$root/.java/home"
+fi
