@@ -36,6 +36,14 @@ class WireError(Exception):
     """The bytes are not what the protocol asks for; the text says why."""
 
 
+class TruncatedError(WireError):
+    """The bytes end inside a struct; at least ``missing`` more are needed."""
+
+    def __init__(self, missing: int) -> None:
+        super().__init__("the bytes end inside a struct")
+        self.missing = missing
+
+
 class EncodeError(Exception):
     """A struct of ours holds what its type cannot: a defect of the caller."""
 
@@ -55,14 +63,20 @@ class _Source:
     __slots__ = ("container_length_limit", "cstringio_buf", "string_length_limit", "trans")
 
     def __init__(self, data: bytes, at: int, length_max: int) -> None:
+        # The C codec takes the position on trust: behind the end it would read memory that is not ours.
+        if not 0 <= at <= len(data):
+            raise TruncatedError(at - len(data))
         self.cstringio_buf = BytesIO(data)  # shares the bytes
         self.cstringio_buf.seek(at)
         self.string_length_limit = length_max
         self.container_length_limit = length_max
         self.trans = self
 
-    def cstringio_refill(self, _partial: bytes, _wanted: int) -> BytesIO:
-        raise EOFError
+    def cstringio_refill(self, partial: bytes, wanted: int) -> BytesIO:
+        """Called when ``wanted`` bytes are needed and only ``partial`` are there."""
+        if wanted > self.string_length_limit:
+            raise WireError(f"a string of {wanted} bytes, the limit is {self.string_length_limit}")
+        raise TruncatedError(wanted - len(partial))
 
 
 class _Nothing:
@@ -131,22 +145,18 @@ def _guess(start: bytes) -> str:
     return f"it starts with {start!r}"
 
 
-def end_of_struct(data: bytes, at: int, length_max: int = STRUCT_BYTES_MAX) -> int | None:
-    """Offset behind the struct at ``at``, or None when it is not here as a whole; WireError when it is none.
+def end_of_struct(data: bytes, at: int, length_max: int = STRUCT_BYTES_MAX, count: int = 1) -> int:
+    """Offset behind the struct at ``at``, or behind ``count`` structs that follow each other.
 
-    A string or container that claims more than ``length_max`` bytes or elements is an error at once.
+    Raises TruncatedError when they are not here as a whole, and WireError when they are malformed; a string that claims
+    more than ``length_max`` bytes is that at once.
     """
-    return end_of_structs(data, at, 1, length_max)
-
-
-def end_of_structs(data: bytes, at: int, count: int, length_max: int = STRUCT_BYTES_MAX) -> int | None:
-    """The same for ``count`` structs that follow each other."""
     source = _Source(data, at, length_max)
     try:
         for _ in range(count):
             fastbinary.decode_binary(_NOTHING, source, _SKIP)
-    except EOFError:
-        return None
+    except WireError:
+        raise
     except Exception as error:  # the C codec raises TypeError, ValueError, OverflowError and exceptions of thrift
         raise WireError(f"malformed Thrift struct: {error}") from None
     return source.cstringio_buf.tell()
@@ -164,8 +174,8 @@ def decode_with_end(kind: type[T], data: bytes, at: int = 0) -> tuple[T, int]:
     result = kind()
     try:
         fastbinary.decode_binary(result, source, [kind, kind.thrift_spec])
-    except EOFError:
-        raise WireError(f"{kind.__name__} ends too early") from None
+    except WireError as error:
+        raise WireError(f"malformed {kind.__name__}: {error}") from None
     except Exception as error:
         raise WireError(f"malformed {kind.__name__}: {error}") from None
     return result, source.cstringio_buf.tell()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from lakemark_hms.wire.codec import WireError, decode_with_end, end_of_struct, end_of_structs, read_i32
+from lakemark_hms.wire.codec import WireError, decode_with_end, end_of_struct, read_i32
 from lakemark_thrift.base import DeclaredError, Struct
 
 BOOL, BYTE, DOUBLE, I16, I32, I64 = 2, 3, 4, 6, 8, 10
@@ -92,10 +92,7 @@ def patch(data: bytes, changes: Mapping[int, tuple[int, bytes] | None]) -> bytes
         new = left.pop(field_id, None)
         if new is not None:
             pieces += (field_head(new[0], field_id), new[1])
-    stop = end_of_struct(data, 0)
-    if stop is None:
-        raise WireError("the struct ends too early")
-    pieces.append(data[at : stop - 1])
+    pieces.append(data[at : end_of_struct(data, 0) - 1])
     for field_id in sorted(left):
         new = left[field_id]
         if new is not None:
@@ -140,8 +137,7 @@ def _end_of_value(data: bytes, at: int, ttype: int, levels: int) -> int:
             raise WireError(f"a string of {length} bytes")
         end = at + 4 + length
     elif ttype == STRUCT:
-        found = end_of_struct(data, at)
-        end = len(data) + 1 if found is None else found
+        end = end_of_struct(data, at)
     elif ttype in (LIST, SET):
         end = _end_of_elements(data, at + 5, (_byte(data, at),), read_i32(data, at + 1), levels)
     elif ttype == MAP:
@@ -160,8 +156,7 @@ def _end_of_elements(data: bytes, at: int, types: tuple[int, ...], count: int, l
     if None not in widths:
         return at + count * sum(width for width in widths if width is not None)
     if types == (STRUCT,):
-        end = end_of_structs(data, at, count)
-        return len(data) + 1 if end is None else end
+        return end_of_struct(data, at, count=count)
     for _ in range(count):
         for ttype in types:
             at = _end_of_value(data, at, ttype, levels - 1)

@@ -38,6 +38,7 @@ class PartitionHead(Struct):
 
     def __init__(
         self,
+        *,
         values: list[str] | None = None,
         dbName: str | None = None,  # noqa: N803 -- the names of the wire
         tableName: str | None = None,  # noqa: N803

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lakemark_hms.wire.codec import CALL, ONEWAY, Header, WireError, end_of_struct, read_header
+from lakemark_hms.wire.codec import CALL, ONEWAY, Header, TruncatedError, WireError, end_of_struct, read_header
 
 _WALKS_MAX = 8
 _WALK_SECONDS_PER_BYTE = 4e-9
@@ -35,7 +35,7 @@ class RejectedError(Exception):
 class Inbox:
     """Bytes received and not yet taken as messages; ``size`` is their number."""
 
-    __slots__ = ("_at", "_chunks", "_header", "_message_bytes_max", "_walked", "retry_at", "size")
+    __slots__ = ("_at", "_chunks", "_header", "_message_bytes_max", "_walked", "_wanted", "retry_at", "size")
 
     def __init__(self, message_bytes_max: int) -> None:
         self.size = 0
@@ -45,6 +45,7 @@ class Inbox:
         self._at = 0  # how much of the first chunk is taken
         self._header: Header | None = None
         self._walked = 0
+        self._wanted = 1  # fewer bytes than these cannot be a whole message
 
     def feed(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
@@ -55,7 +56,7 @@ class Inbox:
 
         Raises RejectedError, with the header where that could be read.
         """
-        if self.size == 0:
+        if self.size < self._wanted:
             return None
         if self._walked > _WALKS_MAX * self.size and self.size <= self._message_bytes_max:
             if self.retry_at is None:
@@ -67,14 +68,18 @@ class Inbox:
         header = self._read_header(data)
         if header is None:
             return None
+        missing = 0
         try:
             end = end_of_struct(data, header.body, self._message_bytes_max)
+        except TruncatedError as error:
+            missing, end = error.missing, len(data)
         except WireError as error:
             raise RejectedError(header, str(error)) from None
-        if (self.size if end is None else end - self._at) > self._message_bytes_max:
+        if end + missing - self._at > self._message_bytes_max:
             raise RejectedError(header, f"the message is larger than {self._message_bytes_max} bytes")
-        if end is None:
+        if missing:
             self._walked += self.size
+            self._wanted = self.size + missing
             return None
         self._consume(data, end)
         return Message(header, data, end)
@@ -104,6 +109,7 @@ class Inbox:
         self._at = end
         self._header = None
         self._walked = 0
+        self._wanted = 1
         if end == len(data):
             self._chunks.clear()
             self._at = 0
