@@ -61,7 +61,7 @@ def test_ranges(tx: OpenTransaction, call: str) -> None:
     RANGE_CALLS[call](tx, b"", KEYS_END)
     RANGE_CALLS[call](tx, b"b", b"b")
     with pytest.raises(InvertedRange):
-        RANGE_CALLS[call](tx, b"b", b"a")
+        RANGE_CALLS[call](tx, b"b\0", b"b")
     with pytest.raises(KeyTooLarge):
         RANGE_CALLS[call](tx, b"", LONGEST + b"kk")
     with pytest.raises(ReservedKey):

@@ -113,6 +113,20 @@ def test_the_last_write_of_a_key_wins(store: Store) -> None:
     assert store.read(lambda tx: tx.get_range(b"a", b"e")) == [(b"c", b"2"), (b"d", (3).to_bytes(8, "little"))]
 
 
+def test_an_add_after_a_clear_begins_at_zero(store: Store) -> None:
+    store.transact(lambda tx: [tx.add(b"n", 5), tx.add(b"m", 5)])
+    tx = store.begin()
+    tx.clear_range(b"n", b"o")
+    tx.clear(b"m")
+    tx.add(b"n", 1)
+    tx.add(b"m", 1)
+    tx.add(b"m", 1)
+    assert [counter(value) for value in tx.get_many([b"m", b"n"])] == [2, 1]
+    assert [counter(value) for _, value in tx.get_range(b"m", b"o")] == [2, 1]
+    tx.commit()
+    assert [counter(value) for value in store.read(lambda tx: tx.get_many([b"m", b"n"]))] == [2, 1]
+
+
 @pytest.mark.parametrize(
     ("stored", "delta", "then"),
     [

@@ -90,7 +90,9 @@ def check(path: Path, acknowledged: set[int]) -> set[int]:
     return set(parts)
 
 
-@pytest.mark.parametrize("rounds", [20, pytest.param(300, marks=pytest.mark.slow)], ids=["quick", "long"])
+@pytest.mark.parametrize(
+    "rounds", [20, pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])], ids=["quick", "long"]
+)
 def test_killed_again_and_again(tmp_path: Path, rounds: int) -> None:
     path = tmp_path / "kv.db"
     moments = random.Random(rounds)
