@@ -1,0 +1,131 @@
+"""Predicates between protobuf and the tree of ``lakemark.expressions``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal as PyDecimal
+from decimal import InvalidOperation
+from typing import Final
+
+from lakemark.errors import InvalidPredicate
+from lakemark.expressions import (
+    FALSE,
+    TRUE,
+    ColumnRef,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Operator,
+    all_of,
+    any_of,
+    parse_predicate,
+)
+from lakemark.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Decimal,
+)
+from lakemark_proto.v1 import types_pb2 as pb
+
+DEPTH_MAX: Final = 50
+_EPOCH_DATE: Final = dt.date(1970, 1, 1)
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_OPERATORS: Final[dict[int, Operator]] = {
+    pb.Comparison.EQUAL: "=",
+    pb.Comparison.NOT_EQUAL: "!=",
+    pb.Comparison.LESS: "<",
+    pb.Comparison.LESS_OR_EQUAL: "<=",
+    pb.Comparison.GREATER: ">",
+    pb.Comparison.GREATER_OR_EQUAL: ">=",
+    pb.Comparison.NULL_SAFE_EQUAL: "<=>",
+}
+
+
+def predicate_from_proto(message: pb.Predicate) -> Expr:
+    """The tree, not yet bound to a schema. Raises InvalidPredicate."""
+    match message.WhichOneof("form"):
+        case "sql":
+            return parse_predicate(message.sql)
+        case "expression":
+            return _expression(message.expression, 0)
+        case _:
+            raise InvalidPredicate("the predicate is empty: give SQL text or an expression, or leave it out")
+
+
+def _expression(node: pb.Expression, depth: int) -> Expr:
+    if depth > DEPTH_MAX:
+        raise InvalidPredicate(f"the expression is nested deeper than {DEPTH_MAX}")
+    match node.WhichOneof("node"):
+        case "constant":
+            return TRUE if node.constant else FALSE
+        case "all_of":
+            return all_of(_expression(term, depth + 1) for term in node.all_of.terms)
+        case "any_of":
+            return any_of(_expression(term, depth + 1) for term in node.any_of.terms)
+        case "negation":
+            return Not(_expression(node.negation, depth + 1))
+        case "comparison":
+            comparison = node.comparison
+            operator = _OPERATORS.get(comparison.operator)
+            if operator is None:
+                raise InvalidPredicate(f"the comparison of column {comparison.column!r} has no operator")
+            return Compare(operator, ColumnRef.parse(comparison.column), literal_from_proto(comparison.literal))
+        case "membership":
+            literals = tuple(literal_from_proto(value) for value in node.membership.literals)
+            if not literals:
+                return TRUE if node.membership.negated else FALSE
+            return In(ColumnRef.parse(node.membership.column), literals, node.membership.negated)
+        case "null_test":
+            return IsNull(ColumnRef.parse(node.null_test.column), node.null_test.negated)
+        case "pattern":
+            return Like(ColumnRef.parse(node.pattern.column), node.pattern.like, node.pattern.negated)
+        case _:
+            raise InvalidPredicate("an expression has an empty node, or one that this release does not know")
+
+
+def literal_from_proto(value: pb.Value) -> Literal:
+    """A constant with the widest type of its kind. Raises InvalidPredicate."""
+    kind = value.WhichOneof("kind")
+    try:
+        return _literal(value, kind)
+    except (OverflowError, InvalidOperation, ValueError) as error:
+        raise InvalidPredicate(f"a literal of kind {kind} is out of range") from error
+
+
+def _literal(value: pb.Value, kind: str | None) -> Literal:
+    match kind:
+        case "null":
+            return Literal(None)
+        case "boolean":
+            return Literal(value.boolean, BOOLEAN)
+        case "integer":
+            return Literal(value.integer, BIGINT)
+        case "floating":
+            return Literal(value.floating, DOUBLE)
+        case "text":
+            return Literal(value.text, STRING)
+        case "binary":
+            return Literal(value.binary, BINARY)
+        case "decimal":
+            number = PyDecimal(value.decimal)
+            scale = max(0, -int(number.as_tuple().exponent))
+            return Literal(number, Decimal(max(scale, len(number.as_tuple().digits), 1), scale))
+        case "date":
+            return Literal(_EPOCH_DATE + dt.timedelta(days=value.date), DATE)
+        case "timestamp":
+            instant = _EPOCH + dt.timedelta(microseconds=value.timestamp)
+            return Literal(instant.replace(tzinfo=dt.UTC), TIMESTAMP)
+        case "timestamp_ntz":
+            return Literal(_EPOCH + dt.timedelta(microseconds=value.timestamp_ntz), TIMESTAMP_NTZ)
+        case _:
+            raise InvalidPredicate("a literal has no value")

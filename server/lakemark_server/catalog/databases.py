@@ -1,0 +1,37 @@
+"""Databases, inside a transaction."""
+
+from __future__ import annotations
+
+from lakemark.errors import DatabaseNotFound
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_server.catalog.names import catalog_name
+from lakemark_server.keyspace import DATABASES
+from lakemark_server.kv import ReadTransaction, Transaction
+
+
+def find(tx: ReadTransaction, catalog: str, name: str) -> DatabaseRecord | None:
+    stored = tx.get(DATABASES.key(catalog_name(catalog), name.lower()))
+    return None if stored is None else DatabaseRecord.FromString(stored)
+
+
+def get(tx: ReadTransaction, catalog: str, name: str) -> DatabaseRecord:
+    record = find(tx, catalog, name)
+    if record is None:
+        raise DatabaseNotFound(f"there is no database {name!r}", database=name)
+    return record
+
+
+def put(tx: Transaction, record: DatabaseRecord) -> None:
+    tx.set(DATABASES.key(record.catalog, record.name), record.SerializeToString())
+
+
+def clear(tx: Transaction, record: DatabaseRecord) -> None:
+    tx.clear(DATABASES.key(record.catalog, record.name))
+
+
+def listed(tx: ReadTransaction, catalog: str, *, after: str = "", limit: int = 0) -> list[DatabaseRecord]:
+    """In order of name, from the first one after ``after``."""
+    begin, end = DATABASES.range(catalog_name(catalog))
+    if after:
+        begin = DATABASES.key(catalog_name(catalog), after) + b"\x00"
+    return [DatabaseRecord.FromString(value) for _, value in tx.get_range(begin, end, limit=limit)]

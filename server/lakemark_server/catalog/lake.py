@@ -1,0 +1,113 @@
+"""Lake tables: their definition and schemas, inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from lakemark.convert import schema_from_proto, schema_to_proto
+from lakemark.errors import CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
+from lakemark.types import Schema
+from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, TableEntry
+from lakemark_proto.v1 import catalog_pb2, types_pb2
+from lakemark_server.catalog import tables
+from lakemark_server.keyspace import LAKE_TABLES, SCHEMAS
+from lakemark_server.kv import ReadTransaction, Transaction, blob
+
+TYPE_PROPERTY: Final = "lakemark.type"
+POLICY_PROPERTY: Final = "lakemark.conflict.policy"
+POLICIES: Final[Mapping[str, catalog_pb2.ConflictPolicy.ValueType]] = {
+    "table": catalog_pb2.CONFLICT_TABLE,
+    "partition": catalog_pb2.CONFLICT_PARTITION,
+}
+LATER_POLICIES: Final = ("file_group", "file", "column", "row")
+PROPERTIES: Final = (TYPE_PROPERTY, POLICY_PROPERTY)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """A lake table as one transaction saw it."""
+
+    record: LakeTableRecord
+    schema: Schema
+
+    @property
+    def table_id(self) -> int:
+        return self.record.table_id
+
+    @property
+    def name(self) -> str:
+        return f"{self.record.database}.{self.record.name}"
+
+    @property
+    def policy(self) -> str:
+        return policy_of(self.record.properties)
+
+
+def policy_of(properties: Mapping[str, str]) -> str:
+    return properties.get(POLICY_PROPERTY, "partition").strip().lower()
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raises InvalidArgument for a ``lakemark.`` property that is not known or has an illegal value."""
+    for name in properties:
+        if name.lower().startswith("lakemark.") and name not in PROPERTIES:
+            raise InvalidArgument(
+                f"property {name!r} is not known; those that begin with 'lakemark.' are: {', '.join(PROPERTIES)}"
+            )
+    policy = policy_of(properties)
+    if policy in LATER_POLICIES:
+        raise UnsupportedOperation(f"{POLICY_PROPERTY} = {policy!r} is not available yet; use 'partition' or 'table'")
+    if policy not in POLICIES:
+        raise InvalidArgument(f"{POLICY_PROPERTY} = {policy!r} is not a policy; use {', '.join(POLICIES)}")
+
+
+def put(tx: Transaction, record: LakeTableRecord) -> None:
+    blob.put(tx, LAKE_TABLES.space(record.table_id), record.SerializeToString())
+
+
+def put_schema(tx: Transaction, table_id: int, schema: Schema) -> None:
+    blob.put(tx, SCHEMAS.space(table_id, schema.schema_id), schema_to_proto(schema).SerializeToString())
+
+
+def get_record(tx: ReadTransaction, table_id: int) -> LakeTableRecord:
+    """Raises TableNotFound: the table was dropped."""
+    stored = blob.get(tx, LAKE_TABLES.space(table_id))
+    if stored is None:
+        raise TableNotFound(f"table id {table_id} was dropped", table_id=str(table_id))
+    return LakeTableRecord.FromString(stored)
+
+
+def get_schema(tx: ReadTransaction, table_id: int, schema_id: int) -> Schema:
+    stored = blob.get(tx, SCHEMAS.space(table_id, schema_id))
+    if stored is None:
+        raise CorruptStore(f"schema {schema_id} of table id {table_id} is missing")
+    return _parse_schema(stored)
+
+
+@lru_cache(maxsize=512)
+def _parse_schema(stored: bytes) -> Schema:
+    return schema_from_proto(types_pb2.Schema.FromString(stored))
+
+
+def load(tx: ReadTransaction, table_id: int) -> LakeTable:
+    record = get_record(tx, table_id)
+    return LakeTable(record, get_schema(tx, table_id, record.schema_id))
+
+
+def get(tx: ReadTransaction, catalog: str, database: str, name: str) -> LakeTable:
+    """Raises DatabaseNotFound, TableNotFound, and UnsupportedOperation if it is a warehouse table."""
+    _, entry = tables.get(tx, catalog, database, name)
+    require_lake(entry, database, name)
+    return load(tx, entry.table_id)
+
+
+def require_lake(entry: TableEntry, database: str, name: str) -> None:
+    if entry.kind != catalog_pb2.LAKE:
+        raise UnsupportedOperation(
+            f"{database}.{name} is a warehouse (Hive) table, which has no timeline; only lake tables have one "
+            f"(created with TBLPROPERTIES ('{TYPE_PROPERTY}'='lake') or by this service)",
+            table=f"{database}.{name}",
+        )

@@ -1,0 +1,30 @@
+"""Which names are legal. Names are kept in lower case, as in Hive."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from lakemark.errors import InvalidName
+
+DEFAULT_CATALOG: Final = "hive"
+NAME_CHARS_MAX: Final = 128
+_LEGAL = re.compile(r"[a-z0-9_]+", re.ASCII)
+
+
+def legal_name(kind: str, name: str) -> str:
+    """``name`` in lower case; ``kind`` ("database", "table") is for the message of InvalidName."""
+    lowered = name.strip().lower()
+    if not lowered:
+        raise InvalidName(f"the {kind} name is empty", name=name)
+    if len(lowered) > NAME_CHARS_MAX:
+        raise InvalidName(
+            f"{kind} name {name[:40]!r}… has {len(lowered)} characters; at most {NAME_CHARS_MAX}", name=name
+        )
+    if not _LEGAL.fullmatch(lowered):
+        raise InvalidName(f"{kind} name {name!r} is not legal: use letters, digits and underscores only", name=name)
+    return lowered
+
+
+def catalog_name(name: str) -> str:
+    return name.strip().lower() or DEFAULT_CATALOG

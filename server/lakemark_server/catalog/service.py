@@ -1,0 +1,296 @@
+"""The catalog: databases, and the definitions of lake tables. Warehouse tables are ``catalog.warehouse``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from lakemark.errors import (
+    AlreadyExists,
+    DatabaseNotFound,
+    InvalidArgument,
+    LakemarkError,
+    NotEmpty,
+    TableNotFound,
+    UnknownOutcome,
+)
+from lakemark.types import Schema, assign_ids
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, TableEntry
+from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_server.catalog import databases, lake, storage, tables
+from lakemark_server.catalog.column_ids import without_ids
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_name
+from lakemark_server.clock import ClockMs, now_ms
+from lakemark_server.ids import IdSource
+from lakemark_server.keyspace import FUNCTIONS
+from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.requests import once
+
+T = TypeVar("T")
+
+DEFAULT_DATABASE: Final = "default"
+
+
+class Catalog:
+    """Thread-safe. ``warehouse`` is the URI below which databases get their directories."""
+
+    def __init__(self, store: Store, warehouse: str, clock: ClockMs = now_ms) -> None:
+        self.store = store
+        self.warehouse = storage.normal_uri(warehouse)
+        self.clock = clock
+        self.database_ids = IdSource(store, "database")
+        self.table_ids = IdSource(store, "table")
+
+    def ensure_default_database(self) -> None:
+        """Every metastore has a database ``default``, whose directory is the warehouse itself."""
+        record = DatabaseRecord(
+            catalog=DEFAULT_CATALOG,
+            name=DEFAULT_DATABASE,
+            description="Default Lakemark database",
+            location=self.warehouse,
+            owner="public",
+        )
+        self.create_database(record, if_not_exists=True)
+
+    # -- databases ----------------------------------------------------------------------------------------------------
+
+    def create_database(
+        self, record: DatabaseRecord, *, if_not_exists: bool = False, request_id: str = ""
+    ) -> DatabaseRecord:
+        """Fills in id, time and (if empty) location, and makes the directory. Raises AlreadyExists, InvalidName."""
+        new = DatabaseRecord()
+        new.CopyFrom(record)
+        new.catalog = catalog_name(record.catalog)
+        new.name = legal_name("database", record.name)
+        new.location = self._database_location(new)
+        if if_not_exists:
+            found = self.store.read(lambda tx: databases.find(tx, new.catalog, new.name))
+            if found is not None:
+                return found
+        new.database_id = self.database_ids.next()
+        new.created_ms = self.clock()
+
+        def body(tx: Transaction) -> DatabaseRecord:
+            def create() -> DatabaseRecord:
+                found = databases.find(tx, new.catalog, new.name)
+                if found is not None and if_not_exists:
+                    return found
+                if found is not None:
+                    raise AlreadyExists(f"database {new.name!r} exists already", database=new.name)
+                databases.put(tx, new)
+                return new
+
+            return once(tx, request_id, f"CreateDatabase {new.name}", new.created_ms, DatabaseRecord, create)
+
+        return self._with_directory(new.location, lambda: self.store.transact(body))
+
+    def _database_location(self, record: DatabaseRecord) -> str:
+        if record.location:
+            return storage.normal_uri(record.location)
+        return storage.child(self.warehouse, f"{record.name}.db")
+
+    def get_database(self, catalog: str, name: str) -> DatabaseRecord:
+        return self.store.read(lambda tx: databases.get(tx, catalog, name))
+
+    def list_databases(self, catalog: str, *, after: str = "", limit: int = 0) -> list[DatabaseRecord]:
+        return self.store.read(lambda tx: databases.listed(tx, catalog, after=after, limit=limit))
+
+    def drop_database(self, catalog: str, name: str, *, if_exists: bool = False, request_id: str = "") -> None:
+        """Only an empty one. Its directory is removed. Raises DatabaseNotFound, NotEmpty."""
+        if name.lower() == DEFAULT_DATABASE:
+            raise InvalidArgument("the database 'default' cannot be dropped")
+
+        def body(tx: Transaction) -> DatabaseRecord:
+            def drop() -> DatabaseRecord:
+                record = databases.find(tx, catalog, name)
+                if record is None:
+                    if if_exists:
+                        return DatabaseRecord()
+                    raise DatabaseNotFound(f"there is no database {name!r}", database=name)
+                _check_empty(tx, record)
+                databases.clear(tx, record)
+                return record
+
+            return once(tx, request_id, f"DropDatabase {name}", self.clock(), DatabaseRecord, drop)
+
+        record = self.store.transact(body)
+        if record.location and record.location != self.warehouse:
+            storage.delete_directory(record.location)
+
+    # -- lake tables --------------------------------------------------------------------------------------------------
+
+    def create_lake_table(
+        self, record: LakeTableRecord, schema: Schema, *, if_not_exists: bool = False, request_id: str = ""
+    ) -> LakeTable:
+        """Fills in ids, time and (if empty) location. ``record`` gives names, location, properties, owner, comment.
+
+        Raises AlreadyExists, DatabaseNotFound, InvalidName, InvalidSchema, InvalidArgument.
+        """
+        new = LakeTableRecord()
+        new.CopyFrom(record)
+        new.catalog = catalog_name(record.catalog)
+        new.name = legal_name("table", record.name)
+        new.database = record.database.lower()
+        new.properties[lake.TYPE_PROPERTY] = "lake"
+        lake.check_properties(new.properties)
+        # Ids that a client made up would collide with those that statistics refer to.
+        first, new.last_column_id = assign_ids(without_ids(schema))
+        first = replace(first, schema_id=1)
+        new.schema_id = 1
+        database = self.get_database(new.catalog, new.database)
+        new.external = bool(record.location)
+        new.location = storage.normal_uri(record.location or storage.child(database.location, new.name))
+        new.table_id = self.table_ids.next()
+        new.created_ms = self.clock()
+
+        def body(tx: Transaction) -> LakeTable:
+            def create() -> LakeTableRecord:
+                owner = databases.get(tx, new.catalog, new.database)
+                entry = tables.find(tx, owner.database_id, new.name)
+                if entry is not None and if_not_exists and entry.kind == pb.LAKE:
+                    return lake.get_record(tx, entry.table_id)
+                if entry is not None:
+                    raise AlreadyExists(f"table {new.database}.{new.name} exists already", table=new.name)
+                entry = TableEntry(table_id=new.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
+                tables.put(tx, owner.database_id, new.name, entry)
+                lake.put(tx, new)
+                lake.put_schema(tx, new.table_id, first)
+                return new
+
+            kind = f"CreateTable {new.database}.{new.name}"
+            created = once(tx, request_id, kind, new.created_ms, LakeTableRecord, create)
+            return LakeTable(created, lake.get_schema(tx, created.table_id, created.schema_id))
+
+        return self._with_directory(new.location, lambda: self.store.transact(body))
+
+    def get_lake_table(self, catalog: str, database: str, name: str) -> LakeTable:
+        """Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a warehouse table."""
+        return self.store.read(lambda tx: lake.get(tx, catalog, database, name))
+
+    def set_properties(
+        self,
+        catalog: str,
+        database: str,
+        name: str,
+        set_: Mapping[str, str],
+        remove: Iterable[str] = (),
+        *,
+        request_id: str = "",
+    ) -> LakeTable:
+        """Of a lake table. Raises InvalidArgument for unknown ``lakemark.`` properties; ``lakemark.type`` stays."""
+        removed = set(remove)
+
+        def body(tx: Transaction) -> LakeTable:
+            table = lake.get(tx, catalog, database, name)
+
+            def change() -> LakeTableRecord:
+                record = table.record
+                properties = {key: value for key, value in record.properties.items() if key not in removed} | dict(set_)
+                if properties.get(lake.TYPE_PROPERTY) != "lake":
+                    raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
+                lake.check_properties(properties)
+                record.properties.clear()
+                record.properties.update(properties)
+                lake.put(tx, record)
+                return record
+
+            kind = f"SetTableProperties {database}.{name}"
+            return replace(table, record=once(tx, request_id, kind, self.clock(), LakeTableRecord, change))
+
+        return self.store.transact(body)
+
+    def rename_lake_table(
+        self, catalog: str, database: str, name: str, new_database: str, new_name: str, *, request_id: str = ""
+    ) -> LakeTable:
+        """Names change, the directory stays where it is."""
+        target = legal_name("table", new_name)
+
+        def body(tx: Transaction) -> LakeTable:
+            def rename() -> LakeTableRecord:
+                owner, entry = tables.get(tx, catalog, database, name)
+                lake.require_lake(entry, database, name)
+                new_owner = databases.get(tx, catalog, new_database or database)
+                if tables.find(tx, new_owner.database_id, target) is not None:
+                    raise AlreadyExists(f"table {new_owner.name}.{target} exists already", table=target)
+                record = lake.get_record(tx, entry.table_id)
+                record.database, record.name = new_owner.name, target
+                tables.clear_name(tx, owner.database_id, name.lower())
+                tables.put(tx, new_owner.database_id, target, entry)
+                lake.put(tx, record)
+                return record
+
+            kind = f"RenameTable {database}.{name} to {new_database}.{target}"
+            record = once(tx, request_id, kind, self.clock(), LakeTableRecord, rename)
+            return LakeTable(record, lake.get_schema(tx, record.table_id, record.schema_id))
+
+        return self.store.transact(body)
+
+    def drop_lake_table(
+        self,
+        catalog: str,
+        database: str,
+        name: str,
+        *,
+        if_exists: bool = False,
+        purge: bool = True,
+        request_id: str = "",
+    ) -> None:
+        """Forgets the table; ``purge`` deletes its directory too, unless its location was given by the user."""
+
+        def body(tx: Transaction) -> LakeTableRecord:
+            def drop() -> LakeTableRecord:
+                try:
+                    owner, entry = tables.get(tx, catalog, database, name)
+                except (DatabaseNotFound, TableNotFound):
+                    if if_exists:
+                        return LakeTableRecord()
+                    raise
+                lake.require_lake(entry, database, name)
+                record = lake.get_record(tx, entry.table_id)
+                tables.clear_name(tx, owner.database_id, name.lower())
+                tables.clear_content(tx, entry.table_id)
+                return record
+
+            return once(tx, request_id, f"DropTable {database}.{name}", self.clock(), LakeTableRecord, drop)
+
+        record = self.store.transact(body)
+        if record.location and purge and not record.external:
+            storage.delete_directory(record.location)
+
+    # -- both kinds ---------------------------------------------------------------------------------------------------
+
+    def list_tables(
+        self, catalog: str, database: str, *, after: str = "", limit: int = 0
+    ) -> list[tuple[str, TableEntry]]:
+        """Names with their kinds, in order."""
+
+        def body(tx: ReadTransaction) -> list[tuple[str, TableEntry]]:
+            owner = databases.get(tx, catalog, database)
+            return tables.listed(tx, owner.database_id, after=after, limit=limit)
+
+        return self.store.read(body)
+
+    def _with_directory(self, location: str, create: Callable[[], T]) -> T:
+        """The directory exists before anybody can see what lives in it, and does not stay behind for nothing."""
+        made = storage.make_directory(location)
+        try:
+            return create()
+        except LakemarkError as error:
+            # Whoever was first may be using the directory by now, and so may a creation of unknown outcome.
+            if made and not isinstance(error, AlreadyExists | UnknownOutcome):
+                storage.remove_if_empty(location)
+            raise
+
+
+def _check_empty(tx: Transaction, record: DatabaseRecord) -> None:
+    names = [name for name, _ in tables.listed(tx, record.database_id, limit=4)]
+    if names:
+        raise NotEmpty(
+            f"database {record.name!r} is not empty: it has the tables {', '.join(names[:3])}"
+            + (" and more" if len(names) > 3 else ""),
+            database=record.name,
+        )
+    if tx.get_range(*FUNCTIONS.range(record.database_id), limit=1):
+        raise NotEmpty(f"database {record.name!r} is not empty: it has functions", database=record.name)

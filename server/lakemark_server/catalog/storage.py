@@ -1,0 +1,90 @@
+"""Directories of databases and tables, on whatever file system their URI names (pyarrow's file systems)."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from pyarrow import fs
+
+from lakemark.errors import InvalidArgument, Unavailable
+
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
+
+
+def normal_uri(location: str) -> str:
+    """``location`` as an absolute URI without a trailing slash: ``/a/b/`` -> ``file:/a/b`` (as Hadoop writes it)."""
+    text = location.strip()
+    if not text:
+        raise InvalidArgument("the location is empty")
+    if not _SCHEME.match(text):
+        if not text.startswith("/"):
+            raise InvalidArgument(f"location {location!r} is relative; give an absolute path or a URI")
+        text = "file:" + text
+    if text.startswith("file:"):
+        return "file:" + posixpath.normpath("/" + text[len("file:") :].lstrip("/"))
+    return text.rstrip("/")
+
+
+def child(uri: str, *names: str) -> str:
+    return "/".join((uri.rstrip("/"), *names))
+
+
+def local_path(uri: str) -> Path | None:
+    """The path of a ``file:`` URI; None for other schemes."""
+    if uri.startswith("file:"):
+        return Path("/" + uri[len("file:") :].lstrip("/"))
+    return None
+
+
+def _open(uri: str) -> tuple[fs.FileSystem, str]:
+    path = local_path(uri)
+    if path is not None:
+        return fs.LocalFileSystem(), str(path)
+    for hadoop, arrow in (("s3a:", "s3:"), ("s3n:", "s3:")):
+        if uri.startswith(hadoop):
+            uri = arrow + uri[len(hadoop) :]
+    try:
+        system, opened = fs.FileSystem.from_uri(uri)
+    except (ValueError, OSError, ImportError) as error:
+        raise Unavailable(f"the file system of {uri!r} cannot be reached: {error}", location=uri) from error
+    return system, unquote(opened)
+
+
+def is_directory(uri: str) -> bool:
+    system, path = _open(uri)
+    return bool(system.get_file_info(path).type == fs.FileType.Directory)
+
+
+def make_directory(uri: str) -> bool:
+    """Makes the directory and its parents; whether it was missing. Raises Unavailable."""
+    system, path = _open(uri)
+    try:
+        info = system.get_file_info(path)
+        if info.type == fs.FileType.Directory:
+            return False
+        system.create_dir(path, recursive=True)
+    except OSError as error:
+        raise Unavailable(f"directory {uri!r} cannot be made: {error}", location=uri) from error
+    return True
+
+
+def delete_directory(uri: str) -> None:
+    """Deletes the directory and what is in it; nothing happens if it is not there. Raises Unavailable."""
+    system, path = _open(uri)
+    try:
+        if system.get_file_info(path).type == fs.FileType.Directory:
+            system.delete_dir(path)
+    except OSError as error:
+        raise Unavailable(f"directory {uri!r} cannot be deleted: {error}", location=uri) from error
+
+
+def remove_if_empty(uri: str) -> None:
+    """Removes an empty local directory; anything else stays."""
+    path = local_path(uri)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            path.rmdir()

@@ -1,0 +1,48 @@
+"""The names of tables, lake and warehouse alike, inside a transaction."""
+
+from __future__ import annotations
+
+from lakemark.errors import TableNotFound
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
+from lakemark_server.catalog import databases
+from lakemark_server.keyspace import OF_TABLE, TABLE_NAMES
+from lakemark_server.kv import ReadTransaction, Transaction
+
+
+def find(tx: ReadTransaction, database_id: int, name: str) -> TableEntry | None:
+    stored = tx.get(TABLE_NAMES.key(database_id, name.lower()))
+    return None if stored is None else TableEntry.FromString(stored)
+
+
+def get(tx: ReadTransaction, catalog: str, database: str, name: str) -> tuple[DatabaseRecord, TableEntry]:
+    """Raises DatabaseNotFound, TableNotFound."""
+    owner = databases.get(tx, catalog, database)
+    entry = find(tx, owner.database_id, name)
+    if entry is None:
+        raise TableNotFound(f"there is no table {database}.{name}", database=database, table=name)
+    return owner, entry
+
+
+def put(tx: Transaction, database_id: int, name: str, entry: TableEntry) -> None:
+    tx.set(TABLE_NAMES.key(database_id, name), entry.SerializeToString())
+
+
+def clear_name(tx: Transaction, database_id: int, name: str) -> None:
+    tx.clear(TABLE_NAMES.key(database_id, name))
+
+
+def clear_content(tx: Transaction, table_id: int) -> None:
+    """Forgets all that the table had."""
+    for space in OF_TABLE:
+        tx.clear_range(*space.range(table_id))
+
+
+def listed(tx: ReadTransaction, database_id: int, *, after: str = "", limit: int = 0) -> list[tuple[str, TableEntry]]:
+    """Names in order, from the first one after ``after``."""
+    begin, end = TABLE_NAMES.range(database_id)
+    if after:
+        begin = TABLE_NAMES.key(database_id, after) + b"\x00"
+    return [
+        (str(TABLE_NAMES.unpack(key)[-1]), TableEntry.FromString(value))
+        for key, value in tx.get_range(begin, end, limit=limit)
+    ]

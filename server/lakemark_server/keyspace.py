@@ -1,0 +1,39 @@
+"""The key space, in one place. ``docs/keys.md`` describes every entry.
+
+The first element of a key is its subsystem; below it everything belongs to a table id or a database id, so that a
+rename touches one key.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakemark_server.kv.keys import Space
+
+MAIN: Final = "main"
+
+IDS: Final = Space.of("ids")  # (kind) -> the next free id
+DATABASES: Final = Space.of("db")  # (catalog, name) -> DatabaseRecord
+TABLE_NAMES: Final = Space.of("name")  # (database id, name) -> TableEntry
+LAKE_TABLES: Final = Space.of("lake")  # (table id) -> LakeTableRecord
+SCHEMAS: Final = Space.of("schema")  # (table id, schema id) -> Schema
+HIVE_TABLES: Final = Space.of("hive")  # (table id) -> HiveTableRecord with the Thrift Table
+PARTITIONS: Final = Space.of("part")  # (table id, value …) -> HivePartitionRecord with the Thrift Partition
+PARTITION_CHANGES: Final = Space.of("partv")  # (table id, 0) -> counter of changes; (table id, ms, random) -> which
+COLUMN_STATISTICS: Final = Space.of("stats")  # (table id, partition or "", column) -> Thrift ColumnStatisticsObj
+FUNCTIONS: Final = Space.of("func")  # (database id, name) -> Thrift Function
+HEADS: Final = Space.of("head")  # (table id, branch) -> HeadRecord
+LAST_INSTANT: Final = Space.of("lasti")  # (table id) -> the greatest instant handed out
+INSTANTS: Final = Space.of("inst")  # (table id, instant) -> InstantRecord
+ALIVE: Final = Space.of("alive")  # (table id, instant) -> when its heartbeat runs out; only while requested or inflight
+VERSIONS: Final = Space.of("ver")  # (table id, branch, version) -> VersionRecord
+VERSION_TIMES: Final = Space.of("vert")  # (table id, branch, commit time in ms, version) -> empty
+BLOCKS: Final = Space.of("block")  # (table id, instant, number) -> staged entries
+STAGED_SLICES: Final = Space.of("slice")  # (table id, instant, number) -> hashes of the slice directories of that block
+REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord
+
+# What a table leaves behind when it is dropped, all of it keyed by table id first.
+OF_TABLE: Final = (
+    LAKE_TABLES, SCHEMAS, HIVE_TABLES, PARTITIONS, PARTITION_CHANGES, COLUMN_STATISTICS, HEADS, LAST_INSTANT, INSTANTS,
+    ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES,
+)  # fmt: skip

@@ -1,0 +1,132 @@
+"""One service process: the store, the domains, and the two protocols in front of them.
+
+The only place that knows all parts; everything else is handed what it needs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakemark.errors import LakemarkError
+from lakemark_server import logs
+from lakemark_server.catalog.service import Catalog
+from lakemark_server.kv import Store, open_store
+from lakemark_server.rpc.server import GrpcServer
+from lakemark_server.settings import Settings
+from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.timeline.service import Timeline
+
+if TYPE_CHECKING:
+    from lakemark_hms.bridge import HmsBridge
+
+_log = structlog.get_logger(__name__)
+
+
+class Service:
+    """Everything of one process. ``start`` listens; ``stop`` finishes what runs and closes the store."""
+
+    def __init__(self, settings: Settings, store: Store | None = None) -> None:
+        self.settings = settings
+        self.store = store or _open(settings.store)
+        self.catalog = Catalog(self.store, settings.warehouse_uri)
+        self.catalog.ensure_default_database()
+        self.timeline = Timeline(self.store)
+        self.snapshots = Snapshots(self.store, settings.snapshot_cache_bytes)
+        self.planner = Planner()
+        self.grpc = GrpcServer(
+            self.catalog,
+            self.timeline,
+            self.snapshots,
+            self.planner,
+            host=settings.host,
+            port=settings.grpc_port,
+            threads=settings.grpc_threads,
+            message_bytes_max=settings.grpc_message_bytes_max,
+        )
+        self.hms = self._bridge() if settings.hms_enabled else None
+        self._sweeper = threading.Thread(target=self._sweep, name="sweeper", daemon=True)
+        self._stopped = threading.Event()
+
+    @property
+    def grpc_address(self) -> str:
+        return f"{self.settings.host}:{self.grpc.port}"
+
+    @property
+    def hms_uri(self) -> str:
+        """ "" if the Hive Metastore protocol is switched off."""
+        return f"thrift://{self.settings.host}:{self.hms.port}" if self.hms else ""
+
+    def start(self) -> None:
+        self.grpc.start()
+        if self.hms:
+            self.hms.start()
+        self._sweeper.start()
+        _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=self.settings.store)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self.hms:
+            self.hms.stop()
+        self.grpc.stop()
+        if self._sweeper.is_alive():
+            self._sweeper.join()
+        self.store.close()
+
+    def __enter__(self) -> Service:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _bridge(self) -> HmsBridge:
+        from lakemark_hms.bridge import HmsBridge
+
+        return HmsBridge(
+            self.catalog, self.snapshots, self.planner, host=self.settings.host, port=self.settings.hms_port
+        )
+
+    def _sweep(self) -> None:
+        """Rolls back writers whose heartbeat ran out. Any number of processes may do so at the same time."""
+        while not self._stopped.wait(self.settings.sweep_interval_s):
+            try:
+                for table_id, instant in self.timeline.roll_back_expired():
+                    _log.info("rolled back a lost writer", table_id=table_id, instant=instant)
+            except LakemarkError as error:
+                _log.warning("looking for lost writers failed; it is tried again", reason=error.message)
+
+
+def _open(url: str) -> Store:
+    if url.startswith("sqlite:///"):
+        path = Path(url.removeprefix("sqlite:///"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return open_store(url)
+
+
+def main(settings: Settings) -> None:
+    """Serves until SIGTERM or SIGINT. Prints one line with the addresses on standard output when it is ready."""
+    logs.configure(settings.log_format, settings.log_level)
+    service = Service(settings)
+    asked = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        asked.set()
+
+    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGINT, ask)
+    service.start()
+    print(f"lakemark ready grpc={service.grpc_address} hms={service.hms_uri} pid={os.getpid()}", flush=True)
+    asked.wait()
+    _log.info("stopping")
+    service.stop()
+    sys.stdout.flush()

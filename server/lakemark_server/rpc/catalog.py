@@ -1,0 +1,161 @@
+"""CatalogService over the catalog domain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+from lakemark.convert import schema_from_proto
+from lakemark.errors import InvalidArgument, Unimplemented
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
+from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceServicer
+from lakemark_proto.v1.types_pb2 import TableName
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.service import Catalog
+from lakemark_server.rpc import messages
+from lakemark_server.snapshot.service import At, Snapshots
+
+PAGE_MAX: Final = 1_000
+Context = grpc.ServicerContext
+_NO_REFERENCES: Final = "branches and tags are not available yet; every table has the branch 'main'"
+
+
+def require_name(name: TableName) -> TableName:
+    """Raises InvalidArgument if database or table is missing."""
+    if not name.database or not name.table:
+        raise InvalidArgument("the table is not named: both database and table are needed")
+    return name
+
+
+def page_limit(size: int) -> int:
+    return min(size, PAGE_MAX) if size > 0 else PAGE_MAX
+
+
+class CatalogServicer(CatalogServiceServicer):
+    def __init__(self, catalog: Catalog, snapshots: Snapshots) -> None:
+        self._catalog = catalog
+        self._snapshots = snapshots
+
+    def CreateDatabase(self, request: pb.CreateDatabaseRequest, context: Context) -> pb.Database:
+        given = request.database
+        record = DatabaseRecord(
+            catalog=given.catalog,
+            name=given.name,
+            description=given.description,
+            location=given.location,
+            properties=given.properties,
+            owner=given.owner,
+        )
+        return messages.database(
+            self._catalog.create_database(record, if_not_exists=request.if_not_exists, request_id=request.request_id)
+        )
+
+    def GetDatabase(self, request: pb.GetDatabaseRequest, context: Context) -> pb.Database:
+        return messages.database(self._catalog.get_database(request.catalog, request.name))
+
+    def ListDatabases(self, request: pb.ListDatabasesRequest, context: Context) -> pb.ListDatabasesResponse:
+        limit = page_limit(request.page_size)
+        found = self._catalog.list_databases(request.catalog, after=request.page_token, limit=limit + 1)
+        names = [record.name for record in found[:limit]]
+        return pb.ListDatabasesResponse(names=names, next_page_token=names[-1] if len(found) > limit else "")
+
+    def DropDatabase(self, request: pb.DropDatabaseRequest, context: Context) -> pb.DropDatabaseResponse:
+        self._catalog.drop_database(
+            request.catalog, request.name, if_exists=request.if_exists, request_id=request.request_id
+        )
+        return pb.DropDatabaseResponse()
+
+    def CreateTable(self, request: pb.CreateTableRequest, context: Context) -> pb.Table:
+        name = require_name(request.name)
+        record = LakeTableRecord(
+            catalog=name.catalog,
+            database=name.database,
+            name=name.table,
+            location=request.location,
+            properties=request.properties,
+            owner=request.owner,
+            comment=request.comment,
+        )
+        table = self._catalog.create_lake_table(
+            record,
+            schema_from_proto(request.schema),
+            if_not_exists=request.if_not_exists,
+            request_id=request.request_id,
+        )
+        return messages.lake_table(table, 0)
+
+    def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.Table:
+        name = require_name(request.name)
+        table, version = self._snapshots.version(name.catalog, name.database, name.table, At())
+        return messages.lake_table(table, version)
+
+    def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:
+        limit = page_limit(request.page_size)
+        found = self._catalog.list_tables(request.catalog, request.database, after=request.page_token, limit=limit + 1)
+        page = found[:limit]
+        return pb.ListTablesResponse(
+            tables=[
+                pb.TableSummary(name=name, kind=entry.kind, hive_type=entry.hive_type)
+                for name, entry in page
+                if request.kind in (pb.TABLE_KIND_UNSPECIFIED, entry.kind)
+            ],
+            next_page_token=page[-1][0] if len(found) > limit else "",
+        )
+
+    def DropTable(self, request: pb.DropTableRequest, context: Context) -> pb.DropTableResponse:
+        name = require_name(request.name)
+        self._catalog.drop_lake_table(
+            name.catalog,
+            name.database,
+            name.table,
+            if_exists=request.if_exists,
+            purge=request.purge,
+            request_id=request.request_id,
+        )
+        return pb.DropTableResponse()
+
+    def RenameTable(self, request: pb.RenameTableRequest, context: Context) -> pb.Table:
+        name = require_name(request.name)
+        table = self._catalog.rename_lake_table(
+            name.catalog,
+            name.database,
+            name.table,
+            request.new_database,
+            request.new_name,
+            request_id=request.request_id,
+        )
+        return self._described(table)
+
+    def SetTableProperties(self, request: pb.SetTablePropertiesRequest, context: Context) -> pb.Table:
+        name = require_name(request.name)
+        table = self._catalog.set_properties(
+            name.catalog, name.database, name.table, request.set, request.remove, request_id=request.request_id
+        )
+        return self._described(table)
+
+    # -- what comes later ---------------------------------------------------------------------------------------------
+
+    def AlterSchema(self, request: pb.AlterSchemaRequest, context: Context) -> pb.Table:
+        raise Unimplemented("the schema of a lake table cannot be changed yet")
+
+    def ListSchemas(self, request: pb.ListSchemasRequest, context: Context) -> pb.ListSchemasResponse:
+        raise Unimplemented("a lake table has one schema in this release: GetTable returns it")
+
+    def CreateReference(self, request: pb.CreateReferenceRequest, context: Context) -> pb.Reference:
+        raise Unimplemented(_NO_REFERENCES)
+
+    def ListReferences(self, request: pb.ListReferencesRequest, context: Context) -> pb.ListReferencesResponse:
+        raise Unimplemented(_NO_REFERENCES)
+
+    def DropReference(self, request: pb.DropReferenceRequest, context: Context) -> pb.DropReferenceResponse:
+        raise Unimplemented(_NO_REFERENCES)
+
+    def MergeBranch(self, request: pb.MergeBranchRequest, context: Context) -> pb.MergeBranchResponse:
+        raise Unimplemented(_NO_REFERENCES)
+
+    def _described(self, table: LakeTable) -> pb.Table:
+        record = table.record
+        _, version = self._snapshots.version(record.catalog, record.database, record.name, At())
+        return messages.lake_table(table, version)

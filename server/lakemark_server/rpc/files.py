@@ -1,0 +1,60 @@
+"""Columns of file entries as protobuf messages, for clients without Arrow."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakemark.convert import partition_to_proto, value_to_proto
+from lakemark.types import Schema, parse_partition_name, partition_value_from_string
+from lakemark_proto.v1 import types_pb2 as pb
+from lakemark_server.snapshot.entries import statistics_ids
+
+
+def to_messages(page: pa.RecordBatch, schema: Schema) -> list[pb.DataFile]:
+    """One message for each row of a plan's page."""
+    ids = sorted(statistics_ids(page.schema.names))
+    partitions: dict[str, list[pb.Value]] = {}
+    found = []
+    for row in page.to_pylist():
+        name = row["partition"]
+        if name not in partitions:
+            partitions[name] = partition_message(name, schema)
+        message = pb.DataFile(
+            path=row["path"],
+            size_bytes=row["size_bytes"],
+            row_count=row["row_count"],
+            file_group=row["file_group"],
+            kind=row["kind"],
+            format=row["format"],
+            partition=partitions[name],
+            statistics=[_statistics(row, column_id, schema) for column_id in ids],
+            base_instant=row["base_instant"],
+            added_version=row["added_version"],
+            matches_entirely=row["matches_entirely"],
+        )
+        if row["bucket"] is not None:
+            message.bucket = row["bucket"]
+        found.append(message)
+    return found
+
+
+def partition_message(name: str, schema: Schema) -> list[pb.Value]:
+    """The values that a partition's name stands for."""
+    fields = schema.partition_fields
+    texts = [text for _, text in parse_partition_name(name)] if fields else []
+    values = [partition_value_from_string(text, field.type) for field, text in zip(fields, texts, strict=True)]
+    return partition_to_proto(values, schema)
+
+
+def _statistics(row: dict[str, object], column_id: int, schema: Schema) -> pb.ColumnStatistics:
+    message = pb.ColumnStatistics(column_id=column_id)
+    field = schema.find_id(column_id)
+    for kind, bound in (("min", message.min), ("max", message.max)):
+        value = row.get(f"{kind}.{column_id}")
+        if value is not None and field is not None:
+            bound.CopyFrom(value_to_proto(value, field.type))  # type: ignore[arg-type]
+    for kind in ("null_count", "nan_count"):
+        count = row.get(f"{kind}.{column_id}")
+        if isinstance(count, int):
+            setattr(message, kind, count)
+    return message

@@ -1,0 +1,106 @@
+"""Records of the store as messages of the contract."""
+
+from __future__ import annotations
+
+from lakemark.convert import schema_to_proto
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, VersionRecord
+from lakemark_proto.v1 import catalog_pb2, timeline_pb2, types_pb2
+from lakemark_server.catalog.lake import POLICIES, LakeTable
+from lakemark_server.timeline.alive import Alive
+
+_ACTIONS = {
+    timeline_pb2.APPEND: timeline_pb2.COMMIT,
+    timeline_pb2.UPSERT: timeline_pb2.COMMIT,
+    timeline_pb2.DELETE: timeline_pb2.COMMIT,
+    timeline_pb2.OVERWRITE_PARTITIONS: timeline_pb2.REPLACECOMMIT,
+    timeline_pb2.OVERWRITE_TABLE: timeline_pb2.REPLACECOMMIT,
+    timeline_pb2.OVERWRITE_PREDICATE: timeline_pb2.REPLACECOMMIT,
+    timeline_pb2.COMPACT: timeline_pb2.COMPACTION,
+    timeline_pb2.CLUSTER: timeline_pb2.CLUSTERING,
+    timeline_pb2.CLEAN_FILES: timeline_pb2.CLEAN,
+    timeline_pb2.RESTORE_VERSION: timeline_pb2.RESTORE,
+    timeline_pb2.ALTER_SCHEMA: timeline_pb2.SCHEMA,
+}
+
+
+def database(record: DatabaseRecord) -> catalog_pb2.Database:
+    return catalog_pb2.Database(
+        catalog=record.catalog,
+        name=record.name,
+        description=record.description,
+        location=record.location,
+        properties=record.properties,
+        owner=record.owner,
+    )
+
+
+def table_name(table: LakeTable) -> types_pb2.TableName:
+    record = table.record
+    return types_pb2.TableName(catalog=record.catalog, database=record.database, table=record.name)
+
+
+def lake_table(table: LakeTable, version: int) -> catalog_pb2.Table:
+    record = table.record
+    return catalog_pb2.Table(
+        name=table_name(table),
+        table_id=record.table_id,
+        kind=catalog_pb2.LAKE,
+        location=record.location,
+        properties=record.properties,
+        owner=record.owner,
+        created_ms=record.created_ms,
+        schema=schema_to_proto(table.schema),
+        conflict_policy=POLICIES[table.policy],
+        version=version,
+        comment=record.comment,
+    )
+
+
+def instant(record: InstantRecord, table: LakeTable, living: Alive | None = None) -> timeline_pb2.Instant:
+    """``living`` adds the heartbeat of an instant that is still open."""
+    return timeline_pb2.Instant(
+        table=table_name(table),
+        branch=record.branch,
+        instant=record.instant,
+        action=_ACTIONS.get(record.operation, timeline_pb2.ACTION_UNSPECIFIED),
+        operation=record.operation,
+        state=record.state,
+        read_version=record.read_version,
+        version=record.version,
+        heartbeat_ms=living.deadline_ms - living.timeout_ms if living else 0,
+        heartbeat_timeout_ms=record.heartbeat_timeout_ms,
+        completed_ms=record.completed_ms,
+        staged_files=record.staged.files,
+        staged_rows=record.staged.rows,
+        staged_bytes=record.staged.bytes,
+        metadata=record.metadata,
+        rolled_back_reason=record.rolled_back_reason,
+        owner=record.owner,
+    )
+
+
+def opened_instant(record: InstantRecord, table: LakeTable) -> timeline_pb2.Instant:
+    """With what a writer needs to begin."""
+    message = instant(record, table)
+    message.staging_location = f"{table.record.location}/{record.instant}"
+    message.schema.CopyFrom(schema_to_proto(table.schema))
+    message.conflict_policy = POLICIES[table.policy]
+    return message
+
+
+def version(record: VersionRecord) -> timeline_pb2.Version:
+    return timeline_pb2.Version(
+        version=record.version,
+        instant=record.instant,
+        committed_ms=record.committed_ms,
+        operation=record.operation,
+        read_version=record.read_version,
+        schema_id=record.schema_id,
+        added_files=record.staged.files,
+        added_rows=record.staged.rows,
+        added_bytes=record.staged.bytes,
+        metadata=record.metadata,
+        partitions=record.partitions,
+        all_partitions=record.all_partitions,
+        owner=record.owner,
+    )

@@ -1,0 +1,178 @@
+"""SnapshotService over snapshots and planning."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+
+from lakemark.convert import schema_to_proto
+from lakemark.convert_predicate import predicate_from_proto
+from lakemark.errors import InvalidArgument, InvalidPredicate, Unimplemented
+from lakemark.types import Schema
+from lakemark_proto.v1 import snapshot_pb2 as pb
+from lakemark_proto.v1 import types_pb2
+from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceServicer
+from lakemark_server.rpc import messages
+from lakemark_server.rpc.catalog import require_name
+from lakemark_server.rpc.files import partition_message, to_messages
+from lakemark_server.snapshot.blocks import to_ipc
+from lakemark_server.snapshot.partitions import partition_totals
+from lakemark_server.snapshot.planning import Plan, Planner
+from lakemark_server.snapshot.service import At, Snapshots, TableSnapshot
+
+Context = grpc.ServicerContext
+PAGE_FILES: Final = 20_000
+PAGE_FILES_MAX: Final = 100_000
+PAGE_MESSAGES_MAX: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class PageToken:
+    """Where a plan goes on: pinned to a version, good only with the request that it came from."""
+
+    version: int
+    offset: int
+    digest: str
+
+    def encode(self) -> str:
+        return base64.urlsafe_b64encode(f"{self.version}.{self.offset}.{self.digest}".encode()).decode()
+
+    @classmethod
+    def decode(cls, text: str, digest: str) -> PageToken:
+        try:
+            version, offset, given = base64.urlsafe_b64decode(text.encode()).decode().split(".")
+            token = cls(int(version), int(offset), given)
+        except (binascii.Error, ValueError, UnicodeDecodeError) as error:
+            raise InvalidArgument("the page token is not one that this service gave") from error
+        if token.digest != digest or token.offset < 0:
+            raise InvalidArgument("the page token belongs to another request: send the same table and predicate again")
+        return token
+
+
+class SnapshotServicer(SnapshotServiceServicer):
+    def __init__(self, snapshots: Snapshots, planner: Planner) -> None:
+        self._snapshots = snapshots
+        self._planner = planner
+
+    def GetSnapshot(self, request: pb.GetSnapshotRequest, context: Context) -> pb.Snapshot:
+        found = self._snapshot(request.table, at_of(request.at))
+        snapshot, record = found.snapshot, found.snapshot.record
+        message = pb.Snapshot(
+            table=messages.table_name(found.table),
+            branch="main",
+            version=snapshot.version,
+            schema=schema_to_proto(snapshot.schema),
+            files=snapshot.files,
+            rows=snapshot.rows,
+            bytes=snapshot.size_bytes,
+            location=found.table.record.location,
+        )
+        if record is not None:
+            message.instant = record.instant
+            message.committed_ms = record.committed_ms
+            message.operation = record.operation
+        return message
+
+    def PlanFiles(self, request: pb.PlanFilesRequest, context: Context) -> pb.PlanFilesResponse:
+        digest = _digest(request)
+        at, offset = at_of(request.at), 0
+        if request.page_token:
+            token = PageToken.decode(request.page_token, digest)
+            at, offset = At(version=token.version), token.offset
+        found = self._snapshot(request.table, at)
+        plan = self._plan(found, request)
+        columns = [_statistics_column(found.schema, name) for name in request.statistics_columns]
+        wanted = min(plan.files, request.limit) if request.limit > 0 else plan.files
+        size = min(_page_size(request), max(0, wanted - offset))
+        page = plan.page(offset, size, columns)
+        response = pb.PlanFilesResponse(version=found.snapshot.version, page_files=page.num_rows)
+        if request.encoding == pb.PROTOBUF:
+            response.files.list.files.extend(to_messages(page, found.schema))
+        else:
+            response.files.arrow = to_ipc(page)
+        if offset + size < wanted:
+            response.next_page_token = PageToken(found.snapshot.version, offset + size, digest).encode()
+        if not offset:
+            response.schema.CopyFrom(schema_to_proto(found.schema))
+            response.location = found.table.record.location
+            response.summary.CopyFrom(_summary(plan))
+        return response
+
+    def PlanPartitions(self, request: pb.PlanPartitionsRequest, context: Context) -> pb.PlanPartitionsResponse:
+        found = self._snapshot(request.table, at_of(request.at))
+        plan = self._plan(found, request)
+        partitions = [
+            pb.PlanPartitionsResponse.Partition(
+                values=partition_message(name, found.schema), name=name, files=files, rows=rows, bytes=size
+            )
+            for name, files, rows, size in partition_totals(plan)
+        ]
+        return pb.PlanPartitionsResponse(version=found.snapshot.version, partitions=partitions)
+
+    # -- what comes later ---------------------------------------------------------------------------------------------
+
+    def ListChanges(self, request: pb.ListChangesRequest, context: Context) -> pb.ListChangesResponse:
+        raise Unimplemented(
+            "incremental reads are not available yet; the files of a plan tell the version that added them"
+        )
+
+    def ListFileSlices(self, request: pb.ListFileSlicesRequest, context: Context) -> pb.PlanFilesResponse:
+        raise Unimplemented("file slices are not available yet; PlanFiles returns the files of a snapshot")
+
+    def Aggregate(self, request: pb.AggregateRequest, context: Context) -> pb.AggregateResponse:
+        raise Unimplemented("aggregates are not available yet; PlanPartitions counts files, rows and bytes")
+
+    def _snapshot(self, name: types_pb2.TableName, at: At) -> TableSnapshot:
+        require_name(name)
+        return self._snapshots.snapshot(name.catalog, name.database, name.table, at)
+
+    def _plan(self, found: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest) -> Plan:
+        given = predicate_from_proto(request.predicate) if request.HasField("predicate") else None
+        return self._planner.plan(found.snapshot, given)
+
+
+def at_of(reference: pb.SnapshotReference) -> At:
+    """Raises Unimplemented for branches and tags."""
+    if reference.branch not in ("", "main") or reference.WhichOneof("at") == "tag":
+        raise Unimplemented("branches other than 'main' and tags are not available yet; name a version or a time")
+    match reference.WhichOneof("at"):
+        case "version":
+            return At(version=reference.version)
+        case "timestamp_ms":
+            return At(timestamp_ms=reference.timestamp_ms)
+        case _:
+            return At()
+
+
+def _page_size(request: pb.PlanFilesRequest) -> int:
+    most = PAGE_MESSAGES_MAX if request.encoding == pb.PROTOBUF else PAGE_FILES_MAX
+    return min(request.page_size, most) if request.page_size > 0 else min(PAGE_FILES, most)
+
+
+def _digest(request: pb.PlanFilesRequest) -> str:
+    """Of what must stay the same from page to page."""
+    same = pb.PlanFilesRequest(table=request.table, predicate=request.predicate, limit=request.limit)
+    return hashlib.blake2b(same.SerializeToString(deterministic=True), digest_size=8).hexdigest()
+
+
+def _statistics_column(schema: Schema, name: str) -> int:
+    field = schema.find(name)
+    if field is None:
+        raise InvalidPredicate(f"statistics_columns: there is no column {name!r}{schema.suggest(name)}", column=name)
+    return field.id
+
+
+def _summary(plan: Plan) -> pb.PlanSummary:
+    return pb.PlanSummary(
+        files_total=plan.snapshot.files,
+        files_planned=plan.files,
+        files_matching_entirely=plan.files_matching_entirely,
+        rows_planned=plan.rows,
+        bytes_planned=plan.size_bytes,
+        residual=plan.residual,
+    )

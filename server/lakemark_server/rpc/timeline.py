@@ -1,0 +1,110 @@
+"""TimelineService over the timeline domain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+from lakemark.errors import Unimplemented
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceServicer
+from lakemark_proto.v1.types_pb2 import TableName
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.service import Catalog
+from lakemark_server.rpc import messages
+from lakemark_server.rpc.catalog import page_limit, require_name
+from lakemark_server.timeline.service import OpenJob, Timeline
+
+Context = grpc.ServicerContext
+_MAIN: Final = "main"
+_NO_SAVEPOINTS: Final = "savepoints are not available yet; this release keeps every version"
+
+
+class TimelineServicer(TimelineServiceServicer):
+    def __init__(self, catalog: Catalog, timeline: Timeline) -> None:
+        self._catalog = catalog
+        self._timeline = timeline
+
+    def _table(self, name: TableName) -> LakeTable:
+        require_name(name)
+        return self._catalog.get_lake_table(name.catalog, name.database, name.table)
+
+    def OpenInstant(self, request: pb.OpenInstantRequest, context: Context) -> pb.Instant:
+        table = self._table(request.table)
+        starts = request.start or request.HasField("profile")
+        job = OpenJob(
+            operation=request.operation,
+            request_id=request.request_id,
+            owner=request.owner,
+            metadata=request.metadata,
+            heartbeat_timeout_ms=request.heartbeat_timeout_ms,
+            read_version=request.read_version,
+            profile=request.profile if starts else None,
+        )
+        opened = self._timeline.open(table.table_id, request.branch, job)
+        return messages.opened_instant(opened.record, opened.table)
+
+    def StartInstant(self, request: pb.StartInstantRequest, context: Context) -> pb.Instant:
+        table = self._table(request.table)
+        opened = self._timeline.start(table.table_id, request.instant, request.profile)
+        return messages.opened_instant(opened.record, opened.table)
+
+    def StageFiles(self, request: pb.StageFilesRequest, context: Context) -> pb.StageFilesResponse:
+        table = self._table(request.table)
+        staged = self._timeline.stage(table, request.instant, request.added, request.file_schema, request.sequence)
+        return pb.StageFilesResponse(staged_files=staged)
+
+    def Commit(self, request: pb.CommitRequest, context: Context) -> pb.CommitResponse:
+        return self._timeline.commit(self._table(request.table), request)
+
+    def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
+        table = self._table(request.table)
+        return pb.HeartbeatResponse(lost=self._timeline.heartbeat(table.table_id, request.instants))
+
+    def RollbackInstant(self, request: pb.RollbackInstantRequest, context: Context) -> pb.Instant:
+        table = self._table(request.table)
+        return messages.instant(self._timeline.rollback(table, request.instant, request.reason), table)
+
+    def GetInstant(self, request: pb.GetInstantRequest, context: Context) -> pb.Instant:
+        table = self._table(request.table)
+        record, living = self._timeline.instant(table.table_id, request.instant)
+        return messages.instant(record, table, living)
+
+    def ListInstants(self, request: pb.ListInstantsRequest, context: Context) -> pb.ListInstantsResponse:
+        table = self._table(request.table)
+        found, more = self._timeline.instants(
+            table.table_id,
+            after=request.after_instant,
+            before=request.before_instant,
+            states=frozenset(request.states),
+            limit=page_limit(request.page_size),
+            newest_first=request.newest_first,
+        )
+        return pb.ListInstantsResponse(instants=[messages.instant(record, table) for record in found], more=more)
+
+    # -- what comes later ---------------------------------------------------------------------------------------------
+
+    def CommitTransaction(self, request: pb.CommitTransactionRequest, context: Context) -> pb.CommitTransactionResponse:
+        raise Unimplemented("transactions over several tables are not available yet; commit the tables one by one")
+
+    def Restore(self, request: pb.RestoreRequest, context: Context) -> pb.CommitResponse:
+        raise Unimplemented("restoring a version is not available yet; old versions can be read")
+
+    def CreateSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
+        raise Unimplemented(_NO_SAVEPOINTS)
+
+    def DropSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
+        raise Unimplemented(_NO_SAVEPOINTS)
+
+    def ListVersions(self, request: pb.ListVersionsRequest, context: Context) -> pb.ListVersionsResponse:
+        table = self._table(request.table)
+        found, more = self._timeline.versions(
+            table.table_id,
+            request.branch or _MAIN,
+            after=request.after_version,
+            before=request.before_version,
+            limit=page_limit(request.page_size),
+            newest_first=request.newest_first,
+        )
+        return pb.ListVersionsResponse(versions=[messages.version(record) for record in found], more=more)

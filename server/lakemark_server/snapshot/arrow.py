@@ -1,0 +1,48 @@
+"""A few Arrow calls with the types that we know they have: the published stubs are incomplete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+AnyArray: TypeAlias = "pa.Array[Any]"
+Places = npt.NDArray[np.int64]
+
+
+def strings(batch: pa.RecordBatch, name: str) -> pa.StringArray:
+    """A column of strings."""
+    return cast(pa.StringArray, batch.column(name))
+
+
+def texts(array: AnyArray) -> list[str]:
+    """Of a column of strings without nulls."""
+    return cast("list[str]", array.to_pylist())
+
+
+def take(array: AnyArray, places: npt.NDArray[np.integer[Any]]) -> AnyArray:
+    return array.take(cast("pa.Array[Any]", pa.array(places)))
+
+
+def concat_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """At least one; all of one schema."""
+    return cast(pa.RecordBatch, pa.concat_batches(batches))  # type: ignore[attr-defined]
+
+
+def one_array(column: pa.ChunkedArray[Any]) -> AnyArray:
+    """A chunked column as one array."""
+    combined: Any = column.combine_chunks()
+    return cast(AnyArray, pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined)
+
+
+def dictionary(array: AnyArray) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Codes and the distinct texts of a column of strings without nulls."""
+    encoded: Any = cast(Any, array).dictionary_encode()
+    return encoded.indices.to_numpy(), texts(encoded.dictionary)
+
+
+def nulls(length: int, data_type: pa.DataType) -> AnyArray:
+    return cast(Any, pa.nulls)(length, data_type)  # type: ignore[no-any-return]

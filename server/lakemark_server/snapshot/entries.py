@@ -1,0 +1,214 @@
+"""File entries as Arrow columns: what is staged, stored, folded, planned and sent.
+
+One row is one data file. Columns (docs/files.md):
+
+=====================  ==================  ====================================================================
+path                   string              relative to the table's location
+size_bytes, row_count  int64
+file_group             string              the file's group; files of one group replace or follow each other
+kind                   uint8               ``SliceKind``: 1 base, 2 delta
+format                 string              "parquet"
+partition              string              its name, ``month=1/origin=JFK``; "" in an unpartitioned table
+base_instant           int64               for a delta: the instant of the base file under it
+bucket                 int32, null         bucket of the primary key's hash
+min.N, max.N           type of column N    bounds of column id N; null: unknown
+null_count.N           int64               null: unknown
+nan_count.N            int64               floating columns only; null: unknown
+=====================  ==================  ====================================================================
+
+Statistics columns are there only if a file of the block has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lakemark.convert import ColumnValue, partition_from_proto, value_from_proto
+from lakemark.errors import InvalidArgument, InvalidFile
+from lakemark.types import Field, Schema, is_floating, is_nested, partition_name, partition_value_to_string, to_arrow
+from lakemark_proto.v1 import types_pb2 as pb
+from lakemark_server.snapshot.arrow import AnyArray, nulls, one_array
+
+_FIXED_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("path", pa.string()),
+    pa.field("size_bytes", pa.int64()),
+    pa.field("row_count", pa.int64()),
+    pa.field("file_group", pa.string()),
+    pa.field("kind", pa.uint8()),
+    pa.field("format", pa.string()),
+    pa.field("partition", pa.string()),
+    pa.field("base_instant", pa.int64()),
+    pa.field("bucket", pa.int32()),
+]
+FIXED: Final = pa.schema(_FIXED_FIELDS)
+REQUIRED: Final = frozenset({"path", "size_bytes", "row_count", "partition"})
+STATISTICS: Final = ("min", "max", "null_count", "nan_count")
+FORMATS: Final = frozenset({"parquet"})
+
+
+def statistics_type(kind: str, field: Field) -> pa.DataType:
+    """Of the column ``<kind>.<field id>``."""
+    return to_arrow(field.type) if kind in ("min", "max") else pa.int64()
+
+
+def has_bounds(field: Field) -> bool:
+    return not is_nested(field.type)
+
+
+def entry_schema(schema: Schema, statistics_ids: Iterable[int]) -> pa.Schema:
+    """All columns of entries that have statistics on these column ids (which the schema knows)."""
+    fields = list(FIXED)
+    for column_id in sorted(statistics_ids):
+        field = schema.find_id(column_id)
+        if field is None:
+            continue
+        kinds = STATISTICS if is_floating(field.type) else STATISTICS[:3]
+        fields += [pa.field(f"{kind}.{column_id}", statistics_type(kind, field)) for kind in kinds]
+    return pa.schema(fields)
+
+
+def statistics_ids(names: Iterable[str]) -> set[int]:
+    """The column ids in column names like ``min.3``."""
+    found = set()
+    for name in names:
+        kind, dot, number = name.partition(".")
+        if dot and kind in STATISTICS and number.isdigit():
+            found.add(int(number))
+    return found
+
+
+def name_of_partition(values: Sequence[ColumnValue], schema: Schema) -> str:
+    """``month=1/origin=JFK``."""
+    fields = schema.partition_fields
+    texts = [partition_value_to_string(value, field.type) for value, field in zip(values, fields, strict=True)]
+    return partition_name([field.name for field in fields], texts)
+
+
+def partition_of(values: Sequence[pb.Value], schema: Schema) -> str:
+    """The name of the partition that a message's values mean. Raises InvalidArgument."""
+    return name_of_partition(partition_from_proto(values, schema), schema)
+
+
+def from_messages(files: Sequence[pb.DataFile], schema: Schema) -> pa.RecordBatch:
+    """Rows of protobuf as columns. Raises InvalidFile that names the file and what is wrong with it."""
+    ids: set[int] = set()
+    for file in files:
+        ids.update(statistic.column_id for statistic in file.statistics)
+    entries = entry_schema(schema, ids)
+    columns: dict[str, list[Any]] = {name: [] for name in entries.names}
+    partitions: dict[bytes, str] = {}
+    for file in files:
+        key = b"".join(value.SerializeToString() + b"\xff" for value in file.partition)
+        if key not in partitions or len(file.partition) != len(schema.partition_columns):
+            partitions[key] = _partition(file, schema)
+        _append(columns, file, partitions[key], schema)
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in entries], schema=entries)
+
+
+def _partition(file: pb.DataFile, schema: Schema) -> str:
+    try:
+        return partition_of(file.partition, schema)
+    except InvalidArgument as error:
+        raise InvalidFile(f"file {file.path!r}: {error.message}", path=file.path) from error
+
+
+def _append(columns: dict[str, list[Any]], file: pb.DataFile, partition: str, schema: Schema) -> None:
+    columns["path"].append(file.path)
+    columns["size_bytes"].append(file.size_bytes)
+    columns["row_count"].append(file.row_count)
+    columns["file_group"].append(file.file_group or None)
+    columns["kind"].append(file.kind or pb.BASE)
+    columns["format"].append(file.format or "parquet")
+    columns["partition"].append(partition)
+    columns["base_instant"].append(file.base_instant)
+    columns["bucket"].append(file.bucket if file.HasField("bucket") else None)
+    for statistic in file.statistics:
+        _append_statistic(columns, file, statistic, schema)
+    length = len(columns["path"])
+    for values in columns.values():
+        if len(values) < length:
+            values.append(None)
+
+
+def _append_statistic(
+    columns: dict[str, list[Any]], file: pb.DataFile, statistic: pb.ColumnStatistics, schema: Schema
+) -> None:
+    field = schema.find_id(statistic.column_id)
+    if field is None:
+        raise InvalidFile(
+            f"file {file.path!r} has statistics on column id {statistic.column_id}, which the table does not have",
+            path=file.path,
+        )
+    length = len(columns["path"])
+    minimum = columns[f"min.{field.id}"]
+    if len(minimum) == length:
+        raise InvalidFile(f"file {file.path!r} has statistics on column {field.name!r} twice", path=file.path)
+    minimum.append(_bound(file, statistic, "min", field))
+    columns[f"max.{field.id}"].append(_bound(file, statistic, "max", field))
+    columns[f"null_count.{field.id}"].append(statistic.null_count if statistic.HasField("null_count") else None)
+    if is_floating(field.type):
+        columns[f"nan_count.{field.id}"].append(statistic.nan_count if statistic.HasField("nan_count") else None)
+
+
+def _bound(file: pb.DataFile, statistic: pb.ColumnStatistics, kind: str, field: Field) -> ColumnValue:
+    if not statistic.HasField("min" if kind == "min" else "max"):
+        return None
+    if not has_bounds(field):
+        raise InvalidFile(f"file {file.path!r}: the nested column {field.name!r} cannot have bounds", path=file.path)
+    try:
+        return value_from_proto(statistic.min if kind == "min" else statistic.max, field.type)
+    except InvalidArgument as error:
+        raise InvalidFile(
+            f"file {file.path!r}, {kind} of column {field.name!r}: {error.message}", path=file.path
+        ) from error
+
+
+def from_arrow(ipc: bytes, schema: Schema) -> pa.RecordBatch:
+    """Entries as a client sent them. Raises InvalidFile for columns that are missing, unknown or of a wrong type."""
+    try:
+        with pa.ipc.open_stream(ipc) as reader:
+            table = reader.read_all()
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
+        raise InvalidFile(f"the files are not an Arrow IPC stream: {error}") from error
+    return conform(table, schema)
+
+
+def conform(table: pa.Table, schema: Schema) -> pa.RecordBatch:
+    """``table`` with exactly the columns of ``entry_schema``. Raises InvalidFile."""
+    missing = REQUIRED - set(table.column_names)
+    if schema.partition_columns == ():
+        missing -= {"partition"}
+    if missing:
+        raise InvalidFile(f"the files lack the columns {', '.join(sorted(missing))}")
+    ids = statistics_ids(table.column_names)
+    entries = entry_schema(schema, ids)
+    unknown = [name for name in table.column_names if entries.get_field_index(name) < 0]
+    if unknown:
+        raise InvalidFile(f"the files have columns that are not known: {', '.join(unknown[:10])}")
+    arrays = []
+    for field in entries:
+        arrays.append(_conform_column(table, field))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=entries)
+    for name in ("path", "size_bytes", "row_count", "partition"):
+        if batch.column(name).null_count:
+            raise InvalidFile(f"column {name!r} of the files has nulls")
+    return batch
+
+
+_DEFAULTS: Final[dict[str, Any]] = {"kind": pb.BASE, "format": "parquet", "partition": "", "base_instant": 0}
+
+
+def _conform_column(table: pa.Table, field: pa.Field[Any]) -> AnyArray:
+    if field.name not in table.column_names:
+        default = _DEFAULTS.get(field.name)
+        return (
+            nulls(table.num_rows, field.type) if default is None else pa.array([default] * table.num_rows, field.type)
+        )
+    column = table.column(field.name)
+    try:
+        return one_array(column.cast(field.type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidFile(f"column {field.name!r} of the files is {column.type}, not {field.type}: {error}") from error

@@ -1,0 +1,129 @@
+"""Plans: which files of a snapshot a predicate needs, and what is left to evaluate in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakemark.expressions import TRUE, Expr, bind, normalize, to_sql
+from lakemark.types import Schema
+from lakemark_server.snapshot.arrow import concat_batches, nulls, take
+from lakemark_server.snapshot.cache import ByteLru
+from lakemark_server.snapshot.entries import entry_schema
+from lakemark_server.snapshot.file_stats import PreparedStats
+from lakemark_server.snapshot.fold import ADDED_VERSION, Part, Snapshot
+from lakemark_server.snapshot.pruning import prune
+from lakemark_server.snapshot.statistics import prepared
+
+MATCHES: Final = pa.field("matches_entirely", pa.bool_())
+_STATISTICS_CACHE_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Entries of one part: their places in order, and for each whether every row matches."""
+
+    part: Part
+    places: npt.NDArray[np.int64]
+    matches: npt.NDArray[np.bool_]
+
+    def total(self, name: str) -> int:
+        return int(self.part.column(name).to_numpy()[self.places].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The files of one snapshot that can hold rows which the predicate selects, in the order of their versions."""
+
+    snapshot: Snapshot
+    predicate: Expr
+    selections: tuple[Selection, ...]
+
+    @cached_property
+    def files(self) -> int:
+        return sum(len(one.places) for one in self.selections)
+
+    @cached_property
+    def files_matching_entirely(self) -> int:
+        return sum(int(one.matches.sum()) for one in self.selections)
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(one.total("row_count") for one in self.selections)
+
+    @cached_property
+    def size_bytes(self) -> int:
+        return sum(one.total("size_bytes") for one in self.selections)
+
+    @property
+    def residual(self) -> str:
+        """What has to be evaluated on rows of the files that do not match entirely; "" if there are none."""
+        return "" if self.files_matching_entirely == self.files else to_sql(self.predicate)
+
+    def page(self, offset: int, limit: int, statistics: Sequence[int]) -> pa.RecordBatch:
+        """Files ``offset`` to ``offset + limit`` with the statistics of these column ids."""
+        wanted = entry_schema(self.snapshot.schema, statistics).append(ADDED_VERSION).append(MATCHES)
+        batches = [_taken(one, wanted) for one in self._slices(offset, limit)]
+        return concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=wanted)
+
+    def _slices(self, offset: int, limit: int) -> Iterator[Selection]:
+        for one in self.selections:
+            size = len(one.places)
+            if offset >= size:
+                offset -= size
+                continue
+            stop = min(size, offset + limit)
+            yield Selection(one.part, one.places[offset:stop], one.matches[offset:stop])
+            limit -= stop - offset
+            offset = 0
+            if not limit:
+                return
+
+
+class Planner:
+    """Keeps what pruning needs of each part, so that only the first plan on it pays."""
+
+    def __init__(self, cache_bytes: int = _STATISTICS_CACHE_BYTES) -> None:
+        self._prepared: ByteLru[Part, PreparedStats] = ByteLru(cache_bytes, lambda stats: 1_000 + 200 * stats.size)
+
+    def plan(self, snapshot: Snapshot, predicate: Expr | None) -> Plan:
+        """Raises InvalidPredicate for unknown columns and literals of a wrong type."""
+        bound = TRUE if predicate is None else normalize(bind(predicate, snapshot.schema))
+        selections = []
+        for part in snapshot.parts:
+            selection = self._select(part, bound, snapshot.schema)
+            if len(selection.places):
+                selections.append(selection)
+        return Plan(snapshot, bound, tuple(selections))
+
+    def _select(self, part: Part, bound: Expr, schema: Schema) -> Selection:
+        live = part.live
+        if bound == TRUE:
+            places = np.arange(part.entries.num_rows) if live is None else np.flatnonzero(live)
+            return Selection(part, places, np.ones(len(places), np.bool_))
+        stats = self._prepared.get(part)
+        if stats is None:
+            stats = prepared(part, schema)
+            self._prepared.put(part, stats)
+        result = prune(bound, stats)
+        places = np.flatnonzero(result.may_match if live is None else result.may_match & live)
+        return Selection(part, places, result.all_match[places])
+
+
+def _taken(one: Selection, wanted: pa.Schema) -> pa.RecordBatch:
+    """Statistics that no entry of the part has are null."""
+    entries = one.part.entries
+    arrays: list[pa.Array[Any]] = []
+    for field in wanted:
+        at = entries.schema.get_field_index(field.name)
+        if field == MATCHES:
+            arrays.append(pa.array(one.matches))
+        else:
+            arrays.append(nulls(len(one.places), field.type) if at < 0 else take(entries.column(at), one.places))
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)

@@ -1,0 +1,96 @@
+"""Many writers of one table share one transaction of the store.
+
+Whoever comes first leads: it takes all that wait for the table, runs them in one transaction, hands out the results and
+passes the lead to the next that waits. Nobody is sent away because somebody else was a moment earlier, and a hot table
+costs one durable commit of the store for many commits of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from lakemark.errors import LakemarkError, LimitExceeded
+
+K = TypeVar("K")
+J = TypeVar("J")
+R = TypeVar("R")
+
+BATCH_MAX: Final = 128
+WAITING_MAX: Final = 10_000
+
+
+class _Ticket(Generic[J, R]):
+    """A job that waits: its thread wakes up to take the answer, or to lead."""
+
+    __slots__ = ("answer", "error", "job", "leads", "wake")
+
+    def __init__(self, job: J) -> None:
+        self.job = job
+        self.answer: list[R] = []
+        self.error: BaseException | None = None
+        self.leads = False
+        self.wake = threading.Event()
+
+
+class Batcher(Generic[K, J, R]):
+    """``run(key, jobs)`` answers each job with a result or a LakemarkError; raising fails the whole batch."""
+
+    def __init__(self, run: Callable[[K, list[J]], list[R | LakemarkError]]) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._queues: dict[K, deque[_Ticket[J, R]]] = {}
+
+    def submit(self, key: K, job: J) -> R:
+        """Blocks until the job's batch is durable. Raises the job's own error, or that of the batch."""
+        ticket: _Ticket[J, R] = _Ticket(job)
+        with self._lock:
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._queues[key] = deque()
+                ticket.leads = True
+            elif len(queue) >= WAITING_MAX:
+                raise LimitExceeded(f"{WAITING_MAX} requests already wait for this table; try again later")
+            queue.append(ticket)
+        if not ticket.leads:
+            ticket.wake.wait()
+        if ticket.leads:
+            self._lead(key, queue)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.answer[0]
+
+    def _lead(self, key: K, queue: deque[_Ticket[J, R]]) -> None:
+        with self._lock:
+            batch = [queue.popleft() for _ in range(min(len(queue), BATCH_MAX))]
+        try:
+            self._answer(key, batch)
+        finally:
+            with self._lock:
+                if queue:
+                    queue[0].leads = True
+                    queue[0].wake.set()
+                else:
+                    del self._queues[key]
+
+    def _answer(self, key: K, batch: list[_Ticket[J, R]]) -> None:
+        """The leader's own ticket is in the batch, since it is at the front of the queue when it leads."""
+        try:
+            results = self._run(key, [ticket.job for ticket in batch])
+        except Exception as error:
+            for ticket in batch:
+                ticket.error = error
+        else:
+            for ticket, result in zip(batch, results, strict=True):
+                if isinstance(result, LakemarkError):
+                    ticket.error = result
+                else:
+                    ticket.answer.append(result)
+        finally:
+            for ticket in batch:
+                if ticket.error is None and not ticket.answer:
+                    ticket.error = RuntimeError("the batch was interrupted; whether it was applied is not known")
+                if not ticket.leads:
+                    ticket.wake.set()

@@ -1,0 +1,80 @@
+"""Instants and versions as the store has them, inside a transaction."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from lakemark.errors import InstantNotFound
+from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, VersionRecord
+from lakemark_server.keyspace import HEADS, INSTANTS, LAST_INSTANT, VERSION_TIMES, VERSIONS
+from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.timeline.conflicts import Change
+
+
+def head(tx: ReadTransaction, table_id: int, branch: str) -> HeadRecord:
+    """Version 0 before the first commit."""
+    stored = tx.get(HEADS.key(table_id, branch))
+    return HeadRecord() if stored is None else HeadRecord.FromString(stored)
+
+
+def put_head(tx: Transaction, table_id: int, branch: str, record: HeadRecord) -> None:
+    tx.set(HEADS.key(table_id, branch), record.SerializeToString())
+
+
+def next_instant(tx: Transaction, table_id: int, now_ms: int) -> int:
+    """Unique and increasing in the table: the time, or one more than the last."""
+    key = LAST_INSTANT.key(table_id)
+    stored = tx.get(key)
+    last = int.from_bytes(stored, "big") if stored else 0
+    instant = max(now_ms, last + 1)
+    tx.set(key, instant.to_bytes(8, "big"))
+    return instant
+
+
+def instant(tx: ReadTransaction, table_id: int, number: int) -> InstantRecord:
+    stored = tx.get(INSTANTS.key(table_id, number))
+    return parse_instant(stored, number)
+
+
+def parse_instant(stored: bytes | None, number: int) -> InstantRecord:
+    if stored is None:
+        raise InstantNotFound(f"the table has no instant {number}", instant=str(number))
+    return InstantRecord.FromString(stored)
+
+
+def put_instant(tx: Transaction, table_id: int, record: InstantRecord) -> None:
+    tx.set(INSTANTS.key(table_id, record.instant), record.SerializeToString())
+
+
+def put_version(tx: Transaction, table_id: int, branch: str, record: VersionRecord) -> None:
+    tx.set(VERSIONS.key(table_id, branch, record.version), record.SerializeToString())
+    tx.set(VERSION_TIMES.key(table_id, branch, record.committed_ms, record.version), b"")
+
+
+def versions(
+    tx: ReadTransaction, table_id: int, branch: str, after: int, upto: int, *, limit: int = 0, reverse: bool = False
+) -> list[VersionRecord]:
+    """Those with ``after < version <= upto``. They never change, so reading them is never a conflict."""
+    begin = VERSIONS.key(table_id, branch, after + 1)
+    end = VERSIONS.key(table_id, branch, upto + 1)
+    pairs = tx.get_range(begin, end, limit=limit, reverse=reverse, snapshot=True)
+    return [VersionRecord.FromString(value) for _, value in pairs]
+
+
+def version_at_time(tx: ReadTransaction, table_id: int, branch: str, time_ms: int) -> int:
+    """The last version committed at or before the time; 0 if there is none."""
+    begin, _ = VERSION_TIMES.range(table_id, branch)
+    end = VERSION_TIMES.key(table_id, branch, time_ms + 1)
+    found = tx.get_range(begin, end, limit=1, reverse=True, snapshot=True) if begin < end else []
+    return cast(int, VERSION_TIMES.unpack(found[0][0])[-1]) if found else 0
+
+
+def change_of(record: VersionRecord) -> Change:
+    return Change(
+        instant=record.instant,
+        operation=record.operation,
+        partitions=frozenset(record.partitions),
+        all_partitions=record.all_partitions,
+        version=record.version,
+        owner=record.owner,
+    )
