@@ -43,12 +43,6 @@ def entries(cls: Any) -> dict[int, tuple[str, Any]]:
     return {entry[0]: (entry[2], shape(entry[1], entry[3])) for entry in spec if entry is not None}
 
 
-def with_old_names(field_shape: Any) -> Any:
-    if isinstance(field_shape, tuple):
-        return tuple(with_old_names(part) for part in field_shape)
-    return OLDER_FORM.get(field_shape, field_shape)
-
-
 def their_structs() -> list[str]:
     return sorted(
         name
@@ -75,8 +69,8 @@ def their_methods() -> list[str]:
 def test_every_method_of_hive_2_has_the_same_arguments_and_results(name: str) -> None:
     method = services.METHODS[name]
     known = entries(method.args)
-    for field_id, field in entries(getattr(ThriftHiveMetastore, f"{name}_args")).items():
-        assert known[field_id] == field
+    for field_id, argument in entries(getattr(ThriftHiveMetastore, f"{name}_args")).items():
+        assert known[field_id] == argument
     their_result = getattr(ThriftHiveMetastore, f"{name}_result", None)
     if method.oneway:
         assert their_result is None
