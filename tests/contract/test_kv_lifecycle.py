@@ -89,6 +89,13 @@ def test_a_read_that_raises_gives_its_snapshot_back(store: Store) -> None:
     assert store.read(lambda tx: tx.get(b"a")) is None
 
 
+def test_dropped_transactions_use_nothing_up(store: Store) -> None:
+    for number in range(300):  # more than any pool of readers has
+        tx = store.begin()
+        assert tx.get(b"a") == (b"%d" % (number - 1) if number else None), "the snapshot of an earlier one"
+        store.transact(lambda other, value=b"%d" % number: other.set(b"a", value))  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("end", ["commit", "cancel"])
 def test_an_ended_transaction_cannot_be_used(store: Store, end: str) -> None:
     tx = store.begin()

@@ -6,12 +6,14 @@ it, and later ones lie on top.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterator
+from typing import Final
 
 from .rangemap import RangeMap
 
-_MASK = (1 << 64) - 1
+_MASK: Final = (1 << 64) - 1
+_INSERTED_ONE_BY_ONE: Final = 8
 
 # bytes: the new value; None: cleared; int: to be added to whatever is stored.
 Pending = bytes | int | None
@@ -98,7 +100,11 @@ class Overlay:
 
     def _ordered(self) -> list[bytes]:
         if self._fresh:
-            self._sorted += self._fresh
-            self._sorted.sort()
+            if len(self._fresh) <= _INSERTED_ONE_BY_ONE:
+                for key in self._fresh:
+                    insort(self._sorted, key)
+            else:
+                self._sorted += self._fresh
+                self._sorted.sort()
             self._fresh.clear()
         return self._sorted

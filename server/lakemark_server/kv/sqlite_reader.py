@@ -32,7 +32,8 @@ class SqliteReaders:
             pool_size=READERS_KEPT,
             max_overflow=READERS_MAX - READERS_KEPT,
             timeout=READER_WAIT_SECONDS,
-            reset_on_return=None,
+            # Ends the snapshot; also of a transaction that was dropped without commit or cancel.
+            reset_on_return="rollback",
             use_lifo=True,
         )
         self._closed = False
@@ -110,9 +111,4 @@ class SqliteSnapshot:
         return int(row[0])
 
     def release(self) -> None:
-        try:
-            self._execute("COMMIT")
-        except sqlite3.Error as error:
-            self._connection.invalidate(error)
-        else:
-            self._readers.give_back(self._connection)
+        self._readers.give_back(self._connection)
