@@ -150,7 +150,7 @@ def _simple_fits(wanted: Type, given: pa.DataType) -> bool:
         )
     if wanted in (TIMESTAMP, TIMESTAMP_NTZ):
         return isinstance(given, pa.TimestampType) and _timestamp_fits(wanted, given)
-    return given == _ARROW[wanted]
+    return given == _ARROW.get(wanted)
 
 
 def _timestamp_fits(wanted: Type, given: pa.TimestampType[Any, Any]) -> bool:
