@@ -192,7 +192,7 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize(
     ("examples", "steps"),
-    [(250, 40), pytest.param(4_000, 80, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])],
+    [(120, 40), pytest.param(4_000, 80, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])],
     ids=["quick", "long"],
 )
 def test_interleaved_transactions_behave_like_a_sorted_dict(store: Store, examples: int, steps: int) -> None:
