@@ -121,7 +121,7 @@ def evaluate(expr: Expr, columns: Mapping[str, pa.Array[Any] | npt.NDArray[Any]]
     """
     arrays = {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in columns.items()}
     fields = [Field(index, name, _type_of(array.type)) for index, (name, array) in enumerate(arrays.items(), 1)]
-    partition = dict(zip(range(1, n + 1), arrays.values(), strict=False))
+    partition = dict(enumerate(arrays.values(), 1))
     bound = bind(expr, Schema(tuple(fields)))
     return prune(bound, FileStats(np.ones(n, dtype=np.int64), partition=partition)).may_match
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from lakemark.errors import CorruptStore, InvalidArgument, VersionNotFound
 from lakemark.types import Schema
-from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import BLOCKS, MAIN
@@ -71,10 +70,12 @@ class Snapshots:
             self._cache.put(key, found)
         return found
 
-    def version_record(self, table: LakeTable, version: int) -> VersionRecord | None:
-        """None for version 0."""
+    def schema(self, table: LakeTable, version: int) -> Schema:
+        """The schema that a version is read with; its files are not looked at."""
+        if table.schema.schema_id == 1:  # there never was another one
+            return table.schema
         found = self._store.read(lambda tx: records.versions(tx, table.table_id, MAIN, version - 1, version))
-        return found[0] if found else None
+        return self._schema(table, found[0].schema_id if found else 1)
 
     def _resolve(self, tx: ReadTransaction, table: LakeTable, at: At) -> tuple[LakeTable, int]:
         latest = records.head(tx, table.table_id, MAIN).version

@@ -1,0 +1,1 @@
+"""Lake tables as an engine sees them that knows only a Hive Metastore."""

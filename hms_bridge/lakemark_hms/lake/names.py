@@ -1,0 +1,76 @@
+"""Names of snapshots in SQL: ``t``, ``t@v12``, ``t@2026-11-20t10:00:00``, and the hidden tables behind them.
+
+Spark lower-cases table names, so ``T`` and ``Z`` of a timestamp come as ``t`` and ``z``. Times without a zone are UTC.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from lakemark.errors import InvalidName, UnsupportedOperation
+from lakemark_server.snapshot.service import At
+
+FILES_SUFFIX: Final = "files"
+_VERSION = re.compile(r"v(\d{1,18})")
+_RANGE = re.compile(r"v?\d+\.\.v?\d*")
+_TIME = re.compile(
+    r"(\d{4}-\d{2}-\d{2})(?:[t ](\d{2}:\d{2})(:\d{2})?(\.\d{1,6})?)?(z|[+-]\d{2}:?\d{2})?", re.IGNORECASE
+)
+_FORMS: Final = "t@v12 (a version) or t@2026-11-20t10:00:00 (the last version committed at or before a time, UTC)"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotName:
+    """``table`` at a snapshot; ``files`` if the hidden table of its file slices is meant."""
+
+    table: str
+    at: At
+    files: bool = False
+
+
+def is_snapshot_name(name: str) -> bool:
+    return "@" in name
+
+
+def hidden_name(table: str, version: int) -> str:
+    """The table of one version's file slices, which a view reads."""
+    return f"{table}@v{version}@{FILES_SUFFIX}"
+
+
+def parse(name: str) -> SnapshotName:
+    """Raises InvalidName for what follows an @ and is no snapshot, UnsupportedOperation for what comes later."""
+    table, *rest = name.lower().split("@")
+    if not rest:
+        return SnapshotName(table, At())
+    if rest[1:] == [FILES_SUFFIX] and _VERSION.fullmatch(rest[0]):
+        return SnapshotName(table, _at(rest[0]), files=True)
+    if len(rest) > 1:
+        raise InvalidName(f"{name!r} names no snapshot; write {_FORMS}", name=name)
+    return SnapshotName(table, _at(rest[0]))
+
+
+def _at(reference: str) -> At:
+    version = _VERSION.fullmatch(reference)
+    if version:
+        return At(version=int(version.group(1)))
+    time = _TIME.fullmatch(reference)
+    if time:
+        return At(timestamp_ms=_milliseconds(reference, time))
+    if _RANGE.fullmatch(reference):
+        raise UnsupportedOperation("incremental reads (t@v10..v12) are not available yet; read t@v10 and t@v12")
+    raise InvalidName(
+        f"'@{reference}' is no snapshot; write {_FORMS}. Branches, tags and read-optimized views are not available yet",
+        name=reference,
+    )
+
+
+def _milliseconds(reference: str, match: re.Match[str]) -> int:
+    day, minute, second, fraction, zone = match.groups()
+    text = f"{day}T{minute or '00:00'}{second or ':00'}{fraction or ''}{zone.upper() if zone else '+00:00'}"
+    try:
+        return int(dt.datetime.fromisoformat(text).timestamp() * 1_000)
+    except (ValueError, OverflowError) as error:
+        raise InvalidName(f"'@{reference}' is not a time: {error}", name=reference) from error

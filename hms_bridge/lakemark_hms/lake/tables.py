@@ -1,0 +1,185 @@
+"""A snapshot as Thrift tables: a view that people name, over a hidden table whose partitions are file slices.
+
+The view's text names one version, so that one query sees one version. The hidden table has one partition for each
+file slice, located at the slice's directory, which never changes. A last partition key makes the partitions' names
+unique, and makes sure that an INSERT into the hidden table never meets an existing directory.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from lakemark.types import STRING, Field, ListOf, MapOf, Schema, Struct, Type, Varchar, format_type
+from lakemark.types import Char as CharType
+from lakemark_hms.lake.names import hidden_name
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.snapshot.fold import Snapshot
+from lakemark_thrift import ttypes
+
+SLICE_KEY: Final = "lakemark_slice"
+_PARQUET_INPUT: Final = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+_PARQUET_OUTPUT: Final = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+_PARQUET_SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+_VIEW_INPUT: Final = "org.apache.hadoop.mapred.SequenceFileInputFormat"
+_VIEW_OUTPUT: Final = "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat"
+_VIEW_SERDE: Final = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+
+
+def view(table: LakeTable, name: str, version: int, schema: Schema) -> ttypes.Table:
+    """The table ``name`` (``t``, ``t@v12`` …) as a view pinned to a version."""
+    record = table.record
+    columns = ", ".join(_quoted(column.name) for column in schema.columns)
+    hidden = hidden_name(record.name, version)
+    text = f"SELECT {columns} FROM {_quoted(record.database)}.{_quoted(hidden)}"  # noqa: S608 - names are quoted
+    parameters = dict(record.properties)
+    parameters["lakemark.version"] = str(version)
+    parameters["lakemark.location"] = record.location
+    parameters["spark.sql.sources.schema"] = spark_schema(schema.columns)
+    if record.comment:
+        parameters["comment"] = record.comment
+    return ttypes.Table(
+        tableName=name,
+        dbName=record.database,
+        owner=record.owner,
+        createTime=record.created_ms // 1_000,
+        lastAccessTime=0,
+        retention=0,
+        sd=ttypes.StorageDescriptor(
+            cols=_columns(schema.columns),
+            location=None,
+            inputFormat=_VIEW_INPUT,
+            outputFormat=_VIEW_OUTPUT,
+            compressed=False,
+            numBuckets=-1,
+            serdeInfo=ttypes.SerDeInfo(name=None, serializationLib=_VIEW_SERDE, parameters={}),
+            bucketCols=[],
+            sortCols=[],
+            parameters={},
+        ),
+        partitionKeys=[],
+        parameters=parameters,
+        viewOriginalText=text,
+        viewExpandedText=text,
+        tableType="VIRTUAL_VIEW",
+        catName=record.catalog,
+    )
+
+
+def hidden(table: LakeTable, snapshot: Snapshot) -> ttypes.Table:
+    """The table of the snapshot's file slices."""
+    record, schema = table.record, snapshot.schema
+    keys = [*schema.partition_fields, Field(0, slice_key(schema), STRING)]
+    return ttypes.Table(
+        tableName=hidden_name(record.name, snapshot.version),
+        dbName=record.database,
+        owner=record.owner,
+        createTime=record.created_ms // 1_000,
+        lastAccessTime=0,
+        retention=0,
+        sd=parquet_storage(_columns(schema.data_columns), record.location),
+        partitionKeys=_columns(keys),
+        parameters={
+            "EXTERNAL": "TRUE",
+            "spark.sql.sources.schema": spark_schema([*schema.data_columns, *keys]),
+            "spark.sql.sources.schema.numPartCols": str(len(keys)),
+            **{f"spark.sql.sources.schema.partCol.{at}": key.name for at, key in enumerate(keys)},
+            "spark.sql.partitionProvider": "catalog",
+            "spark.sql.statistics.totalSize": str(snapshot.size_bytes),
+            "spark.sql.statistics.numRows": str(snapshot.rows),
+        },
+        tableType="EXTERNAL_TABLE",
+        catName=record.catalog,
+    )
+
+
+def parquet_storage(columns: list[ttypes.FieldSchema] | None, location: str) -> ttypes.StorageDescriptor:
+    return ttypes.StorageDescriptor(
+        cols=columns,
+        location=location,
+        inputFormat=_PARQUET_INPUT,
+        outputFormat=_PARQUET_OUTPUT,
+        compressed=False,
+        numBuckets=-1,
+        serdeInfo=ttypes.SerDeInfo(
+            name=None, serializationLib=_PARQUET_SERDE, parameters={"serialization.format": "1"}
+        ),
+        bucketCols=[],
+        sortCols=[],
+        parameters={},
+    )
+
+
+def slice_key(schema: Schema) -> str:
+    """The name of the last partition key: one that no column has."""
+    name = SLICE_KEY
+    while schema.find(name) is not None:
+        name = "_" + name
+    return name
+
+
+def spark_schema(columns: list[Field] | tuple[Field, ...]) -> str:
+    """Spark's JSON of a struct type, which keeps the case of names and the nullability of columns."""
+    return json.dumps(_struct_json(tuple(columns)), separators=(",", ":"))
+
+
+def _struct_json(fields: tuple[Field, ...]) -> dict[str, Any]:
+    return {
+        "type": "struct",
+        "fields": [
+            {
+                "name": field.name,
+                "type": _type_json(field.type),
+                "nullable": field.nullable,
+                "metadata": _metadata(field),
+            }
+            for field in fields
+        ],
+    }
+
+
+def _metadata(field: Field) -> dict[str, str]:
+    found = {"comment": field.comment} if field.comment else {}
+    if isinstance(field.type, Varchar | CharType):
+        found["__CHAR_VARCHAR_TYPE_STRING"] = format_type(field.type)
+    return found
+
+
+_SPARK_NAMES: Final = {
+    "tinyint": "byte",
+    "smallint": "short",
+    "int": "integer",
+    "bigint": "long",
+}
+
+
+def _type_json(column_type: Type) -> Any:
+    match column_type:
+        case Struct(fields):
+            return _struct_json(fields)
+        case ListOf(element, _, nullable):
+            return {"type": "array", "elementType": _type_json(element), "containsNull": nullable}
+        case MapOf(key, value, _, _, nullable):
+            return {
+                "type": "map",
+                "keyType": _type_json(key),
+                "valueType": _type_json(value),
+                "valueContainsNull": nullable,
+            }
+        case Varchar() | CharType():
+            return "string"
+        case _:
+            text = format_type(column_type)
+            return _SPARK_NAMES.get(text, text)
+
+
+def _columns(fields: list[Field] | tuple[Field, ...]) -> list[ttypes.FieldSchema]:
+    """Hive's names are in lower case."""
+    return [
+        ttypes.FieldSchema(name=field.name.lower(), type=format_type(field.type), comment=field.comment or None)
+        for field in fields
+    ]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
