@@ -97,8 +97,10 @@ class Catalog:
     def list_databases(self, catalog: str, *, after: str = "", limit: int = 0) -> list[DatabaseRecord]:
         return self.store.read(lambda tx: databases.listed(tx, catalog, after=after, limit=limit))
 
-    def drop_database(self, catalog: str, name: str, *, if_exists: bool = False, request_id: str = "") -> None:
-        """Only an empty one. Its directory is removed. Raises DatabaseNotFound, NotEmpty."""
+    def drop_database(
+        self, catalog: str, name: str, *, if_exists: bool = False, delete_data: bool = True, request_id: str = ""
+    ) -> None:
+        """Only an empty one. Its directory is removed with ``delete_data``. Raises DatabaseNotFound, NotEmpty."""
         if name.lower() == DEFAULT_DATABASE:
             raise InvalidArgument("the database 'default' cannot be dropped")
 
@@ -116,7 +118,7 @@ class Catalog:
             return once(tx, request_id, f"DropDatabase {name}", self.clock(), DatabaseRecord, drop)
 
         record = self.store.transact(body)
-        if record.location and record.location != self.warehouse:
+        if delete_data and record.location and record.location != self.warehouse:
             storage.delete_directory(record.location)
 
     # -- lake tables --------------------------------------------------------------------------------------------------

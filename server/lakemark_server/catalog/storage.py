@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
-from lakemark.errors import InvalidArgument, Unavailable
+from lakemark.errors import AlreadyExists, InvalidArgument, Unavailable
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
@@ -80,6 +80,37 @@ def delete_directory(uri: str) -> None:
             system.delete_dir(path)
     except OSError as error:
         raise Unavailable(f"directory {uri!r} cannot be deleted: {error}", location=uri) from error
+
+
+def move_directory(source: str, target: str) -> bool:
+    """Moves a directory within one file system, making the parents; False if there is no ``source``.
+
+    Raises AlreadyExists if there is something at ``target`` (an empty directory may be), Unavailable.
+    """
+    system, path = _open(source)
+    target_system, target_path = _open(target)
+    if system != target_system:
+        raise InvalidArgument(f"{source!r} cannot be moved to {target!r}: that is another file system")
+    try:
+        if system.get_file_info(path).type != fs.FileType.Directory:
+            return False
+        remove_if_empty(target)
+        if system.get_file_info(target_path).type != fs.FileType.NotFound:
+            raise AlreadyExists(f"the directory {target!r} exists already", location=target)
+        system.create_dir(posixpath.dirname(target_path), recursive=True)
+        system.move(path, target_path)
+    except OSError as error:
+        raise Unavailable(f"directory {source!r} cannot be moved to {target!r}: {error}", location=source) from error
+    return True
+
+
+def empty_directory(uri: str) -> None:
+    """Deletes what is in the directory and keeps it. Raises Unavailable."""
+    system, path = _open(uri)
+    try:
+        system.delete_dir_contents(path, missing_dir_ok=True)
+    except OSError as error:
+        raise Unavailable(f"directory {uri!r} cannot be emptied: {error}", location=uri) from error
 
 
 def remove_if_empty(uri: str) -> None:

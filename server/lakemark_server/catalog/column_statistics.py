@@ -1,0 +1,58 @@
+"""Column statistics that engines compute and ask back, of tables and partitions: Thrift structs, kept unread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lakemark_server.catalog import warehouse_records
+from lakemark_server.catalog.warehouse_records import HiveTable
+from lakemark_server.keyspace import COLUMN_STATISTICS
+from lakemark_server.kv import ReadTransaction, Store, Transaction
+
+OF_TABLE = ""
+"""Instead of a partition's name."""
+
+
+class ColumnStatistics:
+    """Thread-safe. A place is a partition's name (``month=1/origin=JFK``) or ``OF_TABLE``."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def put(self, table: HiveTable, place: str, columns: Mapping[str, bytes]) -> None:
+        """Adds to or replaces what is known of these columns. Raises TableNotFound, LimitExceeded."""
+
+        def body(tx: Transaction) -> None:
+            warehouse_records.require_table(tx, table)
+            for column, struct in columns.items():
+                tx.set(COLUMN_STATISTICS.key(table.table_id, place, column.lower()), struct)
+
+        self._store.transact(body)
+
+    def get(self, table: HiveTable, places: Sequence[str], columns: Sequence[str]) -> dict[str, list[bytes]]:
+        """By place, those columns in their order of which something is known; places without any are left out."""
+        lowered = [column.lower() for column in columns]
+
+        def body(tx: ReadTransaction) -> dict[str, list[bytes]]:
+            keys = [COLUMN_STATISTICS.key(table.table_id, place, column) for place in places for column in lowered]
+            found = iter(tx.get_many(keys, snapshot=True))
+            by_place = {place: [next(found) for _ in lowered] for place in places}
+            known = {place: [s for s in structs if s is not None] for place, structs in by_place.items()}
+            return {place: structs for place, structs in known.items() if structs}
+
+        return self._store.read(body)
+
+    def delete(self, table: HiveTable, place: str, column: str | None) -> bool:
+        """Of one column, or (None) of all. Whether there was anything."""
+
+        def body(tx: Transaction) -> bool:
+            if column is not None:
+                key = COLUMN_STATISTICS.key(table.table_id, place, column.lower())
+                begin, end = key, key + b"\0"
+            else:
+                begin, end = COLUMN_STATISTICS.range(table.table_id, place)
+            found = bool(tx.get_range(begin, end, limit=1))
+            tx.clear_range(begin, end)
+            return found
+
+        return self._store.transact(body)

@@ -1,0 +1,91 @@
+"""Functions of databases: names with Thrift structs, which the service keeps unread."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from lakemark.errors import AlreadyExists, FunctionNotFound, InvalidName
+from lakemark_server.catalog import databases
+from lakemark_server.keyspace import FUNCTIONS
+from lakemark_server.kv import ReadTransaction, Store, Transaction
+
+NAME_CHARS_MAX: Final = 128
+_LEGAL: Final = re.compile(r"\w+", re.ASCII)
+
+
+class Functions:
+    """Thread-safe. Names are kept in lower case, as in Hive."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def create(self, catalog: str, database: str, name: str, hive: bytes) -> None:
+        """Raises DatabaseNotFound, AlreadyExists, InvalidName."""
+        legal = _legal(name)
+
+        def body(tx: Transaction) -> None:
+            key = _key(tx, catalog, database, legal)
+            if tx.get(key) is not None:
+                raise AlreadyExists(f"function {database}.{legal} already exists", function=legal)
+            tx.set(key, hive)
+
+        self._store.transact(body)
+
+    def alter(self, catalog: str, database: str, name: str, new_name: str, hive: bytes) -> None:
+        """Raises DatabaseNotFound, FunctionNotFound, AlreadyExists for the new name, InvalidName."""
+        legal = _legal(new_name)
+
+        def body(tx: Transaction) -> None:
+            old, new = _key(tx, catalog, database, name.lower()), _key(tx, catalog, database, legal)
+            _require(tx, old, database, name)
+            if new != old and tx.get(new) is not None:
+                raise AlreadyExists(f"function {database}.{legal} already exists", function=legal)
+            tx.clear(old)
+            tx.set(new, hive)
+
+        self._store.transact(body)
+
+    def get(self, catalog: str, database: str, name: str) -> bytes:
+        """Raises DatabaseNotFound, FunctionNotFound."""
+        return self._store.read(lambda tx: _require(tx, _key(tx, catalog, database, name.lower()), database, name))
+
+    def drop(self, catalog: str, database: str, name: str) -> None:
+        """Raises DatabaseNotFound, FunctionNotFound."""
+
+        def body(tx: Transaction) -> None:
+            key = _key(tx, catalog, database, name.lower())
+            _require(tx, key, database, name)
+            tx.clear(key)
+
+        self._store.transact(body)
+
+    def listed(self, catalog: str, database: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+        """By name, in order. Raises DatabaseNotFound."""
+
+        def body(tx: ReadTransaction) -> dict[str, bytes]:
+            owner = databases.get(tx, catalog, database)
+            pairs = tx.get_range(*FUNCTIONS.range(owner.database_id))
+            named = {str(FUNCTIONS.unpack(key)[-1]): value for key, value in pairs}
+            return {name: value for name, value in named.items() if wanted(name)}
+
+        return self._store.read(body)
+
+
+def _key(tx: ReadTransaction, catalog: str, database: str, name: str) -> bytes:
+    return FUNCTIONS.key(databases.get(tx, catalog, database).database_id, name)
+
+
+def _require(tx: ReadTransaction, key: bytes, database: str, name: str) -> bytes:
+    stored = tx.get(key)
+    if stored is None:
+        raise FunctionNotFound(f"there is no function {database}.{name}", function=name)
+    return stored
+
+
+def _legal(name: str) -> str:
+    lowered = name.strip().lower()
+    if len(lowered) > NAME_CHARS_MAX or not _LEGAL.fullmatch(lowered):
+        raise InvalidName(f"function name {name[:NAME_CHARS_MAX]!r} is not legal: use letters, digits and underscores")
+    return lowered

@@ -1,0 +1,77 @@
+"""What changed in a table's partitions, so that a process can bring what it has cached up to date.
+
+Every transaction that changes partitions adds one to a counter, without a conflict, and leaves one record of which
+partitions it changed under its time and a random number. Somebody who has read up to counter n and then finds exactly
+as many unseen records as the counter has moved on knows all of the changes; otherwise everything is read again. Clocks
+need not agree for this to be right, only for it to be quick.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from lakemark_proto.store.v1.warehouse_pb2 import PartitionChangeRecord, PartitionKey
+from lakemark_server.catalog.warehouse_records import Values
+from lakemark_server.keyspace import PARTITION_CHANGES
+from lakemark_server.kv import ReadTransaction, Transaction, counter
+
+KEPT_MS: Final = 600_000
+"""How long a record stays. Somebody who looks less often reads everything again."""
+
+OVERLAP_MS: Final = 60_000
+"""How far back in time unseen records are looked for: the life of a transaction and the difference of clocks."""
+
+NAMED_MAX: Final = 1_000
+_KEYS_BYTES_MAX: Final = 50_000
+
+
+class Position(NamedTuple):
+    """Up to where changes are known: their counter, the keys of the latest records, and when that was (ms)."""
+
+    changes: int
+    seen: frozenset[bytes]
+    at_ms: int
+
+
+def note(tx: Transaction, table_id: int, changed: Iterable[Values], now_ms: int) -> None:
+    """Once in every transaction that changes partitions of the table."""
+    keys = [PartitionKey(values=values) for values in changed]
+    record = PartitionChangeRecord(partitions=keys)
+    if len(keys) > NAMED_MAX or record.ByteSize() > _KEYS_BYTES_MAX:
+        record = PartitionChangeRecord(all=True)
+    tx.add(PARTITION_CHANGES.key(table_id, 0), 1)
+    tx.clear_range(PARTITION_CHANGES.key(table_id, 1), PARTITION_CHANGES.key(table_id, max(1, now_ms - KEPT_MS)))
+    tx.set(PARTITION_CHANGES.key(table_id, now_ms, secrets.randbits(62)), record.SerializeToString())
+
+
+def count(tx: ReadTransaction, table_id: int) -> int:
+    return counter(tx.get(PARTITION_CHANGES.key(table_id, 0), snapshot=True))
+
+
+def position(tx: ReadTransaction, table_id: int, now_ms: int) -> Position:
+    return Position(count(tx, table_id), frozenset(_records(tx, table_id, now_ms)), now_ms)
+
+
+def since(tx: ReadTransaction, table_id: int, known: Position, now_ms: int) -> tuple[Position, list[Values] | None]:
+    """The new position, and which partitions changed; None: read everything again."""
+    current = count(tx, table_id)
+    if current == known.changes:
+        return known, []
+    recent = _records(tx, table_id, min(known.at_ms, now_ms))
+    unseen = [value for key, value in recent.items() if key not in known.seen]
+    begin = PARTITION_CHANGES.key(table_id, now_ms - OVERLAP_MS)
+    moved = Position(current, frozenset(key for key in recent if key >= begin), now_ms)
+    if len(unseen) != current - known.changes:
+        return moved, None
+    records = [PartitionChangeRecord.FromString(value) for value in unseen]
+    changed = {tuple(partition.values) for record in records for partition in record.partitions}
+    if any(record.all for record in records) or len(changed) > NAMED_MAX:
+        return moved, None
+    return moved, sorted(changed)
+
+
+def _records(tx: ReadTransaction, table_id: int, at_ms: int) -> dict[bytes, bytes]:
+    begin = PARTITION_CHANGES.key(table_id, max(1, at_ms - OVERLAP_MS))
+    return dict(tx.get_range(begin, PARTITION_CHANGES.range(table_id)[1], snapshot=True))

@@ -1,0 +1,52 @@
+"""The warehouse: everything that a Hive Metastore keeps beside databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
+from lakemark_server.catalog import databases, storage
+from lakemark_server.catalog.column_statistics import ColumnStatistics
+from lakemark_server.catalog.functions import Functions
+from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSets
+from lakemark_server.catalog.service import Catalog
+from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
+from lakemark_server.catalog.warehouse_tables import WarehouseTables
+from lakemark_server.kv import Transaction
+
+
+class Warehouse:
+    """Thread-safe. ``cache_bytes_max`` bounds the partitions held in memory; see ``PartitionSets``."""
+
+    def __init__(self, catalog: Catalog, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
+        sets = PartitionSets(catalog.store, catalog.clock, cache_bytes_max)
+        self.catalog = catalog
+        self.tables = WarehouseTables(catalog, sets)
+        self.partitions = WarehousePartitions(catalog, sets)
+        self.functions = Functions(catalog.store)
+        self.statistics = ColumnStatistics(catalog.store)
+
+    def alter_database(self, catalog: str, name: str, change: Callable[[DatabaseRecord], DatabaseRecord]) -> None:
+        """Name, id and time of creation stay; a new location counts for tables to come. Raises DatabaseNotFound."""
+
+        def body(tx: Transaction) -> None:
+            old = databases.get(tx, catalog, name)
+            new = change(old)
+            new.database_id, new.catalog, new.name, new.created_ms = (
+                old.database_id, old.catalog, old.name, old.created_ms,
+            )  # fmt: skip
+            new.location = storage.normal_uri(new.location) if new.location else old.location
+            databases.put(tx, new)
+
+        self.catalog.store.transact(body)
+
+    def drop_content(self, catalog: str, name: str, *, delete_data: bool) -> None:
+        """Drops every function and table of a database: the first half of ``DROP DATABASE … CASCADE``."""
+        for function in self.functions.listed(catalog, name, lambda _: True):
+            self.functions.drop(catalog, name, function)
+        for table, entry in self.catalog.list_tables(catalog, name):
+            if entry.kind == WAREHOUSE:
+                self.tables.drop(catalog, name, table, delete_data=delete_data)
+            else:
+                self.catalog.drop_lake_table(catalog, name, table, if_exists=True, purge=delete_data)

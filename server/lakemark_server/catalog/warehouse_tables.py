@@ -1,0 +1,203 @@
+"""Warehouse (Hive) tables: create, alter, rename, drop. What is in the Thrift struct is the caller's business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lakemark.errors import AlreadyExists, FailedPrecondition, StoreConflict, TableNotFound
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
+from lakemark_proto.store.v1.warehouse_pb2 import HiveTableRecord
+from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
+from lakemark_server.catalog import databases, directories, storage, tables, warehouse_records
+from lakemark_server.catalog.names import legal_name
+from lakemark_server.catalog.partition_sets import PartitionSets
+from lakemark_server.catalog.service import Catalog
+from lakemark_server.catalog.warehouse_records import HiveTable, inside
+from lakemark_server.kv import ReadTransaction, Transaction
+
+_ALTER_ATTEMPTS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """What the service must know of a warehouse table, and its Thrift struct, which it keeps unread.
+
+    ``location`` is a URI, "" for a view. ``owns_data``: dropping the table deletes its data.
+    """
+
+    name: str
+    hive: bytes
+    hive_type: str
+    location: str
+    owns_data: bool
+    partition_columns: Sequence[tuple[str, str]] = ()
+    comment: str = ""
+
+    def record(self, partition_base: str) -> HiveTableRecord:
+        return HiveTableRecord(
+            hive=self.hive,
+            location=self.location,
+            partition_base=partition_base,
+            owns_data=self.owns_data,
+            partition_columns=[name for name, _ in self.partition_columns],
+            partition_types=[type_text for _, type_text in self.partition_columns],
+            comment=self.comment,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """``database`` is where the table then lives; with ``moves`` its directory goes to the definition's location."""
+
+    database: DatabaseRecord
+    definition: TableDefinition
+    moves: bool = False
+
+
+def default_location(database: DatabaseRecord, name: str) -> str:
+    return storage.child(database.location, name.lower())
+
+
+def moves_with_its_name(table: HiveTable) -> bool:
+    """Whether a rename takes the directory along: of a table that owns its data, in the default place (as in Hive)."""
+    record = table.record
+    return record.owns_data and record.location == default_location(table.database, table.name)
+
+
+class WarehouseTables:
+    """Thread-safe. Every change is one store transaction; directories are made before and deleted after it."""
+
+    def __init__(self, catalog: Catalog, sets: PartitionSets) -> None:
+        self._catalog = catalog
+        self._store = catalog.store
+        self._sets = sets
+
+    def get(self, catalog: str, database: str, name: str) -> HiveTable:
+        """Raises DatabaseNotFound, TableNotFound, UnsupportedOperation if it is a lake table."""
+        return self._store.read(lambda tx: warehouse_records.load_table(tx, catalog, database, name))
+
+    def look_up(
+        self, catalog: str, database: str, name: str
+    ) -> tuple[DatabaseRecord, TableEntry | None, HiveTable | None]:
+        """Whatever has the name: its database, its entry, and the table if it is a warehouse table.
+
+        Raises DatabaseNotFound.
+        """
+
+        def body(tx: ReadTransaction) -> tuple[DatabaseRecord, TableEntry | None, HiveTable | None]:
+            owner = databases.get(tx, catalog, database)
+            entry = tables.find(tx, owner.database_id, name)
+            if entry is None or entry.kind != WAREHOUSE:
+                return owner, entry, None
+            return owner, entry, warehouse_records.table_of_entry(tx, owner, name.lower(), entry)
+
+        return self._store.read(body)
+
+    def create(self, database: DatabaseRecord, definition: TableDefinition) -> HiveTable:
+        """Makes the directory, too. Raises AlreadyExists, DatabaseNotFound, InvalidName, Unavailable."""
+        name = legal_name("table", definition.name)
+        table_id = self._catalog.table_ids.next()
+        entry = TableEntry(table_id=table_id, kind=WAREHOUSE, hive_type=definition.hive_type)
+        record = definition.record(definition.location)
+
+        def body(tx: Transaction) -> HiveTable:
+            owner = databases.get(tx, database.catalog, database.name)
+            if tables.find(tx, owner.database_id, name) is not None:
+                raise AlreadyExists(f"Table {owner.name}.{name} already exists", table=name)
+            tables.put(tx, owner.database_id, name, entry)
+            warehouse_records.put_table(tx, table_id, record)
+            return HiveTable(owner, name, entry, record)
+
+        return directories.with_directories([definition.location], lambda: self._store.transact(body))
+
+    def alter(
+        self, catalog: str, database: str, name: str, change: Callable[[HiveTable], TableChange]
+    ) -> tuple[HiveTable, HiveTable]:
+        """The table before and after. ``change`` decides on what it is given, and may be asked again if that changes.
+
+        Raises what ``change`` raises, DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table,
+        AlreadyExists if the new name or directory is taken, InvalidName, Unavailable.
+        """
+        for _ in range(_ALTER_ATTEMPTS):
+            old = self.get(catalog, database, name)
+            planned = change(old)
+            new_name = legal_name("table", planned.definition.name)
+            try:
+                if planned.moves and planned.definition.location != old.record.location:
+                    new = directories.with_moved_directory(
+                        old.record.location,
+                        planned.definition.location,
+                        lambda: self._apply(old, planned, new_name),  # noqa: B023 - called at once
+                    )
+                else:
+                    new = directories.with_directories(
+                        [planned.definition.location] if planned.definition.location != old.record.location else [],
+                        lambda: self._apply(old, planned, new_name),  # noqa: B023
+                    )
+            except _ChangedMeanwhileError:
+                continue
+            return old, new
+        raise StoreConflict(f"table {database}.{name} is being changed by others all the time; try again")
+
+    def _apply(self, old: HiveTable, planned: TableChange, new_name: str) -> HiveTable:
+        definition = planned.definition
+        base = definition.location if planned.moves or not old.record.partition_base else old.record.partition_base
+        record = definition.record(base)
+        entry = TableEntry(table_id=old.table_id, kind=WAREHOUSE, hive_type=definition.hive_type)
+
+        def body(tx: Transaction) -> HiveTable:
+            now = warehouse_records.load_table(tx, old.database.catalog, old.database.name, old.name)
+            if now.table_id != old.table_id or now.record != old.record:
+                raise _ChangedMeanwhileError("the table was changed meanwhile")
+            owner = databases.get(tx, planned.database.catalog, planned.database.name)
+            if (owner.database_id, new_name) != (old.database.database_id, old.name):
+                if tables.find(tx, owner.database_id, new_name) is not None:
+                    raise AlreadyExists(f"new table {owner.name}.{new_name} already exists", table=new_name)
+                tables.clear_name(tx, old.database.database_id, old.name)
+            tables.put(tx, owner.database_id, new_name, entry)
+            warehouse_records.put_table(tx, old.table_id, record)
+            return HiveTable(owner, new_name, entry, record)
+
+        return self._store.transact(body)
+
+    def drop(self, catalog: str, database: str, name: str, *, delete_data: bool) -> HiveTable:
+        """Data are deleted of a table that owns them, also partitions outside of its directory.
+
+        Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table.
+        """
+        table = self.get(catalog, database, name)
+        outside: list[str] = []
+        if delete_data and table.record.owns_data and table.record.partition_columns:
+            rows = self._sets.get(table.table_id).rows
+            outside = [row.location for row in rows if row.located and not row.relative]
+
+        def body(tx: Transaction) -> HiveTable:
+            found = warehouse_records.load_table(tx, catalog, database, name)
+            if found.table_id != table.table_id:
+                raise TableNotFound(f"table {found.label} was dropped and created again meanwhile")
+            tables.clear_name(tx, found.database.database_id, found.name)
+            tables.clear_content(tx, found.table_id)
+            return found
+
+        dropped = self._store.transact(body)
+        self._sets.forget(dropped.table_id)
+        if delete_data and dropped.record.owns_data:
+            for location in [*outside, dropped.record.location]:
+                directories.delete_unless_shared(location, (self._catalog.warehouse, dropped.database.location))
+        return dropped
+
+    def truncate(self, table: HiveTable, locations: Sequence[str]) -> None:
+        """Deletes the files in these directories of a table that owns its data, and keeps the directories."""
+        if not table.record.owns_data:
+            raise FailedPrecondition(f"{table.label} is an external table: its data are not deleted")
+        for location in locations:
+            if not inside(table.database.location, location):
+                storage.empty_directory(location)
+
+
+class _ChangedMeanwhileError(StoreConflict):
+    """Between the decision on a change and its transaction."""
+
+    code = "table_changed_meanwhile"
