@@ -47,8 +47,8 @@ class SparkFacet:
         table, version = self._resolve(catalog, database, wanted)
         if not wanted.files:
             raise UnsupportedOperation(
-                f"{database}.{name} is a view of a lake table and has no partitions of its own; its file slices are those "
-                f"of {database}.{names.hidden_name(wanted.table, version)}",
+                f"{database}.{name} is a view of a lake table and has no partitions of its own; its file slices are "
+                f"those of {database}.{names.hidden_name(wanted.table, version)}",
                 table=f"{database}.{name}",
             )
         return Slices(table, self._snapshots.load(table, version))

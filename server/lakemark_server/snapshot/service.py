@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakemark.errors import CorruptStore, InvalidArgument, VersionNotFound
 from lakemark.types import Schema
+from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import BLOCKS, MAIN
