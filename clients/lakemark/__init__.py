@@ -1,0 +1,40 @@
+"""Lakemark's client: ``lakemark.connect("127.0.0.1:9090")``.
+
+Beside what is named here: ``lakemark.errors`` (every error), ``lakemark.types`` (columns, schemas),
+``lakemark.parquet`` (files and their statistics) and ``lakemark.expressions`` (predicates).
+"""
+
+from lakemark.client import (
+    Client,
+    Commit,
+    Database,
+    Instant,
+    Snapshot,
+    Table,
+    TableSummary,
+    Version,
+    Writer,
+    connect,
+)
+from lakemark.errors import CommitConflict, LakemarkError
+from lakemark.files import ColumnStatistics, DataFile
+from lakemark.reading import Plan, PlanSummary
+
+__all__ = [
+    "Client",
+    "ColumnStatistics",
+    "Commit",
+    "CommitConflict",
+    "DataFile",
+    "Database",
+    "Instant",
+    "LakemarkError",
+    "Plan",
+    "PlanSummary",
+    "Snapshot",
+    "Table",
+    "TableSummary",
+    "Version",
+    "Writer",
+    "connect",
+]

@@ -1,0 +1,18 @@
+"""The client of the service: catalog, writers, timeline, plans."""
+
+from lakemark.client.client import Client, connect
+from lakemark.client.model import Commit, Database, Instant, Snapshot, Table, TableSummary, Version
+from lakemark.client.writer import Writer
+
+__all__ = [
+    "Client",
+    "Commit",
+    "Database",
+    "Instant",
+    "Snapshot",
+    "Table",
+    "TableSummary",
+    "Version",
+    "Writer",
+    "connect",
+]

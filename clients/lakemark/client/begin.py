@@ -1,0 +1,90 @@
+"""How a writer begins, also when it begins again after an unknown end."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Final
+from uuid import uuid4
+
+from lakemark.client.calls import Calls
+from lakemark.client.heartbeat import Heartbeats
+from lakemark.client.model import Operation, operation_value
+from lakemark.client.names import parse_table_name
+from lakemark.client.partitions import Partition
+from lakemark.client.writer import Writer
+from lakemark.errors import InstantStateError, InvalidArgument
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
+
+REOPENS_MAX: Final = 1_000
+
+
+def begin(
+    calls: Calls,
+    heartbeats: Heartbeats,
+    table: str,
+    operation: Operation,
+    *,
+    partitions: Iterable[Partition] | None,
+    start: bool,
+    metadata: Mapping[str, str] | None,
+    request_id: str | None,
+    read_version: int,
+    heartbeat_timeout_s: float,
+) -> Writer:
+    """Opens the instant; see ``Client.begin``."""
+    named = None if partitions is None else list(partitions)
+    if operation == "overwrite_partitions" and start and not named:
+        raise InvalidArgument("operation 'overwrite_partitions' names the partitions that it replaces")
+    request = pb.OpenInstantRequest(
+        table=parse_table_name(table),
+        operation=operation_value(operation),
+        metadata=metadata,
+        heartbeat_timeout_ms=round(heartbeat_timeout_s * 1000),
+        # The values of named partitions need the schema, which comes with the answer.
+        start=start and named is None,
+        profile=pb.WorkProfile() if start and named is None else None,
+        owner=_owner(),
+        read_version=read_version,
+    )
+    opened = _open(calls, request, request_id or str(uuid4()))
+    writer = Writer(calls, heartbeats, request.table, opened, operation)
+    if writer.committed:
+        writer.commit()
+    elif start and writer.state == "requested":
+        with writer.rolled_back_on_error():
+            writer.start(named)
+    return writer
+
+
+def _open(calls: Calls, request: pb.OpenInstantRequest, request_id: str) -> pb.Instant:
+    """The instant of this request id: committed, or fresh.
+
+    An instant that an earlier attempt left behind, given up or with files already staged, cannot be used any more. The
+    next one has an id that follows from the first, so that every later attempt finds the same chain, and at most one
+    commit at its end.
+    """
+    stub = TimelineServiceStub(calls.channel)
+    for attempt in range(REOPENS_MAX):
+        request.request_id = request_id if attempt == 0 else f"{request_id}#{attempt}"
+        opened = calls(stub.OpenInstant, request, mutation=True)
+        if opened.state == pb.COMPLETED or (opened.state != pb.ROLLED_BACK and not opened.staged_files):
+            return opened
+        if opened.state != pb.ROLLED_BACK:
+            reason = "its writer began again with the same request id"
+            rollback = pb.RollbackInstantRequest(table=request.table, instant=opened.instant, reason=reason)
+            calls(stub.RollbackInstant, rollback, mutation=True)
+    raise InstantStateError(f"request id {request_id!r} was begun {REOPENS_MAX} times and never committed; use another")
+
+
+@cache
+def _owner() -> str:
+    """Who opens instants, for messages about conflicts."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as in containers
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"[:200]

@@ -1,0 +1,101 @@
+"""Calls to the service: one channel, deadlines, and retries that never do a thing twice.
+
+Every request of Lakemark is idempotent: reads are, and mutations carry a request id, an instant or a sequence number,
+which stays the same over retries. So both what is retryable and what is of unknown outcome is asked again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import grpc
+
+from lakemark.client.failures import translate
+from lakemark.errors import FailedPrecondition, InvalidArgument, LakemarkError, Outcome
+
+MESSAGE_BYTES_MAX: Final = 64 << 20
+TIMEOUT_S_DEFAULT: Final = 60.0
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+_OPTIONS: Final = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    # Retries are made here, where outcomes are known.
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses between attempts: doubled each time, with jitter so that many clients do not come back together."""
+
+    first_s: float = 0.05
+    most_s: float = 2.0
+    attempts_max: int = 12
+
+    def pause_s(self, attempt: int) -> float:
+        """Before the attempt after this one (0 is the first)."""
+        return min(self.most_s, self.first_s * 2.0**attempt) * random.uniform(0.5, 1.0)  # noqa: S311
+
+
+class Calls:
+    """Thread-safe. ``timeout_s`` covers a call with all of its retries."""
+
+    def __init__(self, target: str, timeout_s: float, backoff: Backoff, sleep: Callable[[float], None] = time.sleep):
+        if timeout_s <= 0:
+            raise InvalidArgument(f"timeout must be positive, not {timeout_s}")
+        self.target = target
+        self.channel = grpc.insecure_channel(target, options=_OPTIONS)
+        self._timeout_s = timeout_s
+        self._backoff = backoff
+        self._sleep = sleep
+        self._closed = False
+
+    def __call__(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        mutation: bool = False,
+        timeout_s: float | None = None,
+    ) -> Response:
+        """The answer. Raises what the service answered, or Unavailable, or UnknownOutcome of a mutation."""
+        deadline = time.monotonic() + (timeout_s or self._timeout_s)
+        unknown: LakemarkError | None = None
+        attempt = 0
+        while True:
+            try:
+                return method(request, timeout=max(deadline - time.monotonic(), 0.001))
+            except grpc.RpcError as error:
+                failure = translate(error, self.target, mutation=mutation)
+            except ValueError as error:
+                if self._closed:
+                    raise FailedPrecondition("this client is closed; connect again") from error
+                raise
+            if failure.outcome is Outcome.FATAL:
+                raise failure
+            if failure.outcome is Outcome.UNKNOWN:
+                unknown = failure
+            pause = self._backoff.pause_s(attempt)
+            attempt += 1
+            if attempt >= self._backoff.attempts_max or time.monotonic() + pause >= deadline:
+                # An earlier attempt may have been carried out although the last one was not.
+                raise unknown or failure
+            self._sleep(pause)
+
+    def close(self) -> None:
+        """Running calls end with an error."""
+        self._closed = True
+        self.channel.close()

@@ -1,0 +1,149 @@
+"""The client: one connection to a service, and everything that can be asked of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from lakemark.client.begin import begin
+from lakemark.client.calls import TIMEOUT_S_DEFAULT, Backoff, Calls
+from lakemark.client.databases import Databases
+from lakemark.client.heartbeat import Heartbeats
+from lakemark.client.model import Operation, Snapshot, snapshot_from
+from lakemark.client.names import parse_table_name
+from lakemark.client.partitions import Partition
+from lakemark.client.tables import Tables
+from lakemark.client.timeline import Timeline
+from lakemark.client.writer import Writer
+from lakemark.reading.plan import Plan, snapshot_reference
+from lakemark.reading.scan import read_plan
+from lakemark_proto.v1 import snapshot_pb2
+from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
+
+Moment = dt.datetime | int | str
+
+
+class Client:
+    """A connection to a Lakemark service; made by ``connect``. Thread-safe; use it in a ``with`` block or close it.
+
+    Every method raises errors of ``lakemark.errors``: what the service answered, Unavailable if none answers, and
+    UnknownOutcome if a change may or may not have happened.
+    """
+
+    def __init__(self, target: str, timeout_s: float = TIMEOUT_S_DEFAULT, backoff: Backoff | None = None) -> None:
+        self._calls = Calls(target, timeout_s, backoff or Backoff())
+        self._heartbeats = Heartbeats(self._calls)
+        self._snapshots = SnapshotServiceStub(self._calls.channel)
+        self.databases = Databases(self._calls)
+        self.tables = Tables(self._calls)
+        self.timeline = Timeline(self._calls)
+
+    def begin(
+        self,
+        table: str,
+        operation: Operation = "append",
+        *,
+        partitions: Iterable[Partition] | None = None,
+        start: bool = True,
+        metadata: Mapping[str, str] | None = None,
+        request_id: str | None = None,
+        read_version: int = 0,
+        heartbeat_timeout_s: float = 0,
+    ) -> Writer:
+        """Opens an instant, inflight unless ``start`` is False (then call ``Writer.start``).
+
+        ``partitions``: those that will be written or, by "overwrite_partitions", replaced; telling them lets the
+        service find conflicts before data is written. ``read_version``: what the writer has read; 0: the latest.
+        ``heartbeat_timeout_s``: after which silence the service gives the writer up; 0: its own choice. The same
+        ``request_id`` commits once: beginning again gives a writer that is already ``committed``, or goes on.
+
+        Raises CommitConflict, TableNotFound, UnsupportedOperation (a warehouse table), InvalidArgument.
+        """
+        return begin(
+            self._calls,
+            self._heartbeats,
+            table,
+            operation,
+            partitions=partitions,
+            start=start,
+            metadata=metadata,
+            request_id=request_id,
+            read_version=read_version,
+            heartbeat_timeout_s=heartbeat_timeout_s,
+        )
+
+    def snapshot(self, table: str, *, version: int | None = None, timestamp: Moment | None = None) -> Snapshot:
+        """A version as a whole: the latest, ``version``, or the last one at or before ``timestamp`` (UTC).
+
+        Raises TableNotFound, VersionNotFound.
+        """
+        request = snapshot_pb2.GetSnapshotRequest(
+            table=parse_table_name(table), at=snapshot_reference(version, timestamp)
+        )
+        return snapshot_from(self._calls(self._snapshots.GetSnapshot, request))
+
+    def plan(
+        self,
+        table: str,
+        predicate: str | None = None,
+        *,
+        version: int | None = None,
+        timestamp: Moment | None = None,
+        statistics: Sequence[str] = (),
+        limit: int = 0,
+        page_size: int = 0,
+    ) -> Plan:
+        """The files that can hold rows for which ``predicate`` (Spark SQL) is true.
+
+        ``statistics``: columns whose statistics come with the files. ``limit``: at most so many files. ``page_size``:
+        files in an answer; 0: the service's choice. Raises InvalidPredicate, TableNotFound, VersionNotFound.
+        """
+        request = snapshot_pb2.PlanFilesRequest(
+            table=parse_table_name(table),
+            at=snapshot_reference(version, timestamp),
+            statistics_columns=statistics,
+            limit=limit,
+            page_size=page_size,
+        )
+        if predicate is not None:
+            request.predicate.sql = predicate
+        return Plan(self._calls, request, predicate)
+
+    def read(
+        self,
+        table: str,
+        predicate: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        version: int | None = None,
+        timestamp: Moment | None = None,
+    ) -> pa.Table:
+        """The rows of a snapshot for which ``predicate`` is true, in memory: for small answers.
+
+        ``columns`` None: all, partition columns last. Needs access to the files, and sqlglot for a predicate. Raises
+        UnsupportedOperation for a predicate that only an engine can evaluate (functions, casts, two columns).
+        """
+        return read_plan(self.plan(table, predicate, version=version, timestamp=timestamp), columns)
+
+    def close(self) -> None:
+        """Ends the connection. Open instants are not rolled back; the service does that when their time is over."""
+        self._heartbeats.close()
+        self._calls.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def connect(server: str = "127.0.0.1:9090", *, timeout: float = TIMEOUT_S_DEFAULT) -> Client:
+    """A client of the service at ``host:port``. ``timeout``: seconds for a call with all of its retries.
+
+    Nothing is sent yet: a service that does not answer shows at the first call, as Unavailable.
+    """
+    return Client(server, timeout)

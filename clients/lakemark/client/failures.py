@@ -1,0 +1,89 @@
+"""From what gRPC raises to the error tree: users never see a ``grpc.RpcError``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from lakemark.errors import (
+    AlreadyExists,
+    CommitConflict,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    LakemarkError,
+    LimitExceeded,
+    NotFound,
+    Unavailable,
+    Unimplemented,
+    UnknownOutcome,
+    by_code,
+)
+from lakemark_proto.v1.types_pb2 import ErrorDetail
+
+DETAIL_KEY: Final = "lakemark-error-bin"
+
+_BY_STATUS: Final[dict[grpc.StatusCode, type[LakemarkError]]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
+    grpc.StatusCode.OUT_OF_RANGE: InvalidArgument,
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.ALREADY_EXISTS: AlreadyExists,
+    grpc.StatusCode.FAILED_PRECONDITION: FailedPrecondition,
+    grpc.StatusCode.PERMISSION_DENIED: FailedPrecondition,
+    grpc.StatusCode.UNAUTHENTICATED: FailedPrecondition,
+    grpc.StatusCode.ABORTED: CommitConflict,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: LimitExceeded,
+    grpc.StatusCode.INTERNAL: Internal,
+    grpc.StatusCode.DATA_LOSS: Internal,
+}
+# The words with which gRPC says that a request never left this machine.
+_NOT_SENT: Final = ("failed to connect", "connection refused", "dns resolution failed", "name resolution failure")
+
+
+def translate(error: grpc.RpcError, target: str, *, mutation: bool) -> LakemarkError:
+    """The error that the service sent, exactly; without one, what the status tells.
+
+    ``mutation``: whether the request changes something, so that silence leaves its outcome unknown.
+    """
+    if not isinstance(error, grpc.Call):
+        return Internal(f"the call to {target} failed: {error}")
+    sent = _from_trailer(error)
+    return sent if sent is not None else _from_status(error, target, mutation=mutation)
+
+
+def _from_trailer(call: grpc.Call) -> LakemarkError | None:
+    for key, value in call.trailing_metadata() or ():
+        if key == DETAIL_KEY and isinstance(value, bytes):
+            try:
+                detail = ErrorDetail.FromString(value)
+            except DecodeError:
+                return None
+            return by_code(detail.code)(detail.message, **dict(detail.details))
+    return None
+
+
+def _from_status(call: grpc.Call, target: str, *, mutation: bool) -> LakemarkError:
+    status, text = call.code(), call.details() or ""
+    match status:
+        case grpc.StatusCode.UNAVAILABLE:
+            if any(words in text.lower() for words in _NOT_SENT):
+                return Unavailable(f"no Lakemark service answers at {target}; is it running? ({text})", server=target)
+            if not mutation:
+                return Unavailable(f"the service at {target} went away; try again ({text})", server=target)
+            return _unknown(f"the connection to {target} broke ({text})", target)
+        case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED | grpc.StatusCode.UNKNOWN:
+            what = "did not answer in time" if status is grpc.StatusCode.DEADLINE_EXCEEDED else f"failed ({text})"
+            if mutation:
+                return _unknown(f"the service at {target} {what}", target)
+            return Unavailable(f"the service at {target} {what}; try again", server=target)
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return Unimplemented(f"the service at {target} cannot do this; it may be another release ({text})")
+        case _:
+            return _BY_STATUS.get(status, Internal)(text or f"the service at {target} answered {status.name}")
+
+
+def _unknown(what: str, target: str) -> UnknownOutcome:
+    message = f"{what}: the change may have happened; ask again with the same request id, or look"
+    return UnknownOutcome(message, server=target)

@@ -1,0 +1,232 @@
+"""What the service tells about databases, tables, instants and versions, as plain objects."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from lakemark.convert import schema_from_proto
+from lakemark.errors import InvalidArgument
+from lakemark.types import Schema
+from lakemark_proto.v1 import catalog_pb2, snapshot_pb2, timeline_pb2
+
+Operation: TypeAlias = Literal["append", "overwrite_partitions", "overwrite_table"]
+"""What a writer does; partial overwrites replace whole partitions."""
+
+InstantState: TypeAlias = Literal["requested", "inflight", "completed", "rolled_back"]
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    name: str
+    location: str
+    description: str = ""
+    owner: str = ""
+    properties: Mapping[str, str] | None = None
+    catalog: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """``kind`` is "lake" or "warehouse" (a Hive table)."""
+
+    name: str
+    kind: str
+    hive_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``version`` is the latest one; 0: nothing was committed. ``schema`` is None for warehouse tables."""
+
+    name: str
+    kind: str
+    location: str
+    schema: Schema | None
+    properties: Mapping[str, str]
+    version: int
+    conflict_policy: str
+    owner: str
+    comment: str
+    created_ms: int
+    table_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """An action on a table's timeline. Times are milliseconds since 1970; ``version`` is 0 until it is completed."""
+
+    instant: int
+    operation: str
+    state: InstantState
+    read_version: int
+    version: int
+    completed_ms: int
+    heartbeat_ms: int
+    staged_files: int
+    staged_rows: int
+    staged_bytes: int
+    owner: str
+    metadata: Mapping[str, str]
+    rolled_back_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A committed version. ``partitions`` are the names of those written; None: all, or too many to list."""
+
+    version: int
+    instant: int
+    committed_ms: int
+    operation: str
+    read_version: int
+    added_files: int
+    added_rows: int
+    added_bytes: int
+    owner: str
+    metadata: Mapping[str, str]
+    partitions: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A published version; ``rebased_over`` versions of others were published since the writer began."""
+
+    version: int
+    instant: int
+    committed_ms: int
+    rebased_over: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A version of a table as a whole; version 0 is the table before its first commit."""
+
+    version: int
+    instant: int
+    committed_ms: int
+    schema: Schema
+    files: int
+    rows: int
+    bytes: int
+    location: str
+    operation: str
+
+
+def database_from(message: catalog_pb2.Database) -> Database:
+    return Database(
+        message.name,
+        message.location,
+        message.description,
+        message.owner,
+        dict(message.properties),
+        message.catalog,
+    )
+
+
+def table_from(message: catalog_pb2.Table) -> Table:
+    lake = message.kind == catalog_pb2.LAKE
+    policy = catalog_pb2.ConflictPolicy.Name(message.conflict_policy)
+    return Table(
+        name=f"{message.name.database}.{message.name.table}",
+        kind=_word(catalog_pb2.TableKind.Name(message.kind)),
+        location=message.location,
+        schema=schema_from_proto(message.schema) if lake else None,
+        properties=dict(message.properties),
+        version=message.version,
+        conflict_policy=_word(policy.removeprefix("CONFLICT_")) if message.conflict_policy else "",
+        owner=message.owner,
+        comment=message.comment,
+        created_ms=message.created_ms,
+        table_id=message.table_id,
+    )
+
+
+def instant_from(message: timeline_pb2.Instant) -> Instant:
+    return Instant(
+        instant=message.instant,
+        operation=operation_word(message.operation),
+        state=state_word(message.state),
+        read_version=message.read_version,
+        version=message.version,
+        completed_ms=message.completed_ms,
+        heartbeat_ms=message.heartbeat_ms,
+        staged_files=message.staged_files,
+        staged_rows=message.staged_rows,
+        staged_bytes=message.staged_bytes,
+        owner=message.owner,
+        metadata=dict(message.metadata),
+        rolled_back_reason=message.rolled_back_reason,
+    )
+
+
+def version_from(message: timeline_pb2.Version) -> Version:
+    return Version(
+        version=message.version,
+        instant=message.instant,
+        committed_ms=message.committed_ms,
+        operation=operation_word(message.operation),
+        read_version=message.read_version,
+        added_files=message.added_files,
+        added_rows=message.added_rows,
+        added_bytes=message.added_bytes,
+        owner=message.owner,
+        metadata=dict(message.metadata),
+        partitions=None if message.all_partitions else tuple(message.partitions),
+    )
+
+
+def commit_from(message: timeline_pb2.CommitResponse) -> Commit:
+    return Commit(message.version, message.instant, message.committed_ms, message.rebased_over)
+
+
+def snapshot_from(message: snapshot_pb2.Snapshot) -> Snapshot:
+    return Snapshot(
+        version=message.version,
+        instant=message.instant,
+        committed_ms=message.committed_ms,
+        schema=schema_from_proto(message.schema),
+        files=message.files,
+        rows=message.rows,
+        bytes=message.bytes,
+        location=message.location,
+        operation=operation_word(message.operation),
+    )
+
+
+def operation_word(value: timeline_pb2.Operation.ValueType) -> str:
+    return _word(timeline_pb2.Operation.Name(value)) if value else ""
+
+
+def state_word(value: timeline_pb2.InstantState.ValueType) -> InstantState:
+    word = _word(timeline_pb2.InstantState.Name(value))
+    for known in get_args(InstantState):
+        if word == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidArgument(f"the service answers with the state {word!r}, which this release does not know")
+
+
+def operation_value(operation: Operation) -> timeline_pb2.Operation.ValueType:
+    """Raises InvalidArgument for another word."""
+    if operation not in get_args(Operation):
+        raise InvalidArgument(f"operation {operation!r} is not one of {', '.join(get_args(Operation))}")
+    return timeline_pb2.Operation.Value(operation.upper())
+
+
+def milliseconds(moment: dt.datetime | int | str) -> int:
+    """Milliseconds since 1970 of a time: such a number, a datetime or ISO text; without a zone they are in UTC."""
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, str):
+        try:
+            moment = dt.datetime.fromisoformat(moment)
+        except ValueError:
+            raise InvalidArgument(f"{moment!r} is not a time; write for instance 2026-11-20T10:00:00") from None
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    return (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+
+
+def _word(name: str) -> str:
+    return name.lower()

@@ -1,0 +1,45 @@
+"""Names of tables and columns as users write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from lakemark.errors import InvalidName, InvalidSchema
+from lakemark.types import Field, Schema, Struct, Type, parse_type
+from lakemark_proto.v1.types_pb2 import TableName
+
+Columns: TypeAlias = Schema | Mapping[str, str | Type] | str
+"""A schema, ``{"id": "bigint", "name": "string"}``, or Spark's ``id bigint NOT NULL, name string COMMENT 'text'``."""
+
+
+def parse_table_name(text: str) -> TableName:
+    """``database.table`` or ``catalog.database.table``; parts may stand in backquotes. Raises InvalidName."""
+    parts = [part.strip().strip("`") for part in text.split(".")]
+    if len(parts) not in (2, 3) or not all(parts):
+        raise InvalidName(f"{text!r} is not the name of a table; write database.table", name=text)
+    catalog = parts[0] if len(parts) == 3 else ""
+    return TableName(catalog=catalog, database=parts[-2], table=parts[-1])
+
+
+def format_table_name(name: TableName) -> str:
+    """``database.table``."""
+    return f"{name.database}.{name.table}"
+
+
+def parse_columns(columns: Columns, partitioned_by: list[str] | tuple[str, ...] = ()) -> Schema:
+    """The schema that is meant, without ids. Raises InvalidSchema."""
+    if isinstance(columns, Schema):
+        return Schema.build(columns.columns, partitioned_by or columns.partition_columns)
+    if isinstance(columns, str):
+        if not columns.strip():
+            raise InvalidSchema("no columns are given; write for instance 'id bigint, name string'")
+        parsed = parse_type(f"struct<{columns}>")
+        if not isinstance(parsed, Struct):
+            raise InvalidSchema(f"{columns!r} is not a list of columns")
+        return Schema.build(parsed.fields, partitioned_by)
+    fields = [
+        Field(0, name, parse_type(column_type) if isinstance(column_type, str) else column_type)
+        for name, column_type in columns.items()
+    ]
+    return Schema.build(fields, partitioned_by)

@@ -1,0 +1,44 @@
+"""Partitions as users name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from lakemark.convert import ColumnValue, partition_to_proto
+from lakemark.errors import InvalidArgument
+from lakemark.types import Schema, is_textual, partition_value_from_string
+from lakemark_proto.v1 import timeline_pb2 as pb
+
+Partition: TypeAlias = Mapping[str, ColumnValue] | Sequence[ColumnValue]
+"""``{"month": 1, "origin": "JFK"}`` or the values in the order of the partition columns."""
+
+
+def partition_values(partition: Partition, schema: Schema) -> tuple[ColumnValue, ...]:
+    """Typed values in the schema's order; texts are read as the column's type. Raises InvalidArgument."""
+    fields = schema.partition_fields
+    names = ", ".join(field.name for field in fields) or "none"
+    if isinstance(partition, Mapping):
+        given = {name.lower(): value for name, value in partition.items()}
+        if set(given) != {field.name.lower() for field in fields}:
+            raise InvalidArgument(f"partition {dict(partition)} must name exactly the partition columns: {names}")
+        values: Sequence[ColumnValue] = [given[field.name.lower()] for field in fields]
+    else:
+        values = [partition] if isinstance(partition, str | bytes) else list(partition)
+        if len(values) != len(fields):
+            raise InvalidArgument(f"partition {values} must have a value for each of the partition columns: {names}")
+    return tuple(
+        partition_value_from_string(value, field.type)
+        if isinstance(value, str) and not is_textual(field.type)
+        else value
+        for value, field in zip(values, fields, strict=True)
+    )
+
+
+def work_profile(partitions: Iterable[Partition] | None, schema: Schema) -> pb.WorkProfile:
+    """What a writer is going to change: these partitions; None: not told."""
+    named = [
+        pb.WorkProfile.Partition(values=partition_to_proto(partition_values(one, schema), schema))
+        for one in partitions or ()
+    ]
+    return pb.WorkProfile(partitions=named)

@@ -1,0 +1,82 @@
+"""A table's timeline: instants and versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakemark.client.calls import Calls
+from lakemark.client.model import Instant, InstantState, Version, instant_from, version_from
+from lakemark.client.names import parse_table_name
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
+
+_PAGE = 1_000
+
+
+class Timeline:
+    """``client.timeline``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._call = calls
+        self._stub = TimelineServiceStub(calls.channel)
+
+    def instant(self, table: str, instant: int) -> Instant:
+        """Raises TableNotFound, InstantNotFound."""
+        request = pb.GetInstantRequest(table=parse_table_name(table), instant=instant)
+        return instant_from(self._call(self._stub.GetInstant, request))
+
+    def instants(
+        self,
+        table: str,
+        *,
+        states: Sequence[InstantState] = (),
+        after: int = 0,
+        limit: int = 100,
+        newest_first: bool = False,
+    ) -> list[Instant]:
+        """Up to ``limit`` instants behind ``after``, those of all ``states`` if none is named."""
+        found: list[Instant] = []
+        before = 0
+        while len(found) < limit:
+            request = pb.ListInstantsRequest(
+                table=parse_table_name(table),
+                states=[pb.InstantState.Value(state.upper()) for state in states],
+                after_instant=after,
+                before_instant=before,
+                page_size=min(limit - len(found), _PAGE),
+                newest_first=newest_first,
+            )
+            answer = self._call(self._stub.ListInstants, request)
+            found += [instant_from(one) for one in answer.instants]
+            if not answer.more or not answer.instants:
+                break
+            after, before = _next(after, before, answer.instants[-1].instant, newest_first=newest_first)
+        return found
+
+    def versions(self, table: str, *, after: int = 0, limit: int = 100, newest_first: bool = False) -> list[Version]:
+        """Up to ``limit`` versions greater than ``after``."""
+        found: list[Version] = []
+        before = 0
+        while len(found) < limit:
+            request = pb.ListVersionsRequest(
+                table=parse_table_name(table),
+                after_version=after,
+                before_version=before,
+                page_size=min(limit - len(found), _PAGE),
+                newest_first=newest_first,
+            )
+            answer = self._call(self._stub.ListVersions, request)
+            found += [version_from(one) for one in answer.versions]
+            if not answer.more or not answer.versions:
+                break
+            after, before = _next(after, before, answer.versions[-1].version, newest_first=newest_first)
+        return found
+
+    def rollback(self, table: str, instant: int, reason: str = "") -> Instant:
+        """Gives up a requested or inflight instant; its files are never seen. Raises InstantStateError."""
+        request = pb.RollbackInstantRequest(table=parse_table_name(table), instant=instant, reason=reason)
+        return instant_from(self._call(self._stub.RollbackInstant, request, mutation=True))
+
+
+def _next(after: int, before: int, last: int, *, newest_first: bool) -> tuple[int, int]:
+    return (after, last) if newest_first else (last, before)

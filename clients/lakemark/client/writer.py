@@ -1,0 +1,198 @@
+"""A writer: one instant of a table, from its beginning to its commit or rollback."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import pyarrow as pa
+
+from lakemark.client.calls import Calls
+from lakemark.client.heartbeat import Beat, Heartbeats
+from lakemark.client.model import Commit, InstantState, Operation, commit_from, state_word
+from lakemark.client.partitions import Partition, work_profile
+from lakemark.convert import schema_from_proto
+from lakemark.errors import InstantStateError, LakemarkError
+from lakemark.files import DataFile, files_message
+from lakemark.files.columns import arrow_stream
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_proto.v1 import types_pb2
+from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
+
+if TYPE_CHECKING:
+    from lakemark.parquet import WrittenFiles
+
+STAGE_FILES_MAX: Final = 20_000
+"""Files in one request; more are staged in several."""
+
+Files = Sequence[DataFile] | pa.Table
+
+
+class Writer:
+    """An open instant. Use it in a ``with`` block: leaving it by an error rolls the instant back.
+
+    Write files below ``location`` in the layout of ``DataFile.path``, ``stage`` them in as many calls as you like, then
+    ``commit``. A heartbeat runs in the background. Made by ``Client.begin``; not thread-safe.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        heartbeats: Heartbeats,
+        table: types_pb2.TableName,
+        opened: pb.Instant,
+        operation: Operation,
+    ) -> None:
+        self._call = calls
+        self._stub = TimelineServiceStub(calls.channel)
+        self._heartbeats = heartbeats
+        self._table = table
+        self.instant = opened.instant
+        self.location = opened.staging_location
+        self.read_version = opened.read_version
+        self.operation: Final = operation
+        self.schema = schema_from_proto(opened.schema)
+        self.state: InstantState = state_word(opened.state)
+        self._sequence = 0
+        self._commit: Commit | None = None
+        self._beat: Beat | None = None
+        if self.state in ("requested", "inflight"):
+            self._beat = heartbeats.add(table, opened.instant, opened.heartbeat_timeout_ms)
+
+    @property
+    def table(self) -> str:
+        """``database.table``."""
+        return f"{self._table.database}.{self._table.table}"
+
+    @property
+    def alive(self) -> bool:
+        """False once the service has given the instant up, or it is committed or rolled back."""
+        return self._beat is not None and not self._beat.lost
+
+    @property
+    def committed(self) -> bool:
+        """Whether it is committed; true at once if the request id of ``begin`` was committed before."""
+        return self.state == "completed"
+
+    def start(self, partitions: Iterable[Partition] | None = None) -> None:
+        """Requested -> inflight: tells the service what this writer is going to change.
+
+        ``partitions`` are those that will be written or, by an overwrite, replaced. Raises CommitConflict at once if
+        the work would collide with a commit since ``read_version`` or with another live writer.
+        """
+        request = pb.StartInstantRequest(
+            table=self._table, instant=self.instant, profile=work_profile(partitions, self.schema)
+        )
+        self._call(self._stub.StartInstant, request, mutation=True)
+        self.state = "inflight"
+
+    def stage(self, files: Files, *, file_schema: pa.Schema | None = None) -> int:
+        """Adds files to what will be committed; returns how many are staged in all.
+
+        ``files`` are DataFile objects or an Arrow table with the columns of docs/files.md. ``file_schema``, the Arrow
+        schema of the data files, is checked against the table's. Raises InvalidFile, InvalidSchema, InstantStateError.
+        """
+        staged = 0
+        for start in range(0, max(len(files), 1), STAGE_FILES_MAX):
+            page = files[start : start + STAGE_FILES_MAX]
+            # Counted only when it was taken: a request that failed may be repeated with other files.
+            request = pb.StageFilesRequest(
+                table=self._table,
+                instant=self.instant,
+                added=self._message(page),
+                sequence=self._sequence + 1,
+                file_schema=_schema_bytes(file_schema),
+            )
+            staged = self._call(self._stub.StageFiles, request, mutation=True).staged_files
+            self._sequence += 1
+        return staged
+
+    def write(self, table: pa.Table) -> WrittenFiles:
+        """Writes rows as parquet, one file a partition, and stages the files. See ``lakemark.parquet.write_table``."""
+        from lakemark.parquet import write_table
+
+        written = write_table(table, self)
+        self.stage(written.files, file_schema=written.schema)
+        return written
+
+    def commit(
+        self,
+        files: Files = (),
+        *,
+        metadata: Mapping[str, str] | None = None,
+        file_schema: pa.Schema | None = None,
+    ) -> Commit:
+        """Publishes what was staged, and ``files``, as one version. Asked again, it answers the same.
+
+        ``metadata`` is kept with the version. Raises CommitConflict if another commit or writer was first (the instant
+        is rolled back then: open a new one), InstantStateError, InvalidFile, InvalidSchema.
+        """
+        if self._commit is not None:
+            return self._commit
+        if len(files) > STAGE_FILES_MAX:
+            self.stage(files, file_schema=file_schema)
+            files = ()
+        request = pb.CommitRequest(
+            table=self._table,
+            instant=self.instant,
+            added=self._message(files) if files else None,
+            metadata=metadata,
+            file_schema=_schema_bytes(file_schema) if files else b"",
+        )
+        answer = self._call(self._stub.Commit, request, mutation=True)
+        self._end("completed")
+        self._commit = commit_from(answer)
+        return self._commit
+
+    def rollback(self, reason: str = "") -> None:
+        """Gives the instant up: nothing that it wrote is ever seen. Raises InstantStateError if it is committed."""
+        request = pb.RollbackInstantRequest(table=self._table, instant=self.instant, reason=reason)
+        self._call(self._stub.RollbackInstant, request, mutation=True)
+        self._end("rolled_back")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.state in ("completed", "rolled_back"):
+            return
+        reason = f"the writer failed: {error!r}"[:500] if error is not None else "the writer ended without a commit"
+        if error is None:
+            self.rollback(reason)
+            return
+        # The error that ended the block is what its user must see.
+        with contextlib.suppress(LakemarkError):
+            self.rollback(reason)
+        self._end("rolled_back")
+
+    @contextlib.contextmanager
+    def rolled_back_on_error(self) -> Iterator[None]:
+        """Rolls the instant back if the block fails, and leaves it open otherwise."""
+        try:
+            yield
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def _end(self, state: InstantState) -> None:
+        self.state = state
+        if self._beat is not None:
+            self._heartbeats.remove(self._beat)
+            self._beat = None
+
+    def _message(self, files: Files) -> types_pb2.DataFiles:
+        if self._beat is not None and self._beat.lost:
+            raise InstantStateError(
+                f"instant {self.instant} of {self.table} is lost: the service heard nothing of this writer in time and "
+                "gave it up; begin again",
+                instant=str(self.instant),
+            )
+        if isinstance(files, pa.Table):
+            return types_pb2.DataFiles(arrow=arrow_stream(files))
+        return files_message(files, self.schema)
+
+
+def _schema_bytes(schema: pa.Schema | None) -> bytes:
+    return b"" if schema is None else schema.serialize().to_pybytes()

@@ -1,0 +1,96 @@
+"""Data files as protobuf messages, and the choice between messages and Arrow columns for a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from lakemark.convert import ColumnValue, partition_from_proto, partition_to_proto, value_from_proto, value_to_proto
+from lakemark.errors import InvalidArgument, InvalidFile
+from lakemark.files.columns import arrow_stream, files_to_arrow
+from lakemark.files.model import ColumnStatistics, DataFile
+from lakemark.types import Field, Schema
+from lakemark_proto.v1 import types_pb2 as pb
+
+MESSAGES_MAX: Final = 64
+"""Up to so many files travel as messages, which the service keeps as they are; more travel as columns."""
+
+
+def files_message(files: Sequence[DataFile], schema: Schema) -> pb.DataFiles:
+    """What a request carries. Raises InvalidFile: a value that is not one of its column's type."""
+    if len(files) > MESSAGES_MAX:
+        return pb.DataFiles(arrow=arrow_stream(files_to_arrow(files, schema)))
+    return pb.DataFiles(list=pb.DataFileList(files=[file_to_message(file, schema) for file in files]))
+
+
+def file_to_message(file: DataFile, schema: Schema) -> pb.DataFile:
+    """Raises InvalidFile that names the file."""
+    try:
+        message = pb.DataFile(
+            path=file.path,
+            size_bytes=file.size_bytes,
+            row_count=file.row_count,
+            file_group=file.file_group,
+            kind=pb.DELTA if file.kind == "delta" else pb.BASE,
+            format=file.format,
+            partition=partition_to_proto(file.partition, schema),
+            statistics=[_statistics_to_message(one, schema) for one in file.statistics],
+            base_instant=file.base_instant,
+            bucket=file.bucket,
+        )
+    except InvalidArgument as error:
+        raise InvalidFile(f"file {file.path!r}: {error.message}", path=file.path) from error
+    return message
+
+
+def file_from_message(message: pb.DataFile, schema: Schema) -> DataFile:
+    """A file of an answer. Statistics on columns that the schema does not have any more are left out."""
+    return DataFile(
+        path=message.path,
+        size_bytes=message.size_bytes,
+        row_count=message.row_count,
+        partition=partition_from_proto(message.partition, schema),
+        statistics=tuple(
+            _statistics_from_message(one, field)
+            for one in message.statistics
+            if (field := schema.find_id(one.column_id)) is not None
+        ),
+        file_group=message.file_group,
+        kind="delta" if message.kind == pb.DELTA else "base",
+        format=message.format or "parquet",
+        base_instant=message.base_instant,
+        bucket=message.bucket if message.HasField("bucket") else None,
+        added_version=message.added_version,
+        matches_entirely=message.matches_entirely,
+    )
+
+
+def _statistics_to_message(statistics: ColumnStatistics, schema: Schema) -> pb.ColumnStatistics:
+    field = schema.find_id(statistics.column_id)
+    if field is None:
+        raise InvalidFile(f"statistics on column id {statistics.column_id}, which the table does not have")
+
+    def bound(value: ColumnValue) -> pb.Value | None:
+        return None if value is None else value_to_proto(value, field.type)
+
+    return pb.ColumnStatistics(
+        column_id=statistics.column_id,
+        min=bound(statistics.min),
+        max=bound(statistics.max),
+        null_count=statistics.null_count,
+        nan_count=statistics.nan_count,
+        min_truncated=statistics.min_truncated,
+        max_truncated=statistics.max_truncated,
+    )
+
+
+def _statistics_from_message(message: pb.ColumnStatistics, field: Field) -> ColumnStatistics:
+    return ColumnStatistics(
+        message.column_id,
+        value_from_proto(message.min, field.type) if message.HasField("min") else None,
+        value_from_proto(message.max, field.type) if message.HasField("max") else None,
+        message.null_count if message.HasField("null_count") else None,
+        message.nan_count if message.HasField("nan_count") else None,
+        message.min_truncated,
+        message.max_truncated,
+    )

@@ -1,0 +1,120 @@
+"""Rows as parquet files in the layout of lake tables, by pyarrow: for small writes without an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakemark.convert import ColumnValue
+from lakemark.errors import InvalidSchema
+from lakemark.files import ColumnStatistics, DataFile
+from lakemark.files.columns import name_of_partition
+from lakemark.locations import join, open_location
+from lakemark.parquet.footers import describe_metadata
+from lakemark.types import Schema, check_fits, is_floating, schema_to_arrow
+
+if TYPE_CHECKING:
+    from lakemark.client.writer import Writer
+
+FILE_NAME: Final = "data.parquet"
+_ROW: Final = " row"  # no column is named so: names do not begin with a space
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """Files that exist and are not staged yet, and the Arrow schema that they have in common."""
+
+    files: list[DataFile]
+    schema: pa.Schema
+
+
+def write_table(table: pa.Table, writer: Writer) -> WrittenFiles:
+    """Writes the rows as one parquet file for each partition, below the writer's location.
+
+    ``table`` has all columns of the lake table, the partition columns included, in any order and case; a nullable one
+    may be missing. Raises InvalidSchema with every column that does not fit, and if a NOT NULL column has nulls.
+    """
+    schema = writer.schema
+    data_schema = pa.schema(list(schema_to_arrow(schema))[: len(schema.data_columns)])
+    rows = _conform(table, schema, writer.table)
+    system, root = open_location(writer.location)
+    location, _, instant = root.rstrip("/").rpartition("/")
+    files = []
+    for values, part in _partitions(rows, schema):
+        group = str(uuid4())
+        path = join(instant, name_of_partition(values, schema), group, FILE_NAME)
+        system.create_dir(join(location, path).rpartition("/")[0], recursive=True)
+        collected: list[pq.FileMetaData] = []
+        data = part.select(data_schema.names)
+        with system.open_output_stream(join(location, path)) as sink:
+            pq.write_table(data, sink, metadata_collector=collected)
+        size = system.get_file_info(join(location, path)).size or 0
+        footer = describe_metadata(collected[0], schema)
+        statistics = tuple(_with_nan_count(one, data, schema) for one in footer.statistics)
+        files.append(DataFile(path, size, footer.rows, values, statistics, group))
+    return WrittenFiles(files, data_schema)
+
+
+def _conform(table: pa.Table, schema: Schema, name: str) -> pa.Table:
+    """The rows with exactly the table's columns and types."""
+    given = pa.schema([field for field in table.schema if not schema.is_partition(field.name)])
+    reasons = check_fits(schema, given)
+    by_name = {column.lower(): column for column in table.column_names}
+    reasons += [
+        f"partition column '{field.name}' is missing"
+        for field in schema.partition_fields
+        if field.name.lower() not in by_name
+    ]
+    if reasons:
+        raise InvalidSchema(f"the rows do not fit {name}: {'; '.join(reasons)}", table=name)
+    arrays: list[pa.ChunkedArray[Any]] = []
+    for field in schema_to_arrow(schema):
+        found = by_name.get(field.name.lower())
+        try:
+            column = (
+                pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+                if found is None
+                else table.column(found).cast(field.type)
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidSchema(f"column '{field.name}' does not fit {name}: {error}", table=name) from error
+        if column.null_count and not field.nullable:
+            raise InvalidSchema(
+                f"column '{field.name}' of {name} is NOT NULL, and {column.null_count} rows have a null"
+            )
+        arrays.append(column)
+    return pa.Table.from_arrays(arrays, schema=schema_to_arrow(schema))
+
+
+def _partitions(rows: pa.Table, schema: Schema) -> Iterator[tuple[tuple[ColumnValue, ...], pa.Table]]:
+    """Each partition's values with its rows, in their order. Nothing for no rows."""
+    if not rows.num_rows:
+        return
+    if not schema.partition_columns:
+        yield (), rows
+        return
+    names = list(schema.partition_columns)
+    keys = rows.select(names).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
+    groups = keys.group_by(names, use_threads=False).aggregate([(_ROW, "list")])
+    by_name: dict[str, tuple[tuple[ColumnValue, ...], list[int]]] = {}
+    for group in groups.to_pylist():
+        # The empty text and null are the same partition, as in Hive and Spark.
+        values = tuple(group[name] if group[name] != "" else None for name in names)
+        by_name.setdefault(name_of_partition(values, schema), (values, []))[1].extend(group[f"{_ROW}_list"])
+    for values, indices in by_name.values():
+        yield values, rows.take(pa.array(sorted(indices), pa.int64()))
+
+
+def _with_nan_count(statistics: ColumnStatistics, data: pa.Table, schema: Schema) -> ColumnStatistics:
+    """Arrow's writer passes over NaN and does not count them; the rows are still at hand."""
+    field = schema.find_id(statistics.column_id)
+    if field is None or not is_floating(field.type) or schema.find(field.name) is not field:
+        return statistics
+    nans = pc.sum(pc.call_function("is_nan", [data.column(field.name)])).as_py()
+    return replace(statistics, nan_count=nans or 0)

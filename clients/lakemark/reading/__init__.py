@@ -1,0 +1,7 @@
+"""Reading snapshots: plans, exact filters, and small scans without an engine."""
+
+from lakemark.reading.filters import to_arrow_filter
+from lakemark.reading.plan import Plan, PlanSummary
+from lakemark.reading.scan import read_plan
+
+__all__ = ["Plan", "PlanSummary", "read_plan", "to_arrow_filter"]

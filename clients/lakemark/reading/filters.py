@@ -1,0 +1,110 @@
+"""Predicates as Arrow expressions that select exactly the rows that Spark would select."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.errors import InvalidSchema, UnsupportedOperation
+from lakemark.expressions import (
+    And,
+    ColumnRef,
+    Compare,
+    Expr,
+    FalseConst,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Or,
+    StartsWith,
+    TrueConst,
+    Unknown,
+    like_regex,
+    to_sql,
+)
+from lakemark.types import Schema, is_floating, to_arrow
+
+# Expressions are Any here: pyarrow's stubs know only a part of what they can do.
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def to_arrow_filter(expr: Expr, schema: Schema) -> Any:
+    """A ``pyarrow.compute.Expression`` over a table's columns, true for the rows for which the predicate is true.
+
+    ``expr`` is bound to ``schema`` and normalized (``lakemark.expressions``). Raises UnsupportedOperation for what only
+    an engine can evaluate.
+    """
+    match expr:
+        case TrueConst():
+            return pc.scalar(True)
+        case FalseConst():
+            return pc.scalar(False)
+        case And(terms):
+            return functools.reduce(operator.and_, (to_arrow_filter(term, schema) for term in terms))
+        case Or(terms):
+            return functools.reduce(operator.or_, (to_arrow_filter(term, schema) for term in terms))
+        case Compare(op, column, literal):
+            return _compare(op, _field(column, schema), column, literal)
+        case In(column, literals, negated):
+            found = functools.reduce(
+                operator.or_, (_compare("=", _field(column, schema), column, literal) for literal in literals)
+            )
+            return ~found if negated else found
+        case IsNull(column, negated):
+            field = _field(column, schema)
+            return field.is_valid() if negated else field.is_null()
+        case Like(column, pattern, negated):
+            return _matches(pc.match_substring_regex, _field(column, schema), like_regex(pattern), negated=negated)
+        case StartsWith(column, prefix, negated):
+            return _matches(pc.starts_with, _field(column, schema), prefix, negated=negated)
+        case _:
+            text = expr.text if isinstance(expr, Unknown) else to_sql(expr)
+            raise UnsupportedOperation(
+                f"'{text}' can only be evaluated by an engine: read the table with Spark (lakemark_spark.read), or "
+                "leave that part out and filter the answer"
+            )
+
+
+def _compare(op: str, field: Any, column: ColumnRef, literal: Literal) -> Any:
+    if column.type is None:
+        raise InvalidSchema(f"column {column.name!r} is not bound to a schema")
+    if is_floating(column.type) and isinstance(literal.value, float):
+        return _compare_floating(op, field.cast(pa.float64()), literal.value)
+    value: Any = pa.scalar(literal.value, to_arrow(column.type))
+    return _COMPARE[op](field, pc.scalar(value))
+
+
+def _compare_floating(op: str, field: Any, value: float) -> Any:
+    """NaN equals itself and is greater than every other value, which Arrow's comparisons do not know."""
+    nan = pc.is_nan(field)
+    if math.isnan(value):
+        always = field.is_valid() & (nan | ~nan)
+        never = nan & ~nan
+        return {"=": nan, "!=": ~nan, "<": ~nan, "<=": always, ">": never, ">=": nan}[op]
+    plain = _COMPARE[op](field, pc.scalar(value))
+    return plain | nan if op in ("!=", ">", ">=") else plain & ~nan
+
+
+def _field(column: ColumnRef, schema: Schema) -> Any:
+    """By the schema's spelling: case matters to Arrow, and not to Spark."""
+    found = [schema.find_path(column.path[:length]) for length in range(1, len(column.path) + 1)]
+    return pc.field(*(field.name for field in found if field is not None))
+
+
+def _matches(function: Callable[..., Any], field: Any, pattern: str, *, negated: bool) -> Any:
+    found = function(field, pattern)
+    return ~found if negated else found

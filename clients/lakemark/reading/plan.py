@@ -1,0 +1,125 @@
+"""A plan: the files of one version that a predicate needs, page by page."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from lakemark.client.calls import Calls
+from lakemark.client.model import milliseconds
+from lakemark.convert import schema_from_proto
+from lakemark.errors import InvalidArgument
+from lakemark.files import ENTRY_FIELDS, DataFile, file_from_message, files_from_arrow, files_to_arrow
+from lakemark.locations import join
+from lakemark_proto.v1 import snapshot_pb2 as pb
+from lakemark_proto.v1 import types_pb2
+from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSummary:
+    """Of the whole plan. ``residual``: SQL left to evaluate in the files that do not match entirely; "": nothing."""
+
+    files_total: int
+    files_planned: int
+    files_matching_entirely: int
+    rows_planned: int
+    bytes_planned: int
+    residual: str
+
+
+class Plan:
+    """The planned files; later pages are fetched when they are asked for, all of the same version.
+
+    Iterate over it for DataFile objects, or use ``table()`` for Arrow columns (docs/files.md). Not thread-safe.
+    """
+
+    def __init__(self, calls: Calls, request: pb.PlanFilesRequest, predicate: str | None) -> None:
+        self._call = calls
+        self._stub = SnapshotServiceStub(calls.channel)
+        self._request = request
+        self._pages: list[types_pb2.DataFiles] = []
+        first = self._fetch()
+        self.predicate = predicate
+        self.version = first.version
+        self.schema = schema_from_proto(first.schema)
+        self.location = first.location
+        self.summary = PlanSummary(
+            first.summary.files_total,
+            first.summary.files_planned,
+            first.summary.files_matching_entirely,
+            first.summary.rows_planned,
+            first.summary.bytes_planned,
+            first.summary.residual,
+        )
+
+    def __iter__(self) -> Iterator[DataFile]:
+        return chain.from_iterable(map(self._files_of, self._all_pages()))
+
+    def files(self) -> list[DataFile]:
+        """All files."""
+        return list(self)
+
+    def pages(self) -> Iterator[pa.Table]:
+        """The files as Arrow columns, one table a page."""
+        return map(self._table_of, self._all_pages())
+
+    def table(self) -> pa.Table:
+        """All files as Arrow columns."""
+        tables = list(self.pages())
+        return pa.concat_tables(tables, promote_options="default")
+
+    @property
+    def paths(self) -> list[str]:
+        """The locations of all files: URIs, or paths where the table's location is one."""
+        paths: list[Any] = [path for page in self.pages() for path in page.column("path").to_pylist()]
+        return [join(self.location, path) for path in paths]
+
+    def _all_pages(self) -> Iterator[types_pb2.DataFiles]:
+        index = 0
+        while True:
+            while index < len(self._pages):
+                yield self._pages[index]
+                index += 1
+            if not self._request.page_token:
+                return
+            self._fetch()
+
+    def _fetch(self) -> pb.PlanFilesResponse:
+        answer = self._call(self._stub.PlanFiles, self._request)
+        self._request.page_token = answer.next_page_token
+        self._pages.append(answer.files)
+        return answer
+
+    def _files_of(self, page: types_pb2.DataFiles) -> list[DataFile]:
+        if page.WhichOneof("form") == "arrow":
+            return files_from_arrow(_read_stream(page.arrow), self.schema)
+        return [file_from_message(message, self.schema) for message in page.list.files]
+
+    def _table_of(self, page: types_pb2.DataFiles) -> pa.Table:
+        if page.WhichOneof("form") == "arrow":
+            return _read_stream(page.arrow)
+        return files_to_arrow(self._files_of(page), self.schema)
+
+
+def snapshot_reference(version: int | None, timestamp: dt.datetime | int | str | None) -> pb.SnapshotReference:
+    """Raises InvalidArgument if both are given."""
+    if version is not None and timestamp is not None:
+        raise InvalidArgument("give a version or a timestamp, not both")
+    if version is not None:
+        return pb.SnapshotReference(version=version)
+    if timestamp is not None:
+        return pb.SnapshotReference(timestamp_ms=milliseconds(timestamp))
+    return pb.SnapshotReference()
+
+
+def _read_stream(data: bytes) -> pa.Table:
+    if not data:
+        return ENTRY_FIELDS.empty_table()
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()

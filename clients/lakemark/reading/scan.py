@@ -1,0 +1,86 @@
+"""Rows of planned files in memory, by pyarrow: for answers that fit there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from lakemark.errors import FailedPrecondition, InvalidFile, Unavailable
+from lakemark.expressions import TRUE, Expr, bind, columns_of, normalize, parse_predicate
+from lakemark.files import DataFile
+from lakemark.locations import join, open_location
+from lakemark.reading.filters import to_arrow_filter
+from lakemark.reading.plan import Plan
+from lakemark.types import Field, Schema, schema_to_arrow, to_arrow
+
+THREADS: Final = 8
+
+
+def read_plan(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of the planned files that satisfy the plan's predicate. Raises as ``Client.read``."""
+    schema = plan.schema
+    wanted = [schema.field(name) for name in columns] if columns is not None else list(schema.columns)
+    predicate = _predicate(plan.predicate, schema)
+    needed = {path.path[0].lower() for path in columns_of(predicate)} | {field.name.lower() for field in wanted}
+    fields = [field for field in schema.columns if field.name.lower() in needed]
+    keep = None if predicate == TRUE else to_arrow_filter(predicate, schema)
+    system, root = open_location(plan.location)
+    read = partial(_read_file, system=system, root=root, fields=fields, schema=schema, keep=keep)
+    names = [field.name for field in wanted]
+    with ThreadPoolExecutor(THREADS) as pool:
+        tables = [table.select(names) for table in pool.map(read, plan.files())]
+    empty = pa.schema([schema_to_arrow(schema).field(name) for name in names]).empty_table()
+    return pa.concat_tables([empty, *tables])
+
+
+def _predicate(text: str | None, schema: Schema) -> Expr:
+    if text is None:
+        return TRUE
+    try:
+        parsed = parse_predicate(text)
+    except ImportError as error:
+        raise FailedPrecondition(
+            "evaluating a predicate here needs sqlglot: pip install 'lakemark[server]'; a plan does not need it"
+        ) from error
+    return normalize(bind(parsed, schema))
+
+
+def _read_file(
+    file: DataFile, *, system: fs.FileSystem, root: str, fields: list[Field], schema: Schema, keep: Any
+) -> pa.Table:
+    path = join(root, file.path)
+    try:
+        # INT96 holds nanoseconds, which reach only from 1677 to 2262; the table's unit has no such limit.
+        with pq.ParquetFile(path, filesystem=system, coerce_int96_timestamp_unit="us") as parquet:
+            by_name = {name.lower(): name for name in parquet.schema_arrow.names}
+            stored = [by_name[field.name.lower()] for field in fields if field.name.lower() in by_name]
+            data = parquet.read(columns=stored)
+    except FileNotFoundError as error:
+        raise InvalidFile(f"file {path!r} of the plan is not there", path=path) from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise Unavailable(f"file {path!r} cannot be read: {error}", path=path) from error
+    partition = dict(zip((field.name for field in schema.partition_fields), file.partition, strict=True))
+    arrays = [_column(field, data, by_name, partition, file.row_count) for field in fields]
+    table = pa.Table.from_arrays(
+        arrays, schema=pa.schema([schema_to_arrow(schema).field(field.name) for field in fields])
+    )
+    return table if keep is None or file.matches_entirely else table.filter(keep)
+
+
+def _column(
+    field: Field, data: pa.Table, by_name: dict[str, str], partition: dict[str, Any], rows: int
+) -> pa.ChunkedArray[Any]:
+    arrow_type: Any = to_arrow(field.type)
+    if field.name in partition:
+        value: Any = pa.scalar(partition[field.name], arrow_type)
+        return pa.chunked_array([pa.repeat(value, rows)])
+    stored = by_name.get(field.name.lower())
+    if stored is None:
+        return pa.chunked_array([pa.nulls(rows, arrow_type)])
+    return data.column(stored).cast(arrow_type)
