@@ -1,0 +1,68 @@
+"""Imports point one way: rpc and hms_bridge -> domains -> kv; the client never needs the service."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SERVER = "lakemark_server"
+DOMAINS = ("catalog", "timeline", "snapshot")
+
+# package (by path prefix) -> what it must not import
+RULES = {
+    "server/lakemark_server/kv": [f"{SERVER}.{name}" for name in (*DOMAINS, "rpc", "keyspace", "process")]
+    + ["lakemark_hms", "lakemark_proto", "lakemark_thrift"],
+    "server/lakemark_server/catalog": [f"{SERVER}.timeline", f"{SERVER}.snapshot", f"{SERVER}.rpc"],
+    "server/lakemark_server/timeline": [f"{SERVER}.rpc", f"{SERVER}.process"],
+    "server/lakemark_server/snapshot": [f"{SERVER}.rpc", f"{SERVER}.process"],
+    "server/lakemark_server/rpc": ["lakemark_hms", f"{SERVER}.process"],
+    "server/lakemark_server": ["lakemark_thrift", "lakemark_spark", "pyspark"],
+    "hms_bridge/lakemark_hms": [f"{SERVER}.rpc", f"{SERVER}.process", "lakemark_spark", "pyspark"],
+    "hms_bridge/lakemark_hms/wire": [SERVER],
+    "clients/lakemark/types": [SERVER, "lakemark_proto", "lakemark.client", "lakemark.expressions"],
+    "clients/lakemark/expressions": [SERVER, "lakemark_proto", "lakemark.client"],
+}
+# The composition root, and the commands that start it.
+ALLOWED = {
+    ("server/lakemark_server/process.py", "lakemark_hms"),
+}
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _forbidden(path: Path, forbidden: list[str]) -> list[str]:
+    name = path.relative_to(ROOT).as_posix()
+    return [
+        f"{name} imports {one}"
+        for one in sorted(_imports(path))
+        for bad in forbidden
+        if (one == bad or one.startswith(bad + ".")) and (name, bad) not in ALLOWED
+    ]
+
+
+@pytest.mark.parametrize("folder", RULES)
+def test_layers_point_one_way(folder: str) -> None:
+    files = sorted((ROOT / folder).rglob("*.py"))
+    assert files
+    assert [line for path in files for line in _forbidden(path, RULES[folder])] == []
+
+
+def test_the_client_never_imports_the_service_but_to_start_it() -> None:
+    starts = ("clients/lakemark/cli/", "clients/lakemark/demo/")
+    wrong = []
+    for package in ("lakemark", "lakemark_spark"):
+        for path in sorted((ROOT / "clients" / package).rglob("*.py")):
+            if not path.relative_to(ROOT).as_posix().startswith(starts):
+                wrong += _forbidden(path, [SERVER, "lakemark_hms"])
+    assert wrong == []
