@@ -1,0 +1,66 @@
+"""What writers ask of the timeline, and what can be checked of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from lakemark.errors import InvalidArgument, Unimplemented
+from lakemark_proto.store.v1.store_pb2 import InstantRecord
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.requests import check_request_id
+from lakemark_server.timeline.conflicts import OPERATIONS, Operation
+from lakemark_server.timeline.publish import check_metadata
+
+HEARTBEAT_TIMEOUT_MS_MAX: Final = 24 * 3_600_000
+OWNER_CHARS_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJob:
+    """A writer that wants an instant. ``profile`` is None if it stays requested."""
+
+    operation: Operation
+    request_id: str = ""
+    owner: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    heartbeat_timeout_ms: int = 0
+    read_version: int = 0
+    profile: pb.WorkProfile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """A writer that tells what it is going to do."""
+
+    instant: int
+    profile: pb.WorkProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a writer gets: its instant, and the table as it was then."""
+
+    record: InstantRecord
+    table: LakeTable
+
+
+def check_open(job: OpenJob) -> None:
+    """Raises InvalidArgument, LimitExceeded, Unimplemented for what can be seen to be wrong without the store."""
+    if job.operation not in OPERATIONS:
+        if job.operation == pb.OPERATION_UNSPECIFIED:
+            raise InvalidArgument("operation is missing: say APPEND, OVERWRITE_PARTITIONS or OVERWRITE_TABLE")
+        name = pb.Operation.Name(job.operation) if job.operation in pb.Operation.values() else str(job.operation)
+        raise Unimplemented(
+            f"operation {name} is not available yet; use APPEND, OVERWRITE_PARTITIONS or OVERWRITE_TABLE"
+        )
+    if not 0 <= job.heartbeat_timeout_ms <= HEARTBEAT_TIMEOUT_MS_MAX:
+        raise InvalidArgument(f"heartbeat_timeout_ms must lie between 0 and {HEARTBEAT_TIMEOUT_MS_MAX}")
+    if job.read_version < 0:
+        raise InvalidArgument(f"read_version {job.read_version} is negative")
+    check_request_id(job.request_id)
+    check_metadata(job.metadata)
+    if len(job.owner) > OWNER_CHARS_MAX:
+        raise InvalidArgument(f"owner has more than {OWNER_CHARS_MAX} characters")
