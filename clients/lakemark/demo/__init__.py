@@ -1,0 +1,1 @@
+"""``lakemark demo``: the whole tour on real data, with plain Spark, checked step by step."""

@@ -1,0 +1,177 @@
+"""The second half of the tour: a lake table, written by PySpark month by month, read by plain Spark SQL."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+from pyarrow import parquet as pq
+from pyspark.sql import DataFrame
+
+import lakemark
+import lakemark_spark
+from lakemark.demo.flights import COLUMNS, NAMES, Flights
+from lakemark.demo.report import Report
+from lakemark.demo.session import Sql
+from lakemark.errors import CommitConflict
+
+TABLE = "air.flights"
+
+
+class LakeTour:
+    """Expects the database ``air``, and the view ``source`` over all flights."""
+
+    def __init__(self, sql: Sql, report: Report, flights: Flights, client: lakemark.Client, server: str) -> None:
+        self.sql = sql
+        self.report = report
+        self.flights = flights
+        self.client = client
+        self.server = server
+
+    def run(self) -> None:
+        self._create()
+        times = self._append_months()
+        self._travel(times)
+        self._race()
+        self._crash()
+        self._plan()
+        self._refuse_insert()
+        self._drop()
+
+    def _create(self) -> None:
+        self.report.chapter("Lake tables")
+        self.sql(
+            f"CREATE TABLE {TABLE} ({COLUMNS}) USING parquet PARTITIONED BY (month) "
+            "TBLPROPERTIES ('lakemark.type'='lake')"
+        )
+        self.report.check("rows of the new table", self.sql.one(f"SELECT count(*) FROM {TABLE}"), 0)
+        self.client.tables.create("air.by_grpc", "id bigint, city string", partitioned_by=["city"])
+        command = ["tables", "create", "air.by_cli", "--columns", "id bigint, name string", "--server", self.server]
+        self.report.say("lakemark " + " ".join(command))
+        subprocess.run([sys.executable, "-m", "lakemark", *command], check=True, stdout=subprocess.DEVNULL)
+        self.report.check(
+            "tables made by SQL, gRPC and command line, in SHOW TABLES",
+            sorted(row[1] for row in self.sql("SHOW TABLES IN air", quiet=True)),
+            ["by_cli", "by_grpc", "flights"],
+        )
+
+    def _append_months(self) -> list[dt.datetime]:
+        """Returns a moment after each commit."""
+        times = []
+        right = 0
+        with self.report.step(
+            "12 commits, one for each month; after each, SELECT count(*), sum(distance) by plain SQL"
+        ):
+            for month in range(1, 13):
+                commit = lakemark_spark.append(self._source(f"month = {month}"), TABLE, server=self.server)
+                time.sleep(0.01)  # so that a moment between two commits can be named
+                times.append(dt.datetime.now(dt.UTC))
+                time.sleep(0.01)
+                found = self._totals(TABLE)
+                right += commit.version == month and found == self._expected(range(1, month + 1))
+        self.report.check("commits after which plain SQL saw exactly what was committed, without REFRESH", right, 12)
+        return times
+
+    def _travel(self, times: list[dt.datetime]) -> None:
+        for version in (1, 3, 11):
+            name = f"air.`flights@v{version}`"
+            self.report.check(f"{name}: flights, miles", self._totals(name), self._expected(range(1, version + 1)))
+        moment = times[4].strftime("%Y-%m-%dt%H:%M:%S.%f")
+        name = f"air.`flights@{moment}`"
+        self.report.check(f"{name}: flights, miles", self._totals(name), self._expected(range(1, 6)))
+        compared = self.sql.one(f"SELECT (SELECT count(*) FROM {TABLE}) - (SELECT count(*) FROM air.`flights@v11`)")
+        self.report.check("the latest minus version 11, in one query", compared, self.flights.rows_by_month[12])
+
+    def _race(self) -> None:
+        self.report.say("two writers read version 12: one overwrites month 1, the other one appends to month 1 first")
+        loser = self.client.begin(TABLE, "overwrite_partitions")
+        rows = loser.write(self._spark_free(1))
+        lakemark_spark.append(self._source("month = 1 AND day = 1"), TABLE, server=self.server)
+        try:
+            loser.commit(rows)
+            reason = "it was not refused"
+        except CommitConflict as error:
+            reason = str(error.details.get("partitions"))
+            self.report.say(error.message)
+        self.report.check("the overwrite is refused because of", reason, "month=1")
+        self.report.say("two more: one overwrites month 1 with what it was, the other one appends to month 2 meanwhile")
+        first = self.client.begin(TABLE, "overwrite_partitions")
+        rows = first.write(self._spark_free(1))
+        second = lakemark_spark.append(self._source("month = 2 AND day = 1"), TABLE, server=self.server)
+        commit = first.commit(rows)
+        self.report.check("both are published, one behind the other", commit.version - second.version, 1)
+        self.report.check("versions that the service rebased the overwrite over", commit.rebased_over, 1)
+        expected = self.flights.table.num_rows + self._count(2, day=1)
+        self.report.check("flights now", self._totals(TABLE)[0], expected)
+
+    def _crash(self) -> None:
+        before = self._totals(TABLE)
+        program = (
+            "import os, sys, lakemark, pyarrow.parquet as pq\n"
+            "client = lakemark.connect(sys.argv[1])\n"
+            "writer = client.begin(sys.argv[2], 'append')\n"
+            "written = writer.write(pq.read_table(sys.argv[3]).slice(0, 1000))\n"
+            "writer.stage(written)\n"
+            "print(writer.location, flush=True)\n"
+            "os._exit(9)\n"
+        )
+        arguments = [sys.executable, "-c", program, self.server, TABLE, str(self.flights.path)]
+        died = subprocess.run(arguments, check=False, capture_output=True, text=True, env=os.environ)
+        place = died.stdout.strip()
+        self.report.say(f"a writer wrote and staged 1,000 flights below {place} and died before its commit")
+        left = fs.LocalFileSystem().get_file_info(fs.FileSelector(place.removeprefix("file:"), recursive=True))
+        self.report.check("its files exist", any(info.extension == "parquet" for info in left), True)
+        self.report.check("plain SQL sees nothing of them", self._totals(TABLE), before)
+        self.report.check("nor does a plan", any(place in path for path in self.client.plan(TABLE).paths), False)
+
+    def _plan(self) -> None:
+        predicate = "month IN (6, 7) AND distance >= 2500 AND carrier = 'UA'"
+        self.report.say(f"a plan over gRPC: {predicate}")
+        plan = self.client.plan(TABLE, predicate=predicate)
+        everything = self.client.plan(TABLE)
+        rows = self.client.read(TABLE, predicate=predicate)
+        chosen = pc.field("month").isin([6, 7]) & (pc.field("distance") >= 2500) & (pc.field("carrier") == "UA")
+        self.report.check("rows of its files that match", rows.num_rows, self.flights.table.filter(chosen).num_rows)
+        self.report.check("files are pruned", len(plan.paths) < len(everything.paths), True)
+        self.report.say(f"{len(plan.paths)} of {len(everything.paths)} files are left to read")
+        missed = sum(_matching(path, chosen) for path in set(everything.paths) - set(plan.paths) if "month=6" in path)
+        self.report.check("matching rows of June in the files that were left out", missed, 0)
+
+    def _refuse_insert(self) -> None:
+        reason = self.sql.fails(f"INSERT INTO {TABLE} SELECT {', '.join(NAMES)} FROM source LIMIT 1")
+        self.report.check("a plain INSERT into a lake table is refused", bool(reason), True)
+        self.report.say(reason)
+
+    def _drop(self) -> None:
+        self.sql(f"DROP VIEW {TABLE}")
+        self.client.tables.drop("air.by_grpc")
+        self.client.tables.drop("air.by_cli")
+        self.sql("DROP DATABASE air")
+        self.report.check("SHOW DATABASES", self.sql.column("SHOW DATABASES"), ["default"])
+
+    def _source(self, condition: str) -> DataFrame:
+        return self.sql.spark.sql(f"SELECT * FROM source WHERE {condition}")
+
+    def _spark_free(self, month: int) -> pa.Table:
+        return self.flights.of_month(month)
+
+    def _totals(self, name: str) -> tuple[int, int]:
+        row = self.sql(f"SELECT count(*), coalesce(sum(distance), 0) FROM {name}", quiet=True)[0]
+        return int(row[0]), int(row[1])
+
+    def _expected(self, months: range) -> tuple[int, int]:
+        return sum(self.flights.rows_by_month[month] for month in months), self.flights.distance(months)
+
+    def _count(self, month: int, *, day: int) -> int:
+        return self.flights.of_month(month).filter(pc.field("day") == day).num_rows
+
+
+def _matching(path: str, chosen: pc.Expression) -> int:
+    rows = pq.read_table(path.removeprefix("file:"), partitioning=None)
+    return rows.append_column("month", pa.array([6] * rows.num_rows, pa.int32())).filter(chosen).num_rows

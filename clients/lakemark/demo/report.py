@@ -1,0 +1,90 @@
+"""What the demo shows while it runs, and the table of what was checked at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+VALUE_CHARS_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that must hold."""
+
+    chapter: str
+    what: str
+    expected: str
+    found: str
+
+    @property
+    def passed(self) -> bool:
+        return self.expected == self.found
+
+
+class Report:
+    """Prints chapters, steps and checks as they come. ``passed`` is whether every check did."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.checks: list[Check] = []
+        self._chapter = ""
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.checks) and all(check.passed for check in self.checks)
+
+    def chapter(self, title: str) -> None:
+        self._chapter = title
+        self.console.rule(f"[bold]{escape(title)}", align="left")
+
+    def say(self, text: str) -> None:
+        self.console.print(f"  [dim]{escape(text)}[/dim]", highlight=False)
+
+    def sql(self, text: str) -> None:
+        self.console.print(f"  [cyan]{escape(' '.join(text.split()))}[/cyan]", highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """A step that may take a while."""
+        start = time.monotonic()
+        with self.console.status(escape(text)):
+            yield
+        self.console.print(f"  {escape(text)} [dim]({time.monotonic() - start:.1f} s)[/dim]", highlight=False)
+
+    def check(self, what: str, found: object, expected: object) -> None:
+        """Records whether the two are equal, and shows it."""
+        check = Check(self._chapter, what, _short(expected), _short(found))
+        if found != expected and check.passed:  # equal only in what is shown of them
+            check = Check(self._chapter, what, check.expected, f"{check.found} (different)")
+        self.checks.append(check)
+        mark = "[green]✓[/green]" if check.passed else "[red]✗[/red]"
+        line = f"  {mark} {escape(what)}: {escape(check.found)}"
+        if not check.passed:
+            line += f" [red](expected {escape(check.expected)})[/red]"
+        self.console.print(line, highlight=False)
+
+    def summary(self) -> None:
+        table = Table(title="What was checked", title_justify="left")
+        for name in ("", "chapter", "check", "expected", "found"):
+            table.add_column(name, overflow="fold")
+        for check in self.checks:
+            mark = "[green]✓[/green]" if check.passed else "[red]✗[/red]"
+            table.add_row(mark, *(escape(text) for text in (check.chapter, check.what, check.expected, check.found)))
+        self.console.print(table)
+        failed = sum(not check.passed for check in self.checks)
+        if self.passed:
+            self.console.print(f"[green]All {len(self.checks)} checks passed.[/green]")
+        else:
+            self.console.print(f"[red]{failed} of {len(self.checks)} checks failed.[/red]")
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= VALUE_CHARS_MAX else text[: VALUE_CHARS_MAX - 1] + "…"

@@ -1,0 +1,50 @@
+"""Names of snapshots, as Spark hands them over (in lower case)."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from lakemark.errors import InvalidName, UnsupportedOperation
+from lakemark_hms.lake.names import SnapshotName, hidden_name, parse
+from lakemark_server.snapshot.service import At
+
+
+def _ms(text: str) -> int:
+    return int(dt.datetime.fromisoformat(text).timestamp() * 1_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("t", SnapshotName("t", At())),
+        ("t@v12", SnapshotName("t", At(version=12))),
+        ("T@V12", SnapshotName("t", At(version=12))),
+        ("t@v0", SnapshotName("t", At(version=0))),
+        ("t@v12@files", SnapshotName("t", At(version=12), files=True)),
+        ("t@2026-11-20t10:00:00", SnapshotName("t", At(timestamp_ms=_ms("2026-11-20T10:00:00+00:00")))),
+        ("t@2026-11-20 10:00", SnapshotName("t", At(timestamp_ms=_ms("2026-11-20T10:00:00+00:00")))),
+        ("t@2026-11-20", SnapshotName("t", At(timestamp_ms=_ms("2026-11-20T00:00:00+00:00")))),
+        ("t@2026-11-20t10:00:00.123z", SnapshotName("t", At(timestamp_ms=_ms("2026-11-20T10:00:00.123+00:00")))),
+        ("t@2026-11-20t10:00:00+02:00", SnapshotName("t", At(timestamp_ms=_ms("2026-11-20T08:00:00+00:00")))),
+    ],
+)
+def test_names_of_snapshots(name: str, expected: SnapshotName) -> None:
+    assert parse(name) == expected
+
+
+def test_the_hidden_name_leads_back_to_the_version() -> None:
+    assert parse(hidden_name("t", 7)) == SnapshotName("t", At(version=7), files=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["t@", "t@v", "t@v-1", "t@vx", "t@main", "t@2026-13-40t00:00:00", "t@v1@x", "t@v1@files@v2", "t@files", "t@1"]
+)
+def test_what_names_no_snapshot_is_refused_with_the_forms(name: str) -> None:
+    with pytest.raises(InvalidName, match="t@v12|not a time"):
+        parse(name)
+
+
+def test_increments_are_refused_until_they_exist() -> None:
+    with pytest.raises(UnsupportedOperation, match="incremental"):
+        parse("t@v10..v12")
