@@ -167,7 +167,7 @@ class TextBound(Bound):
         low, top = self._plain(), high._plain()
         # Binary search of all files at once: as many passes as the list has doublings.
         first = np.zeros(len(low), dtype=np.int64)
-        last = np.where(np.broadcast_to(self.known, len(low)), len(keys), 0)
+        last = np.full(len(low), len(keys))
         while (open_ := first < last).any():
             middle = (first + last) // 2
             below = flags(pc.call_function("less", [_take(keys, middle), low])) & open_
@@ -307,8 +307,8 @@ def _ticks(per_second: int) -> Callable[[LiteralValue], fractions.Fraction | Non
     def encode(value: LiteralValue) -> fractions.Fraction | None:
         if not isinstance(value, datetime.datetime):
             return None
-        moment = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo else value
-        microseconds = (moment - _EPOCH) // datetime.timedelta(microseconds=1)
+        # Literals are instants in UTC or wall-clock times, as the column is.
+        microseconds = (value.replace(tzinfo=None) - _EPOCH) // datetime.timedelta(microseconds=1)
         return fractions.Fraction(microseconds * per_second, 1_000_000)
 
     return encode

@@ -83,7 +83,7 @@ def test_what_is_not_known_excludes_nothing() -> None:
     assert verdict("i > 9", stats) == ["no", "may", "may"]
     assert verdict("i < 1", stats) == ["may", "no", "may"]
     assert verdict("i <= 9", stats) == ["all", "may", "may"]
-    assert verdict("i IN (0)", stats) == ["may", "no", "may"]
+    assert verdict("i IN (-5)", stats) == ["may", "no", "may"]
     assert verdict("i IN (10)", stats) == ["no", "may", "may"]
     assert verdict("l = 1", stats) == ["may", "may", "may"]
     nothing = FileStats(np.full(2, 10), {1: ColumnStats()})
@@ -99,6 +99,8 @@ def test_a_column_added_later() -> None:
     )
     assert verdict("late = 1", told) == ["no", "all"]
     assert verdict("late IS NULL", told) == ["all", "no"]
+    told = files("late", [None, 1], [None, 1], pa.int32(), absent=np.array([True, False]))
+    assert verdict("late IS NOT NULL", told) == ["no", "all"]
     everywhere = FileStats(np.full(2, 10), {11: ColumnStats(absent=np.array([True, True]))})
     assert verdict("late = 1", everywhere) == ["no", "no"]
 
@@ -116,6 +118,7 @@ def test_nan_is_above_the_highest_value() -> None:
     assert verdict("x >= 1", stats) == ["all", "all", "all", "all"]
     assert verdict("x <= 2", stats) == ["all", "may", "may", "no"]
     assert verdict("x != 3", stats) == ["all", "all", "all", "all"]
+    assert verdict("x < 3", stats) == ["all", "may", "may", "no"]
     assert verdict("x = CAST('NaN' AS DOUBLE)", stats) == ["no", "may", "may", "all"]
     assert verdict("x < CAST('NaN' AS DOUBLE)", stats) == ["all", "may", "may", "no"]
     assert verdict("x > CAST('NaN' AS DOUBLE)", stats) == ["no", "no", "no", "no"]
@@ -124,9 +127,20 @@ def test_nan_is_above_the_highest_value() -> None:
     assert verdict("x NOT IN (5, CAST('NaN' AS DOUBLE))", stats) == ["all", "may", "may", "no"]
 
 
+def test_one_value_and_nan() -> None:
+    stats = files("x", [5.0, 5.0, 5.0], [5.0, 5.0, 5.0], pa.float64(), nan_count=pa.array([0, 1, None]))
+    assert verdict("x = 5", stats) == ["all", "may", "may"]
+    assert verdict("x != 5", stats) == ["no", "may", "may"]
+    assert verdict("x IN (5, 6)", stats) == ["all", "may", "may"]
+    assert verdict("x NOT IN (5, 6)", stats) == ["no", "may", "may"]
+    assert verdict("x IN (5, CAST('NaN' AS DOUBLE))", stats) == ["all", "all", "all"]
+    assert verdict("x NOT IN (5, CAST('NaN' AS DOUBLE))", stats) == ["no", "no", "no"]
+
+
 def test_bounds_that_are_nan_are_no_bounds() -> None:
     stats = files("x", [math.nan], [math.nan], pa.float64(), nan_count=pa.array([None], pa.int64()))
-    assert verdict("x = 1", stats) == ["may"]
+    for text in ("x = 1", "x IN (1, 2)", "x > 1", "x < 1"):
+        assert verdict(text, stats) == ["may"]
 
 
 def test_the_two_zeros_are_equal() -> None:
@@ -145,6 +159,8 @@ def test_truncated_strings_are_bounds_only() -> None:
     assert verdict("s NOT LIKE 'b%'", stats) == ["all", "all", "may"]
     assert verdict("s LIKE 'b%c'", stats) == ["no", "no", "may"]
     assert verdict("s NOT LIKE 'b%c'", stats) == ["all", "all", "may"]
+    assert verdict("s LIKE 'ab%c'", stats) == ["may", "may", "may"]
+    assert verdict("s NOT LIKE 'ab%c'", stats) == ["may", "may", "may"]
     assert verdict("s NOT LIKE 'ab%'", stats) == ["may", "no", "may"]
     assert verdict("s LIKE '%'", stats) == ["all", "all", "all"]
 
@@ -166,6 +182,15 @@ def test_decimals_of_any_scale(kind: pa.DataType) -> None:
     assert verdict("m < -1.495", stats) == ["may", "no"]
     assert verdict("m >= -1.5", stats) == ["all", "all"]
     assert verdict("m IN (1, 2)", stats) == ["may", "all"]
+
+
+def test_decimals_that_no_machine_integer_holds() -> None:
+    low, high = Dec("-1234567890123456789012345.5"), Dec("1234567890123456789012345.5")
+    stats = files("w", [low, high], [high, high], pa.decimal128(30, 5))
+    assert verdict(f"w = {high}", stats) == ["may", "all"]
+    assert verdict(f"w < {low}", stats) == ["no", "no"]
+    assert verdict("w < 0", stats) == ["may", "no"]
+    assert verdict(f"w IN ({low}, {high})", stats) == ["may", "all"]
 
 
 def test_bounds_of_a_coarser_scale_than_the_literal() -> None:
@@ -204,6 +229,10 @@ def test_integers_that_a_double_cannot_tell_apart() -> None:
 def test_statistics_written_before_a_column_was_widened() -> None:
     assert verdict("l > 2000000000000", files("l", [1], [2], pa.int32())) == ["no"]
     assert verdict("x > 1.5", files("x", [1.0], [1.0], pa.float32())) == ["no"]
+    whole = files("w", [1], [2], pa.int64())
+    assert verdict("w < 100000000000000000000", whole) == ["all"]
+    assert verdict("w > -100000000000000000000", whole) == ["all"]
+    assert verdict("w > 100000000000000000000", whole) == ["no"]
     # A text says nothing of a number: no rule of any type makes it one here.
     assert verdict("s = 'a'", files("s", [1], [2], pa.int32())) == ["may"]
 

@@ -91,7 +91,7 @@ def _shift(value: Any, direction: int) -> Any:
 
 @st.composite
 def weakened(draw: st.DrawFn, stats: FileStats) -> FileStats:
-    """The same statistics with bounds lost or widened, counts lost, whole columns lost, as dictionaries, in other units."""
+    """The same statistics with bounds lost or widened, counts or columns lost, as dictionaries, in other units."""
 
     def array(name: str, given: pa.Array | None, column: Any) -> pa.Array | None:
         if given is None or draw(st.integers(0, 9)) == 0:
