@@ -59,6 +59,15 @@ def is_directory(uri: str) -> bool:
     return bool(system.get_file_info(path).type == fs.FileType.Directory)
 
 
+def is_empty(uri: str) -> bool:
+    """Whether there is nothing in the directory; also if there is no directory. Raises Unavailable."""
+    system, path = _open(uri)
+    try:
+        return not system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    except OSError as error:
+        raise Unavailable(f"directory {uri!r} cannot be read: {error}", location=uri) from error
+
+
 def make_directory(uri: str) -> bool:
     """Makes the directory and its parents; whether it was missing. Raises Unavailable."""
     system, path = _open(uri)

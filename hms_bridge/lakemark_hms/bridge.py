@@ -1,0 +1,55 @@
+"""The Hive Metastore facade as one object: handlers over the domains, behind a socket server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakemark_hms.errors import to_declared
+from lakemark_hms.facet import LakeFacet
+from lakemark_hms.handlers import all_handlers
+from lakemark_hms.services import Services
+from lakemark_hms.wire.dispatch import Dispatcher
+from lakemark_hms.wire.server import HmsServer, ServerSettings
+from lakemark_server.catalog.service import Catalog
+from lakemark_server.catalog.warehouse import Warehouse
+
+
+class HmsBridge:
+    """Serves the Metastore protocol; ``port`` 0 takes a free one. Use as a context manager, or start and stop.
+
+    Without a ``lake`` facet lake tables can be created and dropped, not read. ``config`` is what ``get_config_value``
+    answers beside the warehouse directory.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        lake: LakeFacet | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        settings: ServerSettings | None = None,
+        config: Mapping[str, str] | None = None,
+        warehouse: Warehouse | None = None,
+    ) -> None:
+        known = {"hive.metastore.warehouse.dir": catalog.warehouse} | dict(config or {})
+        self.services = Services(catalog, warehouse or Warehouse(catalog), lake, known)
+        self._server = HmsServer(Dispatcher(all_handlers(self.services), to_declared), host, port, settings)
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    def start(self) -> None:
+        self._server.start()
+
+    def stop(self, deadline_seconds: float = 10.0) -> None:
+        """See ``HmsServer.stop``."""
+        self._server.stop(deadline_seconds)
+
+    def __enter__(self) -> HmsBridge:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

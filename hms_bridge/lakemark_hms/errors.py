@@ -1,0 +1,51 @@
+"""Which declared Thrift exception an error of Lakemark becomes, in one table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakemark.errors import (
+    AlreadyExists,
+    DatabaseNotFound,
+    FailedPrecondition,
+    InvalidArgument,
+    LakemarkError,
+    NotFound,
+    TableNotFound,
+)
+from lakemark_thrift.base import DeclaredError
+from lakemark_thrift.services import Method
+from lakemark_thrift.ttypes import (
+    AlreadyExistsException,
+    ConfigValSecurityException,
+    InvalidInputException,
+    InvalidObjectException,
+    InvalidOperationException,
+    MetaException,
+    NoSuchObjectException,
+    UnknownDBException,
+    UnknownTableException,
+)
+
+# By class of error, first fit: what says it best, in order. The first one that the method declares counts.
+_TABLE: Final[tuple[tuple[type[LakemarkError], tuple[type[DeclaredError], ...]], ...]] = (
+    (DatabaseNotFound, (NoSuchObjectException, UnknownDBException, InvalidOperationException, InvalidObjectException)),
+    (TableNotFound, (NoSuchObjectException, UnknownTableException, InvalidOperationException, InvalidObjectException)),
+    (NotFound, (NoSuchObjectException, InvalidOperationException, InvalidObjectException)),
+    (AlreadyExists, (AlreadyExistsException, InvalidOperationException, InvalidObjectException)),
+    (InvalidArgument, (InvalidObjectException, InvalidOperationException, InvalidInputException)),
+    (FailedPrecondition, (InvalidOperationException, InvalidObjectException)),
+    (LakemarkError, ()),
+)
+_LAST: Final = (MetaException, ConfigValSecurityException)
+
+
+def to_declared(method: Method, error: Exception) -> DeclaredError | None:
+    """An ``ErrorMapper``: None for errors that are not Lakemark's, and where the method declares nothing that fits."""
+    if not isinstance(error, LakemarkError):
+        return None
+    fitting = next(kinds for kind, kinds in _TABLE if isinstance(error, kind))
+    for kind in (*fitting, *_LAST):
+        if kind in method.exceptions:
+            return kind(error.message)
+    return None

@@ -1,0 +1,48 @@
+"""Columns of a table, without (``get_fields``) and with (``get_schema``) its partition columns."""
+
+from __future__ import annotations
+
+from lakemark_hms.names import DatabaseName, database_name
+from lakemark_hms.services import Services
+from lakemark_hms.wire.codec import decode_struct
+from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_thrift.ttypes import FieldSchema, GetFieldsResponse, GetSchemaResponse, Table
+
+
+class _Columns:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def fields(self, call: Call) -> list[FieldSchema]:
+        return self._columns(database_name(call.args.db_name), call.args.table_name, keys=False)
+
+    def fields_req(self, call: Call) -> GetFieldsResponse:
+        request = call.args.req
+        database = database_name(request.dbName, request.catName)
+        return GetFieldsResponse(fields=self._columns(database, request.tblName, keys=False))
+
+    def schema(self, call: Call) -> list[FieldSchema]:
+        return self._columns(database_name(call.args.db_name), call.args.table_name, keys=True)
+
+    def schema_req(self, call: Call) -> GetSchemaResponse:
+        request = call.args.req
+        database = database_name(request.dbName, request.catName)
+        return GetSchemaResponse(fields=self._columns(database, request.tblName, keys=True))
+
+    def _columns(self, database: DatabaseName, name: str, *, keys: bool) -> list[FieldSchema]:
+        struct = self._services.table_struct(self._services.find(database, name))
+        table = decode_struct(Table, struct)
+        columns = list(table.sd.cols or ()) if table.sd is not None else []
+        return columns + list(table.partitionKeys or ()) if keys else columns
+
+
+def handlers(services: Services) -> dict[str, Handler]:
+    subject = _Columns(services)
+    return {
+        "get_fields": subject.fields,
+        "get_fields_with_environment_context": subject.fields,
+        "get_fields_req": subject.fields_req,
+        "get_schema": subject.schema,
+        "get_schema_with_environment_context": subject.schema,
+        "get_schema_req": subject.schema_req,
+    }

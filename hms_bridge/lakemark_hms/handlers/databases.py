@@ -1,0 +1,162 @@
+"""Databases and catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakemark.errors import AlreadyExists, DatabaseNotFound, NotFound, UnsupportedOperation
+from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
+from lakemark_hms.objects import database_record, database_struct
+from lakemark_hms.services import Services
+from lakemark_hms.wire.codec import encode_struct
+from lakemark_hms.wire.cut import Cut
+from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.splice import reply_struct, struct, struct_list_field
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_server.catalog.names import DEFAULT_CATALOG
+from lakemark_thrift.ttypes import (
+    AsyncOperationResp,
+    Catalog,
+    CreateDatabaseRequest,
+    Database,
+    GetCatalogResponse,
+    GetCatalogsResponse,
+)
+
+
+class _Databases:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._catalog = services.catalog
+
+    # -- databases
+
+    def create(self, call: Call) -> None:
+        (sent,) = call.cut(Database, 1)
+        self._create(sent, sent.value.catalogName)
+
+    def create_req(self, call: Call) -> None:
+        request: CreateDatabaseRequest = call.args.createDatabaseRequest
+        database = Database(
+            name=request.databaseName,
+            description=request.description,
+            locationUri=request.locationUri,
+            parameters=request.parameters,
+            ownerName=request.ownerName,
+            ownerType=request.ownerType,
+            catalogName=request.catalogName,
+            createTime=request.createTime,
+            managedLocationUri=request.managedLocationUri,
+            type=request.type,
+        )
+        self._create(Cut(database, encode_struct(database)), request.catalogName)
+
+    def _create(self, sent: Cut[Database], catalog: str | None) -> None:
+        name = database_name(sent.value.name, catalog)
+        _require_catalog(name.catalog)
+        record = database_record(sent, name.catalog, name.name)
+        try:
+            self._catalog.create_database(record)
+        except AlreadyExists:
+            raise AlreadyExists(f"Database {name.name} already exists", database=name.name) from None
+
+    def get(self, call: Call) -> bytes:
+        record = self._catalog.get_database(*database_name(call.args.name))
+        return reply_struct(call.name, call.seqid, database_struct(record))
+
+    def get_req(self, call: Call) -> bytes:
+        request = call.args.request
+        record = self._catalog.get_database(*database_name(request.name, request.catalogName))
+        return reply_struct(call.name, call.seqid, database_struct(record))
+
+    def get_all(self, _call: Call) -> list[str]:
+        return [record.name for record in self._catalog.list_databases(DEFAULT_CATALOG)]
+
+    def get_matching(self, call: Call) -> list[str]:
+        return [record.name for record in self._matching(call.args.pattern)]
+
+    def get_matching_req(self, call: Call) -> bytes:
+        request = call.args.request
+        found = self._matching(request.pattern, request.catalogName)
+        return reply_struct(
+            call.name, call.seqid, struct(struct_list_field(1, [database_struct(record) for record in found]))
+        )
+
+    def _matching(self, pattern: str | None, catalog: str | None = None) -> Sequence[DatabaseRecord]:
+        catalog, pattern = database_pattern(pattern, catalog)
+        fits = matcher(pattern)
+        records = self._catalog.list_databases(catalog)
+        return [record for record in records if fits(record.name)]
+
+    def alter(self, call: Call) -> None:
+        (sent,) = call.cut(Database, 2)
+        self._alter(database_name(call.args.dbname), sent)
+
+    def alter_req(self, call: Call) -> None:
+        (sent,) = call.cut(Database, 1, 2)
+        self._alter(database_name(call.args.alterDbReq.oldDbName, sent.value.catalogName), sent)
+
+    def _alter(self, name: DatabaseName, sent: Cut[Database]) -> None:
+        new_name = database_name(sent.value.name).name
+        if new_name and new_name != name.name:
+            raise UnsupportedOperation(f"database {name.name!r} cannot be renamed", database=name.name)
+        self._services.warehouse.alter_database(*name, lambda _old: database_record(sent, name.catalog, name.name))
+
+    def drop(self, call: Call) -> None:
+        args = call.args
+        self._drop(database_name(args.name), delete_data=bool(args.deleteData), cascade=bool(args.cascade))
+
+    def drop_req(self, call: Call) -> AsyncOperationResp:
+        request = call.args.req
+        try:
+            self._drop(
+                database_name(request.name, request.catalogName),
+                delete_data=bool(request.deleteData),
+                cascade=bool(request.cascade),
+            )
+        except DatabaseNotFound:
+            if not request.ignoreUnknownDb:
+                raise
+        return AsyncOperationResp(id="", finished=True)
+
+    def _drop(self, name: DatabaseName, *, delete_data: bool, cascade: bool) -> None:
+        self._catalog.get_database(*name)
+        if name.name == "default":
+            raise UnsupportedOperation("Can not drop default database in catalog hive")
+        if cascade:
+            self._services.warehouse.drop_content(*name, delete_data=delete_data)
+        self._catalog.drop_database(*name, delete_data=delete_data)
+
+    # -- catalogs: there is one
+
+    def get_catalogs(self, _call: Call) -> GetCatalogsResponse:
+        return GetCatalogsResponse(names=[DEFAULT_CATALOG])
+
+    def get_catalog(self, call: Call) -> GetCatalogResponse:
+        _require_catalog((call.args.catName.name or "").lower())
+        catalog = Catalog(name=DEFAULT_CATALOG, description="Lakemark", locationUri=self._catalog.warehouse)
+        return GetCatalogResponse(catalog=catalog)
+
+
+def _require_catalog(name: str) -> None:
+    if name != DEFAULT_CATALOG:
+        raise NotFound(f"there is no catalog {name!r}: the only one is {DEFAULT_CATALOG!r}", catalog=name)
+
+
+def handlers(services: Services) -> dict[str, Handler]:
+    subject = _Databases(services)
+    return {
+        "create_database": subject.create,
+        "create_database_req": subject.create_req,
+        "get_database": subject.get,
+        "get_database_req": subject.get_req,
+        "get_all_databases": subject.get_all,
+        "get_databases": subject.get_matching,
+        "get_databases_req": subject.get_matching_req,
+        "alter_database": subject.alter,
+        "alter_database_req": subject.alter_req,
+        "drop_database": subject.drop,
+        "drop_database_req": subject.drop_req,
+        "get_catalogs": subject.get_catalogs,
+        "get_catalog": subject.get_catalog,
+    }

@@ -1,0 +1,172 @@
+"""Partitions: look up by values, name, leading values or filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakemark.errors import PartitionNotFound
+from lakemark_hms.names import DatabaseName, database_name
+from lakemark_hms.partition_objects import full_struct, values_of, values_of_name, view_of
+from lakemark_hms.partition_view import PartitionView, Values, limited
+from lakemark_hms.services import Found, Services
+from lakemark_hms.wire.cut import LIST
+from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.splice import Pieces, reply_struct, reply_value, struct, struct_field
+from lakemark_server.catalog.warehouse_partitions import check_values
+
+
+class _Partitions:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    # -- one
+
+    def get(self, call: Call) -> bytes:
+        args = call.args
+        found = self._services.find(database_name(args.db_name), args.tbl_name)
+        return reply_struct(call.name, call.seqid, self._one(found, values_of(args.part_vals)))
+
+    def get_by_name(self, call: Call) -> bytes:
+        args = call.args
+        found = self._services.find(database_name(args.db_name), args.tbl_name)
+        values = values_of_name(found.hive or self._services.partitions(found), args.part_name or "")
+        return reply_struct(call.name, call.seqid, self._one(found, values))
+
+    def get_req(self, call: Call) -> bytes:
+        request = call.args.req
+        found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
+        return reply_struct(
+            call.name, call.seqid, struct(struct_field(1, self._one(found, values_of(request.partVals))))
+        )
+
+    def _one(self, found: Found, values: Values) -> bytes:
+        if found.hive is not None:
+            check_values(found.hive, values)
+            return full_struct(found.hive, self._services.warehouse.partitions.get(found.hive, values))
+        view = self._services.partitions(found)
+        at = view.at(values)
+        if not at:
+            raise PartitionNotFound(f"{found.database.name}.{found.name} has no partition ({', '.join(values)})")
+        return view.struct(at[0])
+
+    # -- several
+
+    def all(self, call: Call) -> bytes:
+        args = call.args
+        view, chosen = self._leading(database_name(args.db_name), args.tbl_name, (), args.max_parts)
+        return _reply(call, view, chosen)
+
+    def all_req(self, call: Call) -> bytes:
+        request = call.args.req
+        database = database_name(request.dbName, request.catName)
+        return _reply_req(call, *self._leading(database, request.tblName, (), request.maxParts))
+
+    def leading(self, call: Call) -> bytes:
+        args = call.args
+        database = database_name(args.db_name)
+        return _reply(call, *self._leading(database, args.tbl_name, args.part_vals or (), args.max_parts))
+
+    def leading_req(self, call: Call) -> bytes:
+        request = call.args.req
+        database = database_name(request.dbName, request.catName)
+        if request.partNames:
+            return _reply_req(call, *self._named(database, request.tblName, request.partNames))
+        return _reply_req(call, *self._leading(database, request.tblName, request.partVals or (), request.maxParts))
+
+    def _leading(
+        self, database: DatabaseName, table: str, wanted: Sequence[str], max_parts: int | None
+    ) -> tuple[PartitionView, Sequence[int]]:
+        return leading(self._services, database, table, wanted, max_parts)
+
+    def by_names(self, call: Call) -> bytes:
+        args = call.args
+        return _reply(call, *self._named(database_name(args.db_name), args.tbl_name, args.names or []))
+
+    def by_names_req(self, call: Call) -> bytes:
+        request = call.args.req
+        return _reply_req(call, *self._named(database_name(request.db_name), request.tbl_name, request.names or []))
+
+    def _named(self, database: DatabaseName, table: str, names: Sequence[str]) -> tuple[PartitionView, Sequence[int]]:
+        found = self._services.find(database, table)
+        if found.hive is not None:
+            wanted = [values_of_name(found.hive, name) for name in dict.fromkeys(names)]
+            view = view_of(found.hive, self._services.warehouse.partitions.named(found.hive, wanted))
+            return view, range(len(view))
+        view = self._services.partitions(found)
+        return view, [at for name in dict.fromkeys(names) for at in view.at(values_of_name(view, name))]
+
+    def by_filter(self, call: Call) -> bytes:
+        args = call.args
+        view, chosen = self._filtered(database_name(args.db_name), args.tbl_name, args.filter)
+        return _reply(call, view, limited(chosen, args.max_parts))
+
+    def by_filter_req(self, call: Call) -> bytes:
+        request = call.args.req
+        database = database_name(request.dbName, request.catName)
+        view, chosen = self._filtered(database, request.tblName, request.filter)
+        # Here the result is the list itself.
+        return _reply(call, view, limited(chosen, request.maxParts))
+
+    def number_by_filter(self, call: Call) -> int:
+        args = call.args
+        return len(self._filtered(database_name(args.db_name), args.tbl_name, args.filter)[1])
+
+    def _filtered(
+        self, database: DatabaseName, table: str, filter_text: str | None
+    ) -> tuple[PartitionView, Sequence[int]]:
+        view = self._services.partitions(self._services.find(database, table), filter_text or "")
+        return view, view.matching(filter_text or "")
+
+
+def leading(
+    services: Services, database: DatabaseName, table: str, wanted: Sequence[str], max_parts: int | None
+) -> tuple[PartitionView, Sequence[int]]:
+    """The first partitions that have the leading values, "" standing for any."""
+    found = services.find(database, table)
+    if found.hive is not None:
+        fixed = tuple(wanted[: next((at for at, value in enumerate(wanted) if not value), len(wanted))])
+        # With holes between the values, a limit cannot be applied while reading.
+        holes = any(wanted[len(fixed) :])
+        limit = -1 if holes or max_parts is None else max_parts
+        if max_parts != 0 and len(wanted) <= len(found.hive.columns):
+            rows = services.warehouse.partitions.first(found.hive, fixed, limit)
+            if rows is not None:
+                view = view_of(found.hive, rows)
+                return view, limited(view.with_leading(wanted), max_parts)
+    view = services.partitions(found)
+    return view, limited(view.with_leading(wanted), max_parts)
+
+
+def _pieces(view: PartitionView, chosen: Sequence[int]) -> Pieces:
+    return view.list_value(None if len(chosen) == len(view) and isinstance(chosen, range) else chosen)
+
+
+def _reply(call: Call, view: PartitionView, chosen: Sequence[int]) -> bytes:
+    return reply_value(call.name, call.seqid, LIST, _pieces(view, chosen))
+
+
+def _reply_req(call: Call, view: PartitionView, chosen: Sequence[int]) -> bytes:
+    """For the methods whose result is a struct with the partitions as field 1."""
+    head = bytes((LIST,)) + (1).to_bytes(2, "big")
+    return reply_struct(call.name, call.seqid, struct([head, *_pieces(view, chosen)]))
+
+
+def handlers(services: Services) -> dict[str, Handler]:
+    subject = _Partitions(services)
+    return {
+        "get_partition": subject.get,
+        "get_partition_with_auth": subject.get,
+        "get_partition_by_name": subject.get_by_name,
+        "get_partition_req": subject.get_req,
+        "get_partitions": subject.all,
+        "get_partitions_with_auth": subject.all,
+        "get_partitions_req": subject.all_req,
+        "get_partitions_ps": subject.leading,
+        "get_partitions_ps_with_auth": subject.leading,
+        "get_partitions_ps_with_auth_req": subject.leading_req,
+        "get_partitions_by_names": subject.by_names,
+        "get_partitions_by_names_req": subject.by_names_req,
+        "get_partitions_by_filter": subject.by_filter,
+        "get_partitions_by_filter_req": subject.by_filter_req,
+        "get_num_partitions_by_filter": subject.number_by_filter,
+    }

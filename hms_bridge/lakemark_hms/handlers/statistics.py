@@ -1,0 +1,155 @@
+"""Column statistics: what engines computed is kept and given back as it came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakemark.errors import InvalidArgument, NotFound
+from lakemark_hms.names import DatabaseName, database_name
+from lakemark_hms.partition_objects import values_of_name
+from lakemark_hms.services import Found, Services
+from lakemark_hms.wire.codec import encode_struct
+from lakemark_hms.wire.cut import Cut
+from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.splice import (
+    reply_struct,
+    struct,
+    struct_field,
+    struct_list_field,
+    struct_list_map_field,
+)
+from lakemark_server.catalog.column_statistics import OF_TABLE
+from lakemark_server.catalog.warehouse_records import HiveTable
+from lakemark_thrift.ttypes import (
+    ColumnStatistics,
+    ColumnStatisticsDesc,
+    ColumnStatisticsObj,
+    SetPartitionsStatsResponse,
+)
+
+
+class _Statistics:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._statistics = services.warehouse.statistics
+
+    # -- update
+
+    def update(self, call: Call) -> bool:
+        """Of a table or of a partition, as the struct says."""
+        description: ColumnStatisticsDesc = call.args.stats_obj.statsDesc
+        self._put(description, call.cut(ColumnStatisticsObj, 1, 2))
+        return True
+
+    def update_req(self, call: Call) -> SetPartitionsStatsResponse:
+        for one in call.cut(ColumnStatistics, 1, 1):
+            if one.value.statsDesc is None:
+                raise InvalidArgument("column statistics without a description")
+            structs = [Cut(stats, encode_struct(stats)) for stats in one.value.statsObj or ()]
+            self._put(one.value.statsDesc, structs)
+        return SetPartitionsStatsResponse(result=True)
+
+    def set_aggregated(self, call: Call) -> bool:
+        self.update_req(call)
+        return True
+
+    def _put(self, description: ColumnStatisticsDesc, structs: Sequence[Cut[ColumnStatisticsObj]]) -> None:
+        table = self._services.hive_table(database_name(description.dbName, description.catName), description.tableName)
+        place = OF_TABLE
+        if not description.isTblLevel:
+            place = _place(table, description.partName or "")
+            self._services.warehouse.partitions.get(table, values_of_name(table, place))
+        self._statistics.put(table, place, {one.value.colName or "": one.raw for one in structs})
+
+    # -- get
+
+    def of_table(self, call: Call) -> bytes:
+        args = call.args
+        found = self._services.find(database_name(args.db_name), args.tbl_name)
+        return self._column(call, found, OF_TABLE, args.col_name or "")
+
+    def of_partition(self, call: Call) -> bytes:
+        args = call.args
+        found = self._services.find(database_name(args.db_name), args.tbl_name)
+        return self._column(call, found, args.part_name or "", args.col_name or "")
+
+    def _column(self, call: Call, found: Found, place: str, column: str) -> bytes:
+        stored: Sequence[bytes] = ()
+        if found.hive is not None:
+            place = _place(found.hive, place) if place else OF_TABLE
+            stored = self._statistics.get(found.hive, [place], [column]).get(place, ())
+        if not stored:
+            raise NotFound(f"there are no statistics of column {column} of {found.database.name}.{found.name} {place}")
+        description = ColumnStatisticsDesc(
+            isTblLevel=not place, dbName=found.database.name, tableName=found.name, partName=place or None
+        )
+        answer = struct(struct_field(1, encode_struct(description)), struct_list_field(2, stored))
+        return reply_struct(call.name, call.seqid, answer)
+
+    def of_table_req(self, call: Call) -> bytes:
+        request = call.args.request
+        found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
+        stored: Sequence[bytes] = ()
+        if found.hive is not None:
+            stored = self._statistics.get(found.hive, [OF_TABLE], request.colNames or []).get(OF_TABLE, ())
+        return reply_struct(call.name, call.seqid, struct(struct_list_field(1, stored)))
+
+    def of_partitions_req(self, call: Call) -> bytes:
+        request = call.args.request
+        found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
+        stored: dict[str, list[bytes]] = {}
+        if found.hive is not None:
+            places = {_place(found.hive, name): name for name in request.partNames or ()}
+            known = self._statistics.get(found.hive, list(places), request.colNames or [])
+            stored = {places[place]: structs for place, structs in known.items()}
+        return reply_struct(call.name, call.seqid, struct(struct_list_map_field(1, stored)))
+
+    # -- delete
+
+    def delete_of_table(self, call: Call) -> bool:
+        args = call.args
+        return self._delete(database_name(args.db_name), args.tbl_name, [""], [args.col_name])
+
+    def delete_of_partition(self, call: Call) -> bool:
+        args = call.args
+        return self._delete(database_name(args.db_name), args.tbl_name, [args.part_name or ""], [args.col_name])
+
+    def delete_req(self, call: Call) -> bool:
+        request = call.args.req
+        database = database_name(request.db_name, request.cat_name)
+        places = [""] if request.tableLevel or not request.part_names else request.part_names
+        return self._delete(database, request.tbl_name, places, request.col_names or [None])
+
+    def _delete(self, database: DatabaseName, name: str, places: Sequence[str], columns: Sequence[str | None]) -> bool:
+        table = self._services.hive_table(database, name)
+        found = [
+            self._statistics.delete(table, _place(table, place) if place else OF_TABLE, column)
+            for place in places
+            for column in columns
+        ]
+        if not any(found):
+            raise NotFound(f"there are no such column statistics of {table.label}")
+        return True
+
+
+def _place(table: HiveTable, name: str) -> str:
+    """The partition's name in its normal form. Raises InvalidArgument."""
+    return table.partition_name(values_of_name(table, name))
+
+
+def handlers(services: Services) -> dict[str, Handler]:
+    subject = _Statistics(services)
+    return {
+        "update_table_column_statistics": subject.update,
+        "update_table_column_statistics_req": subject.update_req,
+        "update_partition_column_statistics": subject.update,
+        "update_partition_column_statistics_req": subject.update_req,
+        "set_aggr_stats_for": subject.set_aggregated,
+        "get_table_column_statistics": subject.of_table,
+        "get_partition_column_statistics": subject.of_partition,
+        "get_table_statistics_req": subject.of_table_req,
+        "get_partitions_statistics_req": subject.of_partitions_req,
+        "delete_table_column_statistics": subject.delete_of_table,
+        "delete_partition_column_statistics": subject.delete_of_partition,
+        "delete_column_statistics_req": subject.delete_req,
+    }

@@ -1,0 +1,291 @@
+"""Tables: create, alter, drop, truncate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from lakemark.errors import FailedPrecondition, InvalidArgument, Unimplemented, UnsupportedOperation
+from lakemark_hms.lake_ddl import LakeDdl, is_lake
+from lakemark_hms.names import DatabaseName, database_name
+from lakemark_hms.objects import (
+    VIEW,
+    check_table,
+    definition,
+    partition_columns,
+    sent_location,
+    table_type,
+    with_parameters,
+)
+from lakemark_hms.partition_objects import values_of_name, with_columns
+from lakemark_hms.services import Services
+from lakemark_hms.wire.codec import decode_struct
+from lakemark_hms.wire.cut import Cut, fields
+from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_server.catalog.warehouse_records import HiveTable
+from lakemark_server.catalog.warehouse_tables import (
+    TableChange,
+    TableDefinition,
+    default_location,
+    moves_with_its_name,
+)
+from lakemark_thrift.ttypes import (
+    AlterTableResponse,
+    AsyncOperationResp,
+    EnvironmentContext,
+    Table,
+    TableParamsUpdate,
+    TruncateTableResponse,
+)
+
+_EXPECTED_KEY: Final = "expected_parameter_key"
+_EXPECTED_VALUE: Final = "expected_parameter_value"
+_CONSTRAINTS: Final = (
+    "primaryKeys",
+    "foreignKeys",
+    "uniqueConstraints",
+    "notNullConstraints",
+    "defaultConstraints",
+    "checkConstraints",
+)
+_COLUMNS = 1
+
+
+class _TableChanges:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._tables = services.warehouse.tables
+        self._lake = LakeDdl(services)
+
+    # -- create
+
+    def create(self, call: Call) -> None:
+        (sent,) = call.cut(Table, 1)
+        self._create(sent)
+
+    def create_with_constraints(self, call: Call) -> None:
+        _refuse_constraints(call.args)
+        self.create(call)
+
+    def create_req(self, call: Call) -> None:
+        _refuse_constraints(call.args.request)
+        (sent,) = call.cut(Table, 1, 1)
+        self._create(sent)
+
+    def _create(self, sent: Cut[Table]) -> None:
+        table = sent.value
+        check_table(table)
+        owner = self._services.catalog.get_database(*database_name(table.dbName, table.catName))
+        if is_lake(table):
+            self._lake.create(owner, table)
+            return
+        name = (table.tableName or "").lower()
+        location = sent_location(table)
+        if not location and table_type(table) != VIEW:
+            location = default_location(owner, name)
+        now = self._services.now()
+        new = definition(
+            sent, database=owner.name, name=name, location=location, create_time=table.createTime or now, now=now
+        )
+        self._tables.create(owner, new)
+
+    # -- alter
+
+    def alter(self, call: Call) -> None:
+        (sent,) = call.cut(Table, 3)
+        args = call.args
+        self._alter(database_name(args.dbname), args.tbl_name, sent, _properties(args))
+
+    def alter_with_cascade(self, call: Call) -> None:
+        (sent,) = call.cut(Table, 3)
+        args = call.args
+        self._alter(database_name(args.dbname), args.tbl_name, sent, {"CASCADE": "true"} if args.cascade else {})
+
+    def alter_req(self, call: Call) -> AlterTableResponse:
+        (sent,) = call.cut(Table, 1, 4)
+        request = call.args.req
+        properties = dict(_properties(request, "environmentContext"))
+        if request.expectedParameterKey is not None:
+            properties[_EXPECTED_KEY] = request.expectedParameterKey
+            if request.expectedParameterValue is not None:
+                properties[_EXPECTED_VALUE] = request.expectedParameterValue
+        self._alter(database_name(request.dbName, request.catName), request.tableName, sent, properties)
+        return AlterTableResponse()
+
+    def _alter(self, database: DatabaseName, name: str | None, sent: Cut[Table], properties: Mapping[str, str]) -> None:
+        check_table(sent.value)
+        found = self._services.find(database, name)
+        if found.hive is None:
+            self._lake.alter(found, sent.value)
+            return
+        new_owner = self._services.catalog.get_database(*database_name(sent.value.dbName or database.name, database[0]))
+        now = self._services.now()
+
+        def change(old: HiveTable) -> TableChange:
+            before = decode_struct(Table, old.record.hive)
+            _require_expected(before, properties)
+            renamed = (sent.value.tableName or "").lower() != old.name or new_owner.name != old.database.name
+            _check_alter(old, sent.value, renamed)
+            given = sent_location(sent.value)
+            stays = given in ("", old.record.location)
+            moves = renamed and stays and moves_with_its_name(old)
+            location = (
+                default_location(new_owner, sent.value.tableName or "") if moves else given or old.record.location
+            )
+            new = definition(
+                sent,
+                database=new_owner.name,
+                name=(sent.value.tableName or "").lower(),
+                location=location,
+                create_time=before.createTime or now,
+                now=now,
+            )
+            return TableChange(new_owner, new, moves)
+
+        old, new = self._tables.alter(*database, (name or "").lower(), change)
+        if properties.get("CASCADE", "").lower() == "true" and new.record.partition_columns:
+            self._cascade(old, new)
+
+    def _cascade(self, old: HiveTable, new: HiveTable) -> None:
+        """Gives every partition the columns of its table; large tables take several transactions."""
+        columns = _columns_of(new.record.hive)
+        if columns != _columns_of(old.record.hive):
+            self._services.warehouse.partitions.alter_all(new, lambda row: with_columns(new, row, columns))
+
+    def update_params(self, call: Call) -> None:
+        """Compare-and-swap on parameters. One table at a time: several would need one transaction for all."""
+        updates: list[TableParamsUpdate] = call.args.updates or []
+        if len(updates) != 1:
+            raise Unimplemented("update_table_params changes exactly one table at a time here")
+        update = updates[0]
+        expected = {_EXPECTED_KEY: update.expected_param_key} if update.expected_param_key is not None else {}
+        if update.expected_param_value is not None:
+            expected[_EXPECTED_VALUE] = update.expected_param_value
+        database = database_name(update.db_name, update.cat_name)
+        self._services.hive_table(database, update.table_name)
+
+        def change(old: HiveTable) -> TableChange:
+            before = decode_struct(Table, old.record.hive)
+            _require_expected(before, expected)
+            parameters = dict(before.parameters or {}) | dict(update.params or {})
+            return TableChange(old.database, _with_parameters(old, parameters))
+
+        self._tables.alter(*database, update.table_name or "", change)
+
+    # -- drop and truncate
+
+    def drop(self, call: Call) -> None:
+        args = call.args
+        self._drop(database_name(args.dbname), args.name, delete_data=bool(args.deleteData))
+
+    def drop_req(self, call: Call) -> AsyncOperationResp:
+        request = call.args.dropTableReq
+        database = database_name(request.dbName, request.catalogName)
+        self._drop(database, request.tableName, delete_data=bool(request.deleteData))
+        return AsyncOperationResp(id="", finished=True)
+
+    def _drop(self, database: DatabaseName, name: str | None, *, delete_data: bool) -> None:
+        found = self._services.find(database, name)
+        if found.hive is not None:
+            self._tables.drop(*database, found.name, delete_data=delete_data)
+        else:
+            self._lake.drop(found, delete_data=delete_data)
+
+    def truncate(self, call: Call) -> None:
+        args = call.args
+        self._truncate(database_name(args.dbName), args.tableName, args.partNames)
+
+    def truncate_req(self, call: Call) -> TruncateTableResponse:
+        request = call.args.req
+        self._truncate(database_name(request.dbName), request.tableName, request.partNames)
+        return TruncateTableResponse()
+
+    def _truncate(self, database: DatabaseName, name: str | None, part_names: Sequence[str] | None) -> None:
+        table = self._services.hive_table(database, name)
+        partitions = self._services.warehouse.partitions
+        if part_names:
+            rows = [partitions.get(table, values_of_name(table, part)) for part in part_names]
+        else:
+            rows = list(partitions.all(table).rows) if table.columns else []
+        locations = [row.full_location(table.record.partition_base) for row in rows if row.located]
+        self._tables.truncate(table, locations if part_names or table.columns else [table.record.location])
+
+
+def _refuse_constraints(request: Any) -> None:
+    given = [name for name in _CONSTRAINTS if getattr(request, name)]
+    if given:
+        raise UnsupportedOperation(f"constraints are not kept: create the table without {', '.join(given)}")
+
+
+def _properties(args: Any, name: str = "environment_context") -> Mapping[str, str]:
+    context: EnvironmentContext | None = getattr(args, name, None)
+    return (context.properties if context is not None else None) or {}
+
+
+def _require_expected(table: Table, properties: Mapping[str, str]) -> None:
+    """Iceberg's compare-and-swap. The text begins as Hive's does: clients look for it."""
+    key = properties.get(_EXPECTED_KEY)
+    if key is None:
+        return
+    expected = properties.get(_EXPECTED_VALUE)
+    found = (table.parameters or {}).get(key)
+    if found != expected:
+        raise FailedPrecondition(
+            f"The table has been modified. The parameter value for key '{key}' is '{found}'. "
+            f"The expected was value was '{expected}'"
+        )
+
+
+def _check_alter(old: HiveTable, new: Table, renamed: bool) -> None:
+    label = old.label
+    if is_lake(new):
+        raise UnsupportedOperation(f"{label} is a warehouse table: it cannot be turned into a lake table")
+    if old.entry.hive_type == VIEW or table_type(new) == VIEW:
+        if (old.entry.hive_type == VIEW) != (table_type(new) == VIEW):
+            raise UnsupportedOperation(f"{label}: a view cannot become a table, nor a table a view")
+        return
+    names = [name for name, _ in partition_columns(new)]
+    if names != list(old.columns) or (
+        renamed and [t for _, t in partition_columns(new)] != list(old.record.partition_types)
+    ):
+        raise InvalidArgument(f"partition keys can not be changed: {label} has [{', '.join(old.columns)}]")
+
+
+def _with_parameters(old: HiveTable, parameters: Mapping[str, str]) -> TableDefinition:
+    record = old.record
+    return TableDefinition(
+        name=old.name,
+        hive=with_parameters(record.hive, parameters),
+        hive_type=old.entry.hive_type,
+        location=record.location,
+        owns_data=record.owns_data,
+        partition_columns=list(zip(record.partition_columns, record.partition_types, strict=True)),
+        comment=record.comment,
+    )
+
+
+def _columns_of(table: bytes) -> bytes:
+    """The encoded list of the columns."""
+    descriptor = fields(table)[7]
+    found = fields(table, descriptor.start)[_COLUMNS]
+    return table[found.start : found.end]
+
+
+def handlers(services: Services) -> dict[str, Handler]:
+    subject = _TableChanges(services)
+    return {
+        "create_table": subject.create,
+        "create_table_with_environment_context": subject.create,
+        "create_table_with_constraints": subject.create_with_constraints,
+        "create_table_req": subject.create_req,
+        "alter_table": subject.alter,
+        "alter_table_with_environment_context": subject.alter,
+        "alter_table_with_cascade": subject.alter_with_cascade,
+        "alter_table_req": subject.alter_req,
+        "update_table_params": subject.update_params,
+        "drop_table": subject.drop,
+        "drop_table_with_environment_context": subject.drop,
+        "drop_table_req": subject.drop_req,
+        "truncate_table": subject.truncate,
+        "truncate_table_req": subject.truncate_req,
+    }

@@ -1,0 +1,162 @@
+"""Tables: look up and list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lakemark.errors import InvalidPredicate, TableNotFound
+from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
+from lakemark_hms.services import Services
+from lakemark_hms.wire.codec import decode_struct
+from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.splice import reply_struct, reply_struct_list, struct, struct_field, struct_list_field
+from lakemark_proto.store.v1.store_pb2 import TableEntry
+from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
+from lakemark_thrift.ttypes import ExtendedTableInfo, Table, TableMeta
+
+_PARAMETER_FILTER: Final = re.compile(
+    r"""\s*hive_filter_field_params__(?P<key>[\w.\-]+)\s*(?P<op>=|!=|<>|like)\s*(?P<quote>["'])(?P<value>.*)(?P=quote)\s*""",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class _Tables:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def get(self, call: Call) -> bytes:
+        args = call.args
+        found = self._services.find(database_name(args.dbname), args.tbl_name)
+        return reply_struct(call.name, call.seqid, self._services.table_struct(found))
+
+    def get_req(self, call: Call) -> bytes:
+        request = call.args.req
+        found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
+        table = self._services.table_struct(found)
+        return reply_struct(call.name, call.seqid, struct(struct_field(1, table)))
+
+    def get_by_names(self, call: Call) -> bytes:
+        args = call.args
+        found = self._structs(database_name(args.dbname), args.tbl_names or [])
+        return reply_struct_list(call.name, call.seqid, found)
+
+    def get_by_names_req(self, call: Call) -> bytes:
+        request = call.args.req
+        database = database_name(request.dbName, request.catName)
+        names = request.tblNames
+        if names is None:
+            names = self._names(database, request.tablesPattern)
+        found = self._structs(database, names)
+        return reply_struct(call.name, call.seqid, struct(struct_list_field(1, found)))
+
+    def _structs(self, database: DatabaseName, names: Sequence[str]) -> list[bytes]:
+        """Those that there are: names without a table are left out, as in Hive."""
+        found: list[bytes] = []
+        self._services.catalog.get_database(*database)
+        for name in dict.fromkeys(names):
+            try:
+                found.append(self._services.table_struct(self._services.find(database, name)))
+            except TableNotFound:
+                continue
+        return found
+
+    def get_all(self, call: Call) -> list[str]:
+        return self._names(database_name(call.args.db_name), None)
+
+    def get_matching(self, call: Call) -> list[str]:
+        return self._names(database_name(call.args.db_name), call.args.pattern)
+
+    def get_by_type(self, call: Call) -> list[str]:
+        wanted = call.args.tableType
+        return self._names(
+            database_name(call.args.db_name), call.args.pattern, lambda entry: not wanted or entry.hive_type == wanted
+        )
+
+    def _names(
+        self,
+        database: DatabaseName,
+        pattern: str | None,
+        wanted: Callable[[TableEntry], bool] = lambda _: True,
+    ) -> list[str]:
+        fits = matcher(pattern)
+        return [name for name, entry in self._services.catalog.list_tables(*database) if fits(name) and wanted(entry)]
+
+    def get_meta(self, call: Call) -> list[TableMeta]:
+        args = call.args
+        catalog, pattern = database_pattern(args.db_patterns)
+        databases = matcher(pattern)
+        fits, types = matcher(args.tbl_patterns), set(args.tbl_types or ())
+        found: list[TableMeta] = []
+        for database in self._services.catalog.list_databases(catalog):
+            if not databases(database.name):
+                continue
+            for name, entry in self._services.catalog.list_tables(catalog, database.name):
+                if fits(name) and (not types or entry.hive_type in types):
+                    found.append(self._meta(DatabaseName(catalog, database.name), name, entry))
+        return found
+
+    def _meta(self, database: DatabaseName, name: str, entry: TableEntry) -> TableMeta:
+        comment = None
+        if entry.kind == WAREHOUSE:
+            try:
+                comment = self._services.warehouse.tables.get(*database, name).record.comment or None
+            except TableNotFound:  # dropped since it was listed
+                comment = None
+        return TableMeta(
+            dbName=database.name, tableName=name, tableType=entry.hive_type, comments=comment, catName=database.catalog
+        )
+
+    def get_ext(self, call: Call) -> list[ExtendedTableInfo]:
+        request = call.args.req
+        names = self._names(database_name(request.database, request.catalog), request.tableNamePattern)
+        limit = request.limit or 0
+        return [ExtendedTableInfo(tblName=name) for name in (names[:limit] if limit > 0 else names)]
+
+    def get_names_by_filter(self, call: Call) -> list[str]:
+        """Only conditions on one parameter, which is what engines send (to find Iceberg tables, for instance)."""
+        args = call.args
+        match = _PARAMETER_FILTER.fullmatch(args.filter or "")
+        if match is None:
+            raise InvalidPredicate(f"the table filter {args.filter!r} is not understood: one parameter can be compared")
+        test = _comparison(match["op"].lower(), match["value"])
+        database, found = database_name(args.dbname), list[str]()
+        for name, entry in self._services.catalog.list_tables(*database):
+            if args.max_tables is not None and 0 <= args.max_tables <= len(found):
+                break
+            if entry.kind == WAREHOUSE and test(self._parameters(database, name).get(match["key"])):
+                found.append(name)
+        return found
+
+    def _parameters(self, database: DatabaseName, name: str) -> dict[str, str]:
+        try:
+            found = self._services.warehouse.tables.get(*database, name)
+        except TableNotFound:
+            return {}
+        return decode_struct(Table, found.record.hive).parameters or {}
+
+
+def _comparison(operator: str, wanted: str) -> Callable[[str | None], bool]:
+    if operator == "=":
+        return lambda value: value == wanted
+    if operator == "like":
+        pattern = re.compile(re.escape(wanted).replace(r"\.\*", ".*").replace("%", ".*"), re.DOTALL)
+        return lambda value: value is not None and pattern.fullmatch(value) is not None
+    return lambda value: value is not None and value != wanted
+
+
+def handlers(services: Services) -> dict[str, Handler]:
+    subject = _Tables(services)
+    return {
+        "get_table": subject.get,
+        "get_table_req": subject.get_req,
+        "get_table_objects_by_name": subject.get_by_names,
+        "get_table_objects_by_name_req": subject.get_by_names_req,
+        "get_all_tables": subject.get_all,
+        "get_tables": subject.get_matching,
+        "get_tables_by_type": subject.get_by_type,
+        "get_table_meta": subject.get_meta,
+        "get_tables_ext": subject.get_ext,
+        "get_table_names_by_filter": subject.get_names_by_filter,
+    }

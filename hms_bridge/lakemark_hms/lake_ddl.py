@@ -1,0 +1,170 @@
+"""Lake tables by Spark's own DDL: CREATE TABLE with ``lakemark.type`` = ``lake``; what may be altered; DROP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from lakemark.errors import InvalidArgument, InvalidSchema, UnsupportedOperation
+from lakemark.types import Field, Schema, parse_type
+from lakemark_hms.facet import is_hidden, lake_write_error
+from lakemark_hms.objects import DDL_TIME, EXTERNAL, MANAGED, partition_columns, sent_location, table_type
+from lakemark_hms.services import Found, Services
+from lakemark_hms.spark_schema import spark_columns
+from lakemark_hms.wire.codec import decode_struct
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
+from lakemark_server.catalog import storage
+from lakemark_server.catalog.lake import TYPE_PROPERTY
+from lakemark_thrift.ttypes import StorageDescriptor, Table
+
+_PARQUET_INPUTS: Final = ("mapredparquetinputformat", "parquetinputformat", "deprecatedparquetinputformat")
+_PROVIDER: Final = "spark.sql.sources.provider"
+_BUCKETS: Final = "spark.sql.sources.schema.numBuckets"
+_COMMENT: Final = "comment"
+
+# What Spark and Hive keep in a table's parameters for themselves, and what the facet shows there.
+_FOREIGN_PREFIXES: Final = ("spark.sql.", "view.", "STATS_GENERATED", "COLUMN_STATS_ACCURATE")
+_FOREIGN: Final = frozenset(
+    {DDL_TIME, "EXTERNAL", "numFiles", "totalSize", "numRows", "rawDataSize", "bucketing_version", "last_modified_by",
+     "last_modified_time", "external.table.purge", "lakemark.version", "lakemark.location"}
+)  # fmt: skip
+
+
+def is_lake(table: Table) -> bool:
+    """Whether a client asks for a lake table."""
+    return (table.parameters or {}).get(TYPE_PROPERTY, "").strip().lower() == "lake"
+
+
+class LakeDdl:
+    """Thread-safe."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._catalog = services.catalog
+
+    def create(self, database: DatabaseRecord, table: Table) -> None:
+        """Raises AlreadyExists, InvalidName, InvalidSchema, InvalidArgument, UnsupportedOperation."""
+        label = f"{database.name}.{table.tableName}"
+        _check_format(table, label)
+        parameters = table.parameters or {}
+        location = sent_location(table)
+        default = storage.child(database.location, (table.tableName or "").lower())
+        # Spark names the default place itself: only another one was chosen by the user.
+        chosen = location if location and (location != default or table_type(table) == EXTERNAL) else ""
+        if not storage.is_empty(chosen or default):
+            raise UnsupportedOperation(
+                f"{label}: the directory {chosen or default} has files in it, and a lake table begins without any; "
+                "CREATE TABLE … AS SELECT is not possible: create the table, then write it through lakemark_spark",
+                table=label,
+            )
+        record = LakeTableRecord(
+            catalog=database.catalog,
+            database=database.name,
+            name=table.tableName or "",
+            location=chosen,
+            properties=_own(parameters),
+            owner=table.owner or "",
+            comment=parameters.get(_COMMENT, ""),
+        )
+        self._catalog.create_lake_table(record, lake_schema(table))
+
+    def alter(self, found: Found, new: Table) -> None:
+        """Properties and the name can change; anything else is refused with the reason."""
+        if is_hidden(found.name):
+            raise lake_write_error(found.database.name, found.name)
+        old = decode_struct(Table, self._services.table_struct(found))
+        label = f"{found.database.name}.{found.name}"
+        _check_same(old, new, label)
+        before, after = _own(old.parameters or {}), _own(new.parameters or {})
+        for parameters, own in ((old.parameters or {}, before), (new.parameters or {}, after)):
+            if parameters.get(_COMMENT):
+                own[_COMMENT] = parameters[_COMMENT]
+        changed = {name: value for name, value in after.items() if before.get(name) != value}
+        removed = before.keys() - after.keys()
+        if changed or removed:
+            self._catalog.set_properties(found.database.catalog, found.database.name, found.name, changed, removed)
+        new_name = ((new.dbName or found.database.name).lower(), (new.tableName or found.name).lower())
+        if new_name != (found.database.name, found.name):
+            self._catalog.rename_lake_table(found.database.catalog, found.database.name, found.name, *new_name)
+
+    def drop(self, found: Found, *, delete_data: bool) -> None:
+        """Raises UnsupportedOperation for names of snapshots, which are not tables of their own."""
+        if found.entry is None:
+            raise UnsupportedOperation(
+                f"{found.database.name}.{found.name} names a snapshot of a lake table, which cannot be dropped"
+            )
+        self._catalog.drop_lake_table(found.database.catalog, found.database.name, found.name, purge=delete_data)
+
+
+def lake_schema(table: Table) -> Schema:
+    """From Spark's own record of the columns if there is one, else from Hive's. Raises InvalidSchema."""
+    keys = [name for name, _ in partition_columns(table)]
+    columns = spark_columns(table.parameters or {})
+    if columns is None:
+        hive = [*((table.sd.cols if table.sd is not None else None) or ()), *(table.partitionKeys or ())]
+        columns = [
+            Field(0, column.name or "", parse_type(column.type or ""), comment=column.comment or "") for column in hive
+        ]
+    elif not keys:
+        keys = _spark_partition_columns(table.parameters or {})
+    if not columns:
+        raise InvalidSchema(f"lake table {table.tableName!r} has no columns")
+    return Schema.build(columns, keys)
+
+
+def _spark_partition_columns(parameters: Mapping[str, str]) -> list[str]:
+    count = int(parameters.get("spark.sql.sources.schema.numPartCols", "0"))
+    return [parameters[f"spark.sql.sources.schema.partCol.{at}"] for at in range(count)]
+
+
+def _check_format(table: Table, label: str) -> None:
+    descriptor = table.sd or StorageDescriptor()
+    if table_type(table) not in (MANAGED, EXTERNAL):
+        raise InvalidArgument(f"{label}: a view cannot be a lake table")
+    parameters = table.parameters or {}
+    provider = parameters.get(_PROVIDER, "").lower()
+    input_format = (descriptor.inputFormat or "").rpartition(".")[2].lower()
+    if provider not in ("", "parquet", "hive") or (provider != "parquet" and input_format not in _PARQUET_INPUTS):
+        what = provider if provider not in ("", "hive") else descriptor.inputFormat
+        raise InvalidArgument(
+            f"{label}: lake tables are stored as parquet, not as {what}; write USING parquet or STORED AS PARQUET"
+        )
+    if (descriptor.bucketCols or (descriptor.numBuckets or 0) > 0) or parameters.get(_BUCKETS, "0") != "0":
+        raise InvalidArgument(f"{label}: lake tables cannot be bucketed by CLUSTERED BY")
+    skewed = descriptor.skewedInfo
+    if descriptor.sortCols or (skewed is not None and skewed.skewedColNames):
+        raise InvalidArgument(f"{label}: lake tables cannot be SORTED BY or SKEWED BY")
+
+
+def _own(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The user's properties, without the comment."""
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name not in _FOREIGN and name != _COMMENT and not name.startswith(_FOREIGN_PREFIXES)
+    }
+
+
+def _check_same(old: Table, new: Table, label: str) -> None:
+    def reject(what: str) -> None:
+        raise UnsupportedOperation(
+            f"{label} is a lake table: ALTER can set and unset its properties and rename it, not change {what}; "
+            "see docs/lake-tables.md",
+            table=label,
+        )
+
+    if table_type(new) != table_type(old):
+        reject("its type")
+    if (new.viewOriginalText or "") != (old.viewOriginalText or ""):
+        reject("its text: it is no view, it only looks like one to Spark")
+    if _columns(new) != _columns(old) or spark_columns(new.parameters or {}) != spark_columns(old.parameters or {}):
+        reject("its columns")
+    if partition_columns(new) != partition_columns(old):
+        reject("its partition columns")
+    if new.sd is not None and old.sd is not None and sent_location(new) != sent_location(old):
+        reject("its location")
+
+
+def _columns(table: Table) -> list[tuple[str, str | None, str]]:
+    columns = (table.sd.cols if table.sd is not None else None) or ()
+    return [((column.name or "").lower(), column.type, column.comment or "") for column in columns]

@@ -1,0 +1,155 @@
+"""Databases and tables between the Thrift structs of clients and the records of the catalog.
+
+What a client sent is stored as it came; only single fields are set (``wire.cut.patch``), so that fields which other
+releases know survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from lakemark.errors import InvalidArgument
+from lakemark_hms.wire.codec import encode_struct
+from lakemark_hms.wire.cut import I32, MAP, STRING, STRUCT, Cut, fields, patch
+from lakemark_hms.wire.splice import i32_value, string_map_value, string_value
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_server.catalog import storage
+from lakemark_server.catalog.warehouse_tables import TableDefinition
+from lakemark_thrift.ttypes import Database, PrincipalType, Table
+
+DDL_TIME: Final = "transient_lastDdlTime"
+MANAGED, EXTERNAL, VIEW = "MANAGED_TABLE", "EXTERNAL_TABLE", "VIRTUAL_VIEW"
+
+# Field ids.
+_DATABASE_NAME, _DATABASE_LOCATION, _DATABASE_PRIVILEGES = 1, 3, 5
+_NAME, _DB_NAME, _CREATE_TIME, _SD, _PARAMETERS, _TYPE, _PRIVILEGES = 1, 2, 4, 7, 9, 12, 13
+_SD_LOCATION = 2
+
+Change = tuple[int, bytes] | None
+
+
+def database_struct(record: DatabaseRecord) -> bytes:
+    """The serialized Thrift Database."""
+    if record.hive:
+        name = (STRING, string_value(record.name))
+        location = (STRING, string_value(record.location))
+        return patch(record.hive, {_DATABASE_NAME: name, _DATABASE_LOCATION: location})
+    return encode_struct(
+        Database(
+            name=record.name,
+            description=record.description,
+            locationUri=record.location,
+            parameters=dict(record.properties),
+            ownerName=record.owner or None,
+            ownerType=PrincipalType.USER if record.owner else None,
+            createTime=record.created_ms // 1000 or None,
+        )
+    )
+
+
+def database_record(sent: Cut[Database], catalog: str, name: str) -> DatabaseRecord:
+    """What a client asks for; id, time and a location that was not given are the catalog's to fill in."""
+    database = sent.value
+    return DatabaseRecord(
+        catalog=catalog,
+        name=name,
+        description=database.description or "",
+        location=database.locationUri or "",
+        properties=database.parameters or {},
+        owner=database.ownerName or "",
+        hive=patch(sent.raw, {_DATABASE_PRIVILEGES: None}),
+    )
+
+
+def is_true(parameters: Mapping[str, str], name: str) -> bool:
+    return parameters.get(name, "").strip().lower() == "true"
+
+
+def table_type(table: Table) -> str:
+    """The type that a table gets: for plain tables the parameter EXTERNAL decides, as in Hive."""
+    sent = table.tableType or MANAGED
+    if sent not in (MANAGED, EXTERNAL):
+        return sent
+    return EXTERNAL if is_true(table.parameters or {}, "EXTERNAL") else MANAGED
+
+
+def owns_data(hive_type: str, parameters: Mapping[str, str]) -> bool:
+    """Whether dropping the table deletes its data."""
+    if hive_type == EXTERNAL:
+        return is_true(parameters, "external.table.purge")
+    return hive_type != VIEW
+
+
+def partition_columns(table: Table) -> list[tuple[str, str]]:
+    return [((key.name or "").lower(), key.type or "string") for key in table.partitionKeys or ()]
+
+
+def sent_location(table: Table) -> str:
+    """The location that a client gave, as a URI; "" if it gave none. Raises InvalidArgument for a relative one."""
+    location = table.sd.location if table.sd is not None else None
+    return storage.normal_uri(location) if location and location.strip() else ""
+
+
+def check_table(table: Table) -> None:
+    """Raises InvalidArgument for what no metastore accepts."""
+    if not table.tableName or table.sd is None:
+        raise InvalidArgument("the table has no name" if not table.tableName else "the table has no storage descriptor")
+    if table.sd.cols is None:
+        raise InvalidArgument(f"table {table.tableName!r} has no column list")
+    seen: set[str] = set()
+    for column in [*table.sd.cols, *(table.partitionKeys or ())]:
+        name = (column.name or "").lower()
+        if not name or column.type is None:
+            raise InvalidArgument(f"table {table.tableName!r} has a column without a name or type")
+        if name in seen:
+            raise InvalidArgument(f"table {table.tableName!r} has the column {name!r} twice")
+        seen.add(name)
+
+
+def definition(
+    sent: Cut[Table],
+    *,
+    database: str,
+    name: str,
+    location: str,
+    create_time: int,
+    now: int,
+) -> TableDefinition:
+    """The table to store: with these names, location (URI or "") and times (in seconds) set."""
+    table = sent.value
+    hive_type = table_type(table)
+    parameters = dict(table.parameters or {})
+    parameters.setdefault(DDL_TIME, str(now))
+    hive = patch(
+        sent.raw,
+        {
+            _NAME: (STRING, string_value(name)),
+            _DB_NAME: (STRING, string_value(database)),
+            _CREATE_TIME: (I32, i32_value(create_time)),
+            _SD: (STRUCT, _storage_at(sent.raw, location)),
+            _PARAMETERS: (MAP, string_map_value(parameters)),
+            _TYPE: (STRING, string_value(hive_type)),
+            _PRIVILEGES: None,
+        },
+    )
+    return TableDefinition(
+        name=name,
+        hive=hive,
+        hive_type=hive_type,
+        location=location,
+        owns_data=owns_data(hive_type, parameters),
+        partition_columns=partition_columns(table),
+        comment=parameters.get("comment", ""),
+    )
+
+
+def with_parameters(hive: bytes, parameters: Mapping[str, str]) -> bytes:
+    """A stored table with other parameters."""
+    return patch(hive, {_PARAMETERS: (MAP, string_map_value(parameters))})
+
+
+def _storage_at(table: bytes, location: str) -> bytes:
+    found = fields(table)[_SD]
+    descriptor = table[found.start : found.end]
+    return patch(descriptor, {_SD_LOCATION: (STRING, string_value(location))}) if location else descriptor
