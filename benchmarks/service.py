@@ -1,0 +1,92 @@
+"""Lakemark's own service as a child process, and what it costs in processor time."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+STOP_TIMEOUT_S: Final = 30.0
+_READY: Final = re.compile(r"lakemark ready grpc=(\S+) hms=(\S*) pid=(\d+)")
+_SERVE: Final = (
+    "from lakemark_server.process import main; from lakemark_server.settings import Settings; main(Settings())"
+)
+_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class ServiceStartError(RuntimeError):
+    """The service ended before it was ready; the message carries its log."""
+
+
+@dataclass(frozen=True)
+class Service:
+    pid: int
+    grpc_address: str
+    hms_port: int  # 0: not served
+
+    def cpu_s(self) -> float:
+        """User and system time that the process has used."""
+        return cpu_s(self.pid)
+
+
+@contextmanager
+def running_service(work_dir: Path, *, hms: bool, profile: Path | None = None) -> Iterator[Service]:
+    """A service with an empty SQLite store in ``work_dir``, stopped by its pid when the block ends.
+
+    With ``profile`` it runs under cProfile and writes its figures there when it stops. Raises ServiceStartError.
+    """
+    work_dir.mkdir(parents=True, exist_ok=True)
+    log = work_dir / "service.log"
+    start = ["-c", _SERVE] if profile is None else ["-m", "benchmarks.profiled_service", str(profile)]
+    environment = os.environ | {
+        "LAKEMARK_STORE": f"sqlite:///{work_dir}/lakemark.db",
+        "LAKEMARK_WAREHOUSE": str(work_dir / "warehouse"),
+        "LAKEMARK_GRPC_PORT": "0",
+        "LAKEMARK_HMS_PORT": "0",
+        "LAKEMARK_HMS_ENABLED": str(hms),
+        "LAKEMARK_LOG_LEVEL": "warning",
+    }
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, *start], env=environment, stdout=subprocess.PIPE, stderr=sink, start_new_session=True
+        )
+    try:
+        yield _when_ready(process, log)
+    finally:
+        _stop(process)
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of a process, in seconds, to a hundredth (proc(5))."""
+    # The command, the second field, may hold spaces and ends with the last parenthesis.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+def _when_ready(process: subprocess.Popen[bytes], log: Path) -> Service:
+    assert process.stdout is not None
+    found = _READY.match(process.stdout.readline().decode())
+    if found is None:
+        process.wait(STOP_TIMEOUT_S)
+        raise ServiceStartError(f"the service did not start:\n{log.read_text(errors='replace')}")
+    hms_port = int(found[2].rpartition(":")[2]) if found[2] else 0
+    return Service(pid=int(found[3]), grpc_address=found[1], hms_port=hms_port)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
