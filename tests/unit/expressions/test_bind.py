@@ -167,6 +167,13 @@ def test_case_of_names_does_not_matter() -> None:
     assert expr.column.id == zip_field.id
 
 
+def test_normal_form_of_predicates_that_are_not_bound() -> None:
+    assert to_sql(normalize(parse_predicate("i IN (1, NULL)"))) == "`i` IN (1)"
+    assert to_sql(normalize(parse_predicate("i NOT IN (1, NULL)"))) == "FALSE"
+    assert to_sql(normalize(parse_predicate("NOT i IN (NULL)"))) == "FALSE"
+    assert to_sql(normalize(parse_predicate("i <=> NULL OR i < NULL"))) == "`i` IS NULL"
+
+
 def test_normal_form() -> None:
     assert bound("NOT (i < 1 AND NOT (s LIKE 'x%' OR d IS NULL))") == "i >= 1 OR s LIKE 'x%' OR d IS NULL"
     assert bound("i = 1 AND (TRUE OR x = 1) AND i = 1") == "i = 1"

@@ -101,6 +101,7 @@ def test_a_column_added_later() -> None:
     assert verdict("late IS NULL", told) == ["all", "no"]
     told = files("late", [None, 1], [None, 1], pa.int32(), absent=np.array([True, False]))
     assert verdict("late IS NOT NULL", told) == ["no", "all"]
+    assert verdict("late IS NULL", told) == ["all", "no"]  # whatever the count says
     everywhere = FileStats(np.full(2, 10), {11: ColumnStats(absent=np.array([True, True]))})
     assert verdict("late = 1", everywhere) == ["no", "no"]
 
@@ -265,6 +266,13 @@ def test_slices_of_arrays() -> None:
     for array in (whole.slice(1), long.slice(1), pa.chunked_array([whole.slice(1, 1), whole.slice(2)])):
         stats = FileStats(np.full(3, 10), {6: ColumnStats(array, array, pa.array([0, 0, 0]))})
         assert verdict("m = 1", stats) == ["all", "may", "no"]
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(10, 2), pa.decimal128(38, 2)])
+def test_slices_without_nulls(kind: pa.DataType) -> None:
+    array = pa.array([Dec("9.00"), Dec("1.00"), Dec("2.00")], kind).slice(1)
+    stats = FileStats(np.full(2, 10), {6: ColumnStats(array, array, pa.array([0, 0]))})
+    assert verdict("m = 1", stats) == ["all", "no"]
 
 
 def test_prepared_statistics_give_the_same_answer() -> None:
