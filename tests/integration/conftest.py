@@ -1,0 +1,71 @@
+"""A Metastore on an ephemeral port over a store of its own, and Thrift clients for it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport
+
+from lakemark_hms.bridge import HmsBridge
+from lakemark_server.catalog.service import Catalog
+from lakemark_server.kv import Store, open_store
+from tests.integration.hms_raw import Raw
+
+Client = ThriftHiveMetastore.Client
+Connect = Callable[[], Client]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(f"sqlite:///{tmp_path}/metastore.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """The directory that databases are below."""
+    return tmp_path / "warehouse"
+
+
+@pytest.fixture
+def catalog(store: Store, warehouse: Path) -> Catalog:
+    made = Catalog(store, str(warehouse))
+    made.ensure_default_database()
+    return made
+
+
+@pytest.fixture
+def hms(catalog: Catalog) -> Iterator[HmsBridge]:
+    with HmsBridge(catalog) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def connect(hms: HmsBridge) -> Iterator[Connect]:
+    """Gives a new client, one connection each, closed at the end of the test."""
+    with ExitStack() as stack:
+
+        def opened() -> Client:
+            transport = TBufferedTransport(TSocket("127.0.0.1", hms.port))
+            transport.open()
+            stack.callback(transport.close)
+            return Client(TBinaryProtocolAccelerated(transport, fallback=False))
+
+        yield opened
+
+
+@pytest.fixture
+def client(connect: Connect) -> Client:
+    return connect()
+
+
+@pytest.fixture
+def raw(hms: HmsBridge) -> Iterator[Raw]:
+    made = Raw(hms.port)
+    yield made
+    made.close()

@@ -1,0 +1,34 @@
+"""The whole service in this process, on free ports, and a client of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lakemark import Client
+from lakemark.client.calls import Backoff
+from lakemark_server.process import Service
+from lakemark_server.settings import Settings
+
+
+@contextmanager
+def running_service(directory: Path) -> Iterator[Service]:
+    """A service without the Hive Metastore protocol, whose data lives in ``directory``."""
+    settings = Settings(
+        store=f"sqlite:///{directory}/lakemark.db",
+        warehouse=str(directory / "warehouse"),
+        grpc_port=0,
+        hms_enabled=False,
+        sweep_interval_s=0.05,
+        log_level="error",
+    )
+    with Service(settings) as service:
+        yield service
+
+
+@contextmanager
+def connected(service: Service) -> Iterator[Client]:
+    """A client that gives up quickly."""
+    with Client(service.grpc_address, 10, Backoff(0.01, 0.05, 3)) as client:
+        yield client

@@ -1,0 +1,35 @@
+"""Hand-made calls: methods and fields of later releases, which the client's bindings of Hive 2.3 do not have."""
+
+import socket
+from typing import Any
+
+from lakemark_hms.wire import codec
+from lakemark_thrift.services import METHODS
+
+
+class Raw:
+    """One connection. ``call`` gives the decoded result struct, ``answer`` the bytes behind the header."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def answer(self, name: str, body: bytes) -> bytes:
+        """``body``: the serialized arguments. Raises AssertionError with the text of an application error."""
+        self._socket.sendall(codec.message_head(name, codec.CALL, 1) + body)
+        data = b""
+        while (header := codec.read_header(data)) is None or codec.end_of_struct(data, header.body) is None:
+            chunk = self._socket.recv(1 << 20)
+            assert chunk, "the server closed the connection"
+            data += chunk
+        assert header.kind == codec.REPLY, data
+        return data[header.body :]
+
+    def call(self, name: str, **arguments: Any) -> Any:
+        """The result struct: ``success``, or one of the declared exceptions under its name."""
+        method = METHODS[name]
+        args = method.args(**arguments)
+        assert method.result is not None
+        return codec.decode_struct(method.result, self.answer(name, codec.encode_struct(args)))

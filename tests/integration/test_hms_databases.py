@@ -1,0 +1,116 @@
+"""Databases through the Metastore protocol."""
+
+from pathlib import Path
+
+import pytest
+from hmsclient.genthrift.hive_metastore.ttypes import (
+    AlreadyExistsException,
+    FunctionType,
+    InvalidObjectException,
+    InvalidOperationException,
+    MetaException,
+    NoSuchObjectException,
+    PrincipalType,
+)
+from hmsclient.genthrift.hive_metastore.ttypes import Function as HiveFunction
+
+from tests.integration.conftest import Client
+from tests.integration.hms_objects import database, partition, path, table
+
+
+def test_there_is_a_database_called_default(client: Client, warehouse: Path) -> None:
+    assert client.get_all_databases() == ["default"]
+    assert client.get_database("default").locationUri == f"file:{warehouse}"
+
+
+def test_a_database_is_made_with_its_directory_and_keeps_its_fields(client: Client, warehouse: Path) -> None:
+    client.create_database(
+        database("Sales", description="money", parameters={"k": "v"}, ownerName="ann", ownerType=PrincipalType.GROUP)
+    )
+    found = client.get_database("SALES")
+    assert (found.name, found.description, found.parameters) == ("sales", "money", {"k": "v"})
+    assert (found.ownerName, found.ownerType) == ("ann", PrincipalType.GROUP)
+    assert found.locationUri == f"file:{warehouse}/sales.db"
+    assert (warehouse / "sales.db").is_dir()
+
+
+def test_a_given_location_is_used(client: Client, tmp_path: Path) -> None:
+    client.create_database(database("far", locationUri=f"file://{tmp_path}/else/where/"))
+    assert client.get_database("far").locationUri == f"file:{tmp_path}/else/where"
+    assert (tmp_path / "else" / "where").is_dir()
+
+
+def test_errors_are_the_declared_ones(client: Client) -> None:
+    client.create_database(database("a"))
+    with pytest.raises(AlreadyExistsException, match="Database a already exists"):
+        client.create_database(database("A"))
+    with pytest.raises(InvalidObjectException, match="not legal"):
+        client.create_database(database("no/slash"))
+    with pytest.raises(NoSuchObjectException, match="there is no database 'none'"):
+        client.get_database("none")
+    with pytest.raises(NoSuchObjectException):
+        client.drop_database("none", True, False)
+    with pytest.raises(NoSuchObjectException):
+        client.alter_database("none", database("none"))
+    with pytest.raises(InvalidOperationException, match="default"):
+        client.drop_database("default", True, True)
+
+
+def test_names_are_listed_by_pattern(client: Client) -> None:
+    for name in ("sales_eu", "sales_us", "hr"):
+        client.create_database(database(name))
+    assert client.get_databases("sales*") == ["sales_eu", "sales_us"]
+    assert client.get_databases("HR|*_us") == ["hr", "sales_us"]
+    assert client.get_databases("*") == client.get_databases(".*") == ["default", "hr", "sales_eu", "sales_us"]
+    assert client.get_databases("x*") == []
+    assert client.get_databases("sales") == []
+
+
+def test_later_clients_put_the_catalog_in_front(client: Client) -> None:
+    client.create_database(database("a"))
+    assert client.get_database("@hive#a").name == "a"
+    assert client.get_databases("@hive#a*") == ["a"]
+    assert client.get_databases("@hive#") == ["a", "default"]
+    client.create_table(table("t", db="a"))
+    assert client.get_all_tables("@hive#a") == ["t"]
+    assert client.get_table("@hive#a", "t").dbName == "a"
+    with pytest.raises(NoSuchObjectException):
+        client.get_database("@other#a")
+    with pytest.raises(MetaException, match="not of the form"):
+        client.get_database("@hive")
+
+
+def test_alter_replaces_all_but_the_name(client: Client, warehouse: Path) -> None:
+    client.create_database(database("a", description="old", parameters={"x": "1", "y": "2"}))
+    client.alter_database("a", database("a", description="new", parameters={"x": "3"}, ownerName="bob"))
+    found = client.get_database("a")
+    assert (found.description, found.parameters, found.ownerName) == ("new", {"x": "3"}, "bob")
+    assert found.locationUri == f"file:{warehouse}/a.db"
+    with pytest.raises(MetaException, match="renamed"):
+        client.alter_database("a", database("b"))
+
+
+def test_only_an_empty_database_is_dropped_without_cascade(client: Client, warehouse: Path) -> None:
+    client.create_database(database("a"))
+    client.create_table(table("t", db="a", keys="p string"))
+    client.add_partition(partition(["1"], of="t", db="a"))
+    client.create_function(
+        HiveFunction(functionName="f", dbName="a", className="x.Y", functionType=FunctionType.JAVA, resourceUris=[])
+    )
+    with pytest.raises(InvalidOperationException, match="not empty"):
+        client.drop_database("a", True, False)
+    location = path(client.get_table("a", "t").sd.location)
+    assert location.is_dir()
+    client.drop_database("a", True, True)
+    assert client.get_all_databases() == ["default"]
+    assert not location.exists()
+    assert not (warehouse / "a.db").exists()
+    client.create_database(database("a"))
+    assert client.get_all_tables("a") == []
+    assert client.get_functions("a", "*") == []
+
+
+def test_without_delete_data_the_directory_stays(client: Client, warehouse: Path) -> None:
+    client.create_database(database("a"))
+    client.drop_database("a", False, False)
+    assert (warehouse / "a.db").is_dir()
