@@ -48,6 +48,28 @@ def squash(mask: npt.NDArray[np.bool_]) -> Mask:
     return mask if mask.any() else np.False_
 
 
+def both(*masks: Mask) -> Mask:
+    """AND of masks. A flag for all files costs nothing: numpy would spread it, which takes longer than AND."""
+    result: Mask = np.True_
+    for mask in masks:
+        if isinstance(mask, np.ndarray):
+            result = mask & result if isinstance(result, np.ndarray) else mask
+        elif not mask:
+            return mask
+    return result
+
+
+def either(*masks: Mask) -> Mask:
+    """OR of masks, like ``both``."""
+    result: Mask = np.False_
+    for mask in masks:
+        if isinstance(mask, np.ndarray):
+            result = mask | result if isinstance(result, np.ndarray) else mask
+        elif mask:
+            return mask
+    return result
+
+
 class Bound(ABC):
     """A column's lowest or highest values, one for each file."""
 
@@ -88,19 +110,19 @@ class NumberBound(Bound):
         if encoded is None:
             return np.False_
         if isinstance(encoded, float):
-            return np.asarray(_ORDERS[order](self.values, encoded)) & self.known
+            return both(np.asarray(_ORDERS[order](self.values, encoded)), self.known)
         floor = math.floor(encoded)
         if floor != encoded:  # between two values of the unit: only the one below can be compared with
             order = "<=" if order in ("<", "<=") else ">"
         limit = self._limit
         if not -limit <= floor < limit:
             return self.known if (order in ("<", "<=")) == (floor > 0) else np.False_
-        return np.asarray(_ORDERS[order](self.values, self._key(floor))) & self.known
+        return both(np.asarray(_ORDERS[order](self.values, self._key(floor))), self.known)
 
     def equals(self, other: Bound) -> Mask:
         if not isinstance(other, NumberBound) or other.values.dtype != self.values.dtype:
             return np.False_
-        return np.asarray(self.values == other.values) & self.known & other.known
+        return both(np.asarray(self.values == other.values), self.known, other.known)
 
     def reaches(self, values: Sequence[LiteralValue], high: Bound) -> Mask:
         if not isinstance(high, NumberBound):
@@ -108,9 +130,11 @@ class NumberBound(Bound):
         keys = np.sort(np.array(self._keys(values), dtype=self.values.dtype))
         if not len(keys):
             return np.False_
-        first = np.where(self.known, np.searchsorted(keys, self.values), 0)
+        first = np.searchsorted(keys, self.values)
+        if isinstance(self.known, np.ndarray) or not self.known:
+            first = np.where(self.known, first, 0)
         within = keys[np.minimum(first, len(keys) - 1)] <= high.values
-        return np.asarray((first < len(keys)) & (within | ~high.known))
+        return both(first < len(keys), either(within, ~high.known))
 
     @property
     def _limit(self) -> int:
@@ -174,14 +198,14 @@ class TextBound(Bound):
             first = np.where(below, middle + 1, first)
             last = np.where(open_ & ~below, middle, last)
         within = flags(pc.call_function("less_equal", [_take(keys, first), top]))
-        return np.asarray((first < len(keys)) & (within | ~high.known))
+        return both(first < len(keys), either(within, ~high.known))
 
     def _plain(self) -> AnyArray:
         return self.values if self._codes is None else self.values.take(_positions(self._codes))
 
     def _spread(self, result: AnyArray) -> Mask:
         found = flags(result)
-        return found if self._codes is None else np.asarray(found[self._codes] & self.known)
+        return found if self._codes is None else both(found[self._codes], self.known)
 
 
 def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | None:
@@ -201,7 +225,7 @@ def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | No
         return TextBound(text, known)
     if pa.types.is_floating(kind):
         numbers = _numbers(array, pa.float64())
-        return NumberBound(numbers, known & squash(~np.isnan(numbers)), _double)
+        return NumberBound(numbers, both(known, squash(~np.isnan(numbers))), _double)
     if isinstance(kind, pa.Decimal128Type):
         return NumberBound(_decimals(array), known, _scaled(kind.scale))
     if pa.types.is_boolean(kind):

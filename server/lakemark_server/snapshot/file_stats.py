@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark_server.snapshot.bounds import AnyArray, Bound, Mask, bound_of, filled, flags, squash
+from lakemark_server.snapshot.bounds import AnyArray, Bound, Mask, both, bound_of, either, filled, flags, squash
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ def prepare(stats: FileStats) -> PreparedStats:
 def _from_stats(stats: ColumnStats, rows: npt.NDArray[np.int64]) -> PreparedColumn:
     size = len(rows)
     absent: Mask = np.False_ if stats.absent is None else squash(stats.absent)
-    no_nulls = _where(stats.null_count, lambda count: count == 0, size) & ~absent
-    all_null = _where(stats.null_count, lambda count: count >= rows, size) | absent
-    may_nan = ~_where(stats.nan_count, lambda count: count == 0, size) & ~absent
+    no_nulls = both(_where(stats.null_count, lambda count: count == 0, size), ~absent)
+    all_null = either(_where(stats.null_count, lambda count: count >= rows, size), absent)
+    may_nan = both(~_where(stats.nan_count, lambda count: count == 0, size), ~absent)
     all_nan = _where(stats.nan_count, lambda count: count >= rows, size)
     kinds = [array.type for array in (stats.min, stats.max) if array is not None]
     if len(set(kinds)) > 1:

@@ -9,7 +9,7 @@ aggregates, Moerkotte 1998).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,7 @@ from lakemark.expressions import (
     like_regex,
     normalize,
 )
-from lakemark_server.snapshot.bounds import AnyArray, Bound, Mask, Order, filled, flags
+from lakemark_server.snapshot.bounds import AnyArray, Bound, Mask, Order, both, either, filled, flags
 from lakemark_server.snapshot.file_stats import FileStats, PreparedColumn, PreparedStats, prepare
 
 
@@ -62,8 +62,8 @@ def prune(expr: Expr, stats: FileStats | PreparedStats) -> PruneResult:
     """The verdicts on a predicate that ``lakemark.expressions.bind`` gave. To ask often, keep ``prepare(stats)``."""
     prepared = stats if isinstance(stats, PreparedStats) else prepare(stats)
     verdict = _verdict(normalize(expr), prepared)
-    may = verdict.may & prepared.not_empty
-    return PruneResult(_spread(may, prepared.size), _spread(verdict.all & may, prepared.size))
+    may = both(verdict.may, prepared.not_empty)
+    return PruneResult(_spread(may, prepared.size), _spread(both(verdict.all, may), prepared.size))
 
 
 def _spread(mask: Mask, size: int) -> npt.NDArray[np.bool_]:
@@ -73,9 +73,9 @@ def _spread(mask: Mask, size: int) -> npt.NDArray[np.bool_]:
 def _verdict(expr: Expr, stats: PreparedStats) -> _Verdict:
     match expr:
         case And(terms):
-            return _combined([_verdict(term, stats) for term in terms], np.logical_and)
+            return _combined([_verdict(term, stats) for term in terms], both)
         case Or(terms):
-            return _combined([_verdict(term, stats) for term in terms], np.logical_or)
+            return _combined([_verdict(term, stats) for term in terms], either)
         case TrueConst():
             return _Verdict(np.True_, np.True_)
         case FalseConst():
@@ -87,11 +87,8 @@ def _verdict(expr: Expr, stats: PreparedStats) -> _Verdict:
             return _UNDECIDED
 
 
-def _combined(verdicts: Sequence[_Verdict], combine: np.ufunc) -> _Verdict:
-    may, all_ = verdicts[0].may, verdicts[0].all
-    for verdict in verdicts[1:]:
-        may, all_ = combine(may, verdict.may), combine(all_, verdict.all)
-    return _Verdict(may, all_)
+def _combined(verdicts: Sequence[_Verdict], combine: Callable[..., Mask]) -> _Verdict:
+    return _Verdict(combine(*(one.may for one in verdicts)), combine(*(one.all for one in verdicts)))
 
 
 def _column(column: ColumnRef, stats: PreparedStats) -> PreparedColumn | None:
@@ -137,29 +134,30 @@ def _comparison(op: Operator, value: LiteralValue, column: PreparedColumn) -> _V
     if not _comparable(column, (value,)):
         return _Verdict(some, np.False_)
     low, high, full = column.low, column.high, column.no_nulls
-    some_number, no_nan = some & ~column.all_nan, ~column.may_nan
+    some_nan = both(some, column.may_nan)
+    some_number, no_nan = both(some, ~column.all_nan), ~column.may_nan
     match op:
         case "<":
-            return _Verdict(some_number & ~_sure(low, ">=", value), full & no_nan & _sure(high, "<", value))
+            return _Verdict(both(some_number, ~_sure(low, ">=", value)), both(full, no_nan, _sure(high, "<", value)))
         case "<=":
-            return _Verdict(some_number & ~_sure(low, ">", value), full & no_nan & _sure(high, "<=", value))
+            return _Verdict(both(some_number, ~_sure(low, ">", value)), both(full, no_nan, _sure(high, "<=", value)))
         case ">":
-            may = (some_number & ~_sure(high, "<=", value)) | (some & column.may_nan)
-            return _Verdict(may, full & (_sure(low, ">", value) | column.all_nan))
+            may = either(both(some_number, ~_sure(high, "<=", value)), some_nan)
+            return _Verdict(may, both(full, either(_sure(low, ">", value), column.all_nan)))
         case ">=":
-            may = (some_number & ~_sure(high, "<", value)) | (some & column.may_nan)
-            return _Verdict(may, full & (_sure(low, ">=", value) | column.all_nan))
-    outside = _sure(low, ">", value) | _sure(high, "<", value)
-    only = _sure(low, ">=", value) & _sure(high, "<=", value)
+            may = either(both(some_number, ~_sure(high, "<", value)), some_nan)
+            return _Verdict(may, both(full, either(_sure(low, ">=", value), column.all_nan)))
+    outside = either(_sure(low, ">", value), _sure(high, "<", value))
+    only = both(_sure(low, ">=", value), _sure(high, "<=", value))
     if op == "!=":
-        return _Verdict((some_number & ~only) | (some & column.may_nan), full & (outside | column.all_nan))
-    return _Verdict(some_number & ~outside, full & no_nan & only)
+        return _Verdict(either(both(some_number, ~only), some_nan), both(full, either(outside, column.all_nan)))
+    return _Verdict(both(some_number, ~outside), both(full, no_nan, only))
 
 
 def _comparison_with_nan(op: Operator, column: PreparedColumn) -> _Verdict:
     some = ~column.all_null
-    is_nan = _Verdict(some & column.may_nan, column.no_nulls & column.all_nan)
-    is_number = _Verdict(some & ~column.all_nan, column.no_nulls & ~column.may_nan)
+    is_nan = _Verdict(both(some, column.may_nan), both(column.no_nulls, column.all_nan))
+    is_number = _Verdict(both(some, ~column.all_nan), both(column.no_nulls, ~column.may_nan))
     match op:
         case "=" | ">=" | "<=>":
             return is_nan
@@ -179,13 +177,13 @@ def _membership(literals: tuple[Literal, ...], column: PreparedColumn, *, negate
     if low is None or high is None or not _comparable(column, numbers):
         return _Verdict(some, np.False_)
     reached = low.reaches(numbers, high) if numbers else np.False_
-    single = low.equals(high) & reached
-    some_number, no_nan = some & ~column.all_nan, ~column.may_nan
+    single = both(low.equals(high), reached)
+    some_number, no_nan = both(some, ~column.all_nan), ~column.may_nan
     if negated:
-        may = (some_number & ~single) | (some & column.may_nan & ~nan_listed)
-        return _Verdict(may, full & (~reached | column.all_nan) & (no_nan | ~nan_listed))
-    may = (some_number & reached) | (some & column.may_nan & nan_listed)
-    return _Verdict(may, full & (single | column.all_nan) & (no_nan | nan_listed))
+        may = either(both(some_number, ~single), both(some, column.may_nan, ~nan_listed))
+        return _Verdict(may, both(full, either(~reached, column.all_nan), either(no_nan, ~nan_listed)))
+    may = either(both(some_number, reached), both(some, column.may_nan, nan_listed))
+    return _Verdict(may, both(full, either(single, column.all_nan), either(no_nan, nan_listed)))
 
 
 def _prefix(prefix: str, column: PreparedColumn, *, negated: bool) -> _Verdict:
@@ -197,11 +195,11 @@ def _prefix(prefix: str, column: PreparedColumn, *, negated: bool) -> _Verdict:
         return _Verdict(some, np.False_)
     # UTF-8 has no byte 0xFF, so the last byte can be raised; the result bounds all strings with the prefix from above.
     behind = first[:-1] + bytes((first[-1] + 1,))
-    outside = _sure(column.high, "<", first) | _sure(column.low, ">=", behind)
-    inside = _sure(column.low, ">=", first) & _sure(column.high, "<", behind)
+    outside = either(_sure(column.high, "<", first), _sure(column.low, ">=", behind))
+    inside = both(_sure(column.low, ">=", first), _sure(column.high, "<", behind))
     if negated:
-        return _Verdict(some & ~inside, full & outside)
-    return _Verdict(some & ~outside, full & inside)
+        return _Verdict(both(some, ~inside), both(full, outside))
+    return _Verdict(both(some, ~outside), both(full, inside))
 
 
 def _pattern(pattern: str, column: PreparedColumn, *, negated: bool) -> _Verdict:
@@ -213,10 +211,11 @@ def _pattern(pattern: str, column: PreparedColumn, *, negated: bool) -> _Verdict
     some, full = ~column.all_null, column.no_nulls
     if column.exact is not None and pa.types.is_string(_plain_type(column.exact)):
         matched = _matches(column.exact, pattern)
-        return _Verdict(some & ~matched, full & ~matched) if negated else _Verdict(some & matched, full & matched)
+        matched = ~matched if negated else matched
+        return _Verdict(both(some, matched), both(full, matched))
     with_prefix = _prefix(known.prefix, column, negated=False)
     if negated:
-        return _Verdict(some, full & ~with_prefix.may)
+        return _Verdict(some, both(full, ~with_prefix.may))
     return _Verdict(with_prefix.may, np.False_)
 
 
