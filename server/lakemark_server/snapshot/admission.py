@@ -97,6 +97,11 @@ def _check_paths(paths: Strings, instant: int, location: str) -> None:
         ),
     )
     _refuse_if(
+        _numpy(pc.match_substring_regex(paths, r"/[._][^/]*$")),
+        paths,
+        lambda path: f"file {path!r} begins with '.' or '_': engines take such files for hidden and do not read them",
+    )
+    _refuse_if(
         ~_numpy(pc.match_substring_regex(paths, "/.*/")),
         paths,
         lambda path: f"file {path!r} needs a directory of its own: <instant>/[<partition path>/]<file group>/<file>",
@@ -123,7 +128,7 @@ def _check_numbers(batch: pa.RecordBatch) -> None:
     for name in ("size_bytes", "row_count"):
         numbers = batch.column(name).to_numpy()
         bad = (numbers < 0) | (numbers > ROWS_MAX)
-        _refuse_if(bad, paths, partial("file {path!r}: {name} is negative or absurdly large".format, name=name))
+        _refuse_if(bad, paths, partial("file {0!r}: {name} is negative or absurdly large".format, name=name))
 
 
 def _check_kinds(batch: pa.RecordBatch) -> None:
@@ -167,11 +172,11 @@ def _check_statistics(batch: pa.RecordBatch, schema: Schema) -> None:
         name = field.name if field else str(column_id)
         low, high = batch.column(f"min.{column_id}"), batch.column(f"max.{column_id}")
         if not pa.types.is_nested(low.type):
-            message = "file {path!r}: min of column {name!r} is greater than its max"
+            message = "file {0!r}: min of column {name!r} is greater than its max"
             _refuse_if(_numpy(pc.greater(low, high)), paths, partial(message.format, name=name))
         for kind in ("null_count", "nan_count"):
             at = batch.schema.get_field_index(f"{kind}.{column_id}")
             if at >= 0:
                 counts = batch.column(at).fill_null(0).to_numpy()
-                message = "file {path!r}: {kind} of column {name!r} is not between 0 and the file's row count"
+                message = "file {0!r}: {kind} of column {name!r} is not between 0 and the file's row count"
                 _refuse_if((counts < 0) | (counts > rows), paths, partial(message.format, name=name, kind=kind))

@@ -21,8 +21,10 @@ Statistics columns are there only if a file of the block has them.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
@@ -46,6 +48,7 @@ _FIXED_FIELDS: Final[list[pa.Field[Any]]] = [
 FIXED: Final = pa.schema(_FIXED_FIELDS)
 REQUIRED: Final = frozenset({"path", "size_bytes", "row_count", "partition"})
 STATISTICS: Final = ("min", "max", "null_count", "nan_count")
+_STATISTICS_NAME: Final = re.compile(r"(?:min|max|null_count|nan_count)\.([1-9][0-9]{0,9})")
 FORMATS: Final = frozenset({"parquet"})
 
 
@@ -72,12 +75,8 @@ def entry_schema(schema: Schema, statistics_ids: Iterable[int]) -> pa.Schema:
 
 def statistics_ids(names: Iterable[str]) -> set[int]:
     """The column ids in column names like ``min.3``."""
-    found = set()
-    for name in names:
-        kind, dot, number = name.partition(".")
-        if dot and kind in STATISTICS and number.isdigit():
-            found.add(int(number))
-    return found
+    matches = map(_STATISTICS_NAME.fullmatch, names)
+    return {int(match[1]) for match in matches if match}
 
 
 def name_of_partition(values: Sequence[ColumnValue], schema: Schema) -> str:
@@ -105,7 +104,26 @@ def from_messages(files: Sequence[pb.DataFile], schema: Schema) -> pa.RecordBatc
         if key not in partitions or len(file.partition) != len(schema.partition_columns):
             partitions[key] = _partition(file, schema)
         _append(columns, file, partitions[key], schema)
-    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in entries], schema=entries)
+    arrays = [_array(columns[field.name], field, columns["path"]) for field in entries]
+    return pa.RecordBatch.from_arrays(arrays, schema=entries)
+
+
+def _array(values: list[Any], field: pa.Field[Any], paths: list[str]) -> AnyArray:
+    try:
+        return cast(AnyArray, pa.array(values, field.type))
+    except (pa.ArrowException, OverflowError) as error:
+        path = next((path for path, value in zip(paths, values, strict=True) if not _fits(value, field.type)), "")
+        raise InvalidFile(
+            f"file {path!r}, {field.name}: not a value of type {field.type}: {error}", path=path
+        ) from error
+
+
+def _fits(value: Any, data_type: pa.DataType) -> bool:
+    try:
+        pa.array([value], data_type)
+    except (pa.ArrowException, OverflowError):
+        return False
+    return True
 
 
 def _partition(file: pb.DataFile, schema: Schema) -> str:
@@ -116,6 +134,8 @@ def _partition(file: pb.DataFile, schema: Schema) -> str:
 
 
 def _append(columns: dict[str, list[Any]], file: pb.DataFile, partition: str, schema: Schema) -> None:
+    if file.kind not in pb.SliceKind.values():
+        raise InvalidFile(f"file {file.path!r}: kind {file.kind} is not known", path=file.path)
     columns["path"].append(file.path)
     columns["size_bytes"].append(file.size_bytes)
     columns["row_count"].append(file.row_count)
@@ -171,13 +191,28 @@ def from_arrow(ipc: bytes, schema: Schema) -> pa.RecordBatch:
     try:
         with pa.ipc.open_stream(ipc) as reader:
             table = reader.read_all()
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
+        table.validate(full=True)  # offsets that point anywhere would be read without a look
+    except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: names that are not UTF-8
         raise InvalidFile(f"the files are not an Arrow IPC stream: {error}") from error
-    return conform(table, schema)
+    batch = conform(table, schema)
+    _check_no_nested_bounds(batch, schema)
+    return batch
+
+
+def _check_no_nested_bounds(batch: pa.RecordBatch, schema: Schema) -> None:
+    for column_id in statistics_ids(batch.schema.names):
+        field = schema.find_id(column_id)
+        if field is not None and not has_bounds(field):
+            bounds = (batch.column(f"{kind}.{column_id}") for kind in ("min", "max"))
+            if any(bound.null_count < len(bound) for bound in bounds):
+                raise InvalidFile(f"the nested column {field.name!r} cannot have bounds")
 
 
 def conform(table: pa.Table, schema: Schema) -> pa.RecordBatch:
     """``table`` with exactly the columns of ``entry_schema``. Raises InvalidFile."""
+    twice = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
+    if twice:
+        raise InvalidFile(f"the files have columns twice: {', '.join(twice[:10])}")
     missing = REQUIRED - set(table.column_names)
     if schema.partition_columns == ():
         missing -= {"partition"}
@@ -210,5 +245,5 @@ def _conform_column(table: pa.Table, field: pa.Field[Any]) -> AnyArray:
     column = table.column(field.name)
     try:
         return one_array(column.cast(field.type))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise InvalidFile(f"column {field.name!r} of the files is {column.type}, not {field.type}: {error}") from error

@@ -1,0 +1,177 @@
+"""What the layout asks of files: under the instant, alone in their directories, with numbers that make sense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakemark.errors import InvalidArgument, InvalidFile
+from lakemark_proto.v1 import types_pb2 as p
+from lakemark_server.snapshot.admission import PATH_CHARS_MAX, admit, check_partition_name
+from lakemark_server.snapshot.entries import from_messages
+from tests.lakes import FLAT, ID, NAME, SCHEMA, X, file, stat
+
+INSTANT = 1_800_000_000_000
+LOCATION = "file:/warehouse/t"
+
+
+def admitted(*given: p.DataFile) -> pa.RecordBatch:
+    return admit(from_messages(given, SCHEMA), SCHEMA, INSTANT, LOCATION)[0]
+
+
+def at(path: str) -> p.DataFile:
+    one = file(INSTANT, "x", 1)
+    one.path = path
+    return one
+
+
+def test_paths_and_groups_are_filled_in() -> None:
+    named = file(INSTANT, "b", 1)
+    named.file_group = "group-7"
+    batch, hashes = admit(from_messages([file(INSTANT, "a", 1), named], SCHEMA), SCHEMA, INSTANT, LOCATION)
+    assert batch.column("path").to_pylist() == [f"{INSTANT}/m=1/a/a.parquet", f"{INSTANT}/m=1/b/a.parquet"]
+    assert batch.column("file_group").to_pylist() == ["a", "group-7"]
+    assert len(hashes) == 2
+    assert (np.diff(hashes.astype(object)) > 0).all()
+
+
+def test_full_uris_below_the_location_lose_it() -> None:
+    batch = admitted(at(f"{LOCATION}/{INSTANT}/a/f.parquet"), at(f"{INSTANT}/b/f.parquet"))
+    assert batch.column("path").to_pylist() == [f"{INSTANT}/a/f.parquet", f"{INSTANT}/b/f.parquet"]
+
+
+def test_nothing_is_fine() -> None:
+    batch, hashes = admit(from_messages([], SCHEMA), SCHEMA, INSTANT, LOCATION)
+    assert (batch.num_rows, len(hashes)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (f"{INSTANT + 1}/a/f.parquet", "outside the place of instant"),
+        (f"{INSTANT}1/a/f.parquet", "outside the place of instant"),
+        (f"/{INSTANT}/a/f.parquet", "outside the place of instant"),
+        (f"file:/other/{INSTANT}/a/f.parquet", "outside the place of instant"),
+        (f"file:/warehouse/t2/{INSTANT}/a/f.parquet", "outside the place of instant"),
+        (f"{LOCATION}/{INSTANT + 1}/a/f.parquet", "outside the place of instant"),
+        ("", "outside the place of instant"),
+        (f"{INSTANT}/../{INSTANT + 1}/a/f.parquet", "not legal"),
+        (f"{INSTANT}/a/../f.parquet", "not legal"),
+        (f"{INSTANT}/a/..", "not legal"),
+        (f"{INSTANT}/./a/f.parquet", "not legal"),
+        (f"{INSTANT}//a/f.parquet", "not legal"),
+        (f"{INSTANT}/a/", "not legal"),
+        (f"{INSTANT}/a/f\n.parquet", "not legal"),
+        (f"{INSTANT}/a/f\0.parquet", "not legal"),
+        (f"{INSTANT}/a/f?.parquet", "not legal"),
+        (f"{INSTANT}/a/f#.parquet", "not legal"),
+        (f"{INSTANT}/a/" + "f" * PATH_CHARS_MAX, "not legal"),
+        (f"{INSTANT}/f.parquet", "needs a directory of its own"),
+        (f"{INSTANT}/a/_f.parquet", "hidden"),
+        (f"{INSTANT}/a/.f.parquet", "hidden"),
+    ],
+)
+def test_paths_that_are_refused(path: str, message: str) -> None:
+    with pytest.raises(InvalidFile, match=message) as refused:
+        admitted(file(INSTANT, "good", 1), at(path))
+    assert refused.value.details["path"] == path.removeprefix(LOCATION + "/")
+
+
+@pytest.mark.parametrize(
+    "path", [f"{INSTANT}/_a/f.parquet", f"{INSTANT}/m=1/a..b/f..parquet", f"{INSTANT}/ä ö/f%20.parquet"]
+)
+def test_paths_that_are_unusual_and_fine(path: str) -> None:
+    assert admitted(at(path)).column("path").to_pylist() == [path]
+
+
+def test_the_same_file_twice() -> None:
+    with pytest.raises(InvalidFile, match="is given twice"):
+        admitted(file(INSTANT, "a", 1), file(INSTANT, "b", 1), file(INSTANT, "a", 1))
+
+
+def test_the_same_file_by_name_and_by_uri() -> None:
+    with pytest.raises(InvalidFile, match="is given twice"):
+        admitted(at(f"{INSTANT}/a/f.parquet"), at(f"{LOCATION}/{INSTANT}/a/f.parquet"))
+
+
+def test_two_files_in_one_directory() -> None:
+    with pytest.raises(InvalidFile, match="holds several files"):
+        admitted(at(f"{INSTANT}/a/f.parquet"), at(f"{INSTANT}/a/g.parquet"))
+
+
+def text(column_id: int, low: str, high: str) -> p.ColumnStatistics:
+    return p.ColumnStatistics(column_id=column_id, min=p.Value(text=low), max=p.Value(text=high))
+
+
+def floats(low: float, high: float, nans: int = 0) -> p.ColumnStatistics:
+    return p.ColumnStatistics(column_id=X, min=p.Value(floating=low), max=p.Value(floating=high), nan_count=nans)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda one: setattr(one, "size_bytes", -1), "size_bytes is negative"),
+        (lambda one: setattr(one, "row_count", -1), "row_count is negative"),
+        (lambda one: setattr(one, "row_count", 1 << 60), "absurdly large"),
+        (lambda one: setattr(one, "kind", p.DELTA), "base files only"),
+        (lambda one: setattr(one, "format", "orc"), "not one of parquet"),
+        (lambda one: one.statistics.append(stat(ID, 2, 1)), "min of column 'id' is greater than its max"),
+        (lambda one: one.statistics.append(text(NAME, "b", "a")), "min of column 'name' is greater"),
+        (lambda one: one.statistics.append(floats(1.5, 1.25)), "min of column 'x' is greater"),
+        (lambda one: one.statistics.append(stat(ID, nulls=-1)), "null_count of column 'id'"),
+        (lambda one: one.statistics.append(stat(ID, nulls=6)), "null_count of column 'id'"),
+        (lambda one: one.statistics.append(floats(1, 2, nans=6)), "nan_count of column 'x'"),
+    ],
+)
+def test_numbers_that_are_refused(change: Callable[[p.DataFile], object], message: str) -> None:
+    bad = file(INSTANT, "bad", 1)
+    change(bad)
+    with pytest.raises(InvalidFile, match=message) as refused:
+        admitted(file(INSTANT, "good", 1, stats=[stat(ID, 1, 2, 5), floats(0, 0)]), bad)
+    assert "bad/a.parquet" in refused.value.message
+
+
+def test_equal_bounds_and_unknown_ones_are_fine() -> None:
+    admitted(
+        file(INSTANT, "a", 1, stats=[stat(ID, 3, 3, 0), floats(float("-inf"), float("inf"))]), file(INSTANT, "b", 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "does not fit the table; it must be m="),
+        ("m=1/n=2", "does not fit the table"),
+        ("n=1", "does not fit the table"),
+        ("m=01", "must be written 'm=1'"),
+        ("m=+1", "must be written|not a"),
+        ("M=1", "must be written 'm=1'"),
+        ("m=", "m"),
+        ("m=x", "x"),
+        ("m=99999999999", "99999999999"),
+        ("m", "m"),
+        ("m=1/", "m=1/"),
+    ],
+)
+def test_partition_names_have_one_form(name: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        check_partition_name(name, SCHEMA)
+
+
+def test_partition_names_that_fit() -> None:
+    check_partition_name("m=-1", SCHEMA)
+    check_partition_name("m=__HIVE_DEFAULT_PARTITION__", SCHEMA)
+    check_partition_name("", FLAT)
+    with pytest.raises(InvalidArgument, match="no partition columns"):
+        check_partition_name("m=1", FLAT)
+
+
+def test_a_bad_partition_name_is_refused_with_a_file_that_has_it() -> None:
+    batch = from_messages([file(INSTANT, "a", 1), file(INSTANT, "b", 2)], SCHEMA)
+    names = pa.array(["m=1", "m=02"])
+    batch = batch.set_column(batch.schema.get_field_index("partition"), "partition", names)
+    with pytest.raises(InvalidFile, match=r"/b/a.parquet.*must be written 'm=2'"):
+        admit(batch, SCHEMA, INSTANT, LOCATION)
