@@ -14,6 +14,7 @@ from lakemark_hms.wire.heads import PartitionHead
 from lakemark_hms.wire.splice import i32_value, string_list_value, string_map_value, string_value
 from lakemark_server.catalog import storage
 from lakemark_server.catalog.partition_sets import PartitionSet
+from lakemark_server.catalog.warehouse_partitions import check_values
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values, new_partition
 
 _VALUES, _DB_NAME, _TABLE_NAME, _CREATE_TIME, _SD, _PARAMETERS, _PRIVILEGES = 1, 2, 3, 4, 6, 7, 8
@@ -70,6 +71,7 @@ def full_struct(table: HiveTable, row: Partition) -> bytes:
 
 def added_partition(table: HiveTable, sent: Cut[PartitionHead], now: int) -> Partition:
     """A new partition; where the client gave no location it gets the one that its name says. Times in seconds."""
+    check_values(table, values_of(sent.value.values))
     parameters = dict(sent.value.parameters or {})
     parameters.setdefault(DDL_TIME, str(now))
     location = default_location(table, sent.value)
@@ -89,8 +91,8 @@ def renamed_partition(table: HiveTable, sent: Cut[PartitionHead], now: int, old:
     """A partition with other values. In its default place of a table that owns its data, its place follows them;
     anywhere else the data stay where they are.
     """
-    base = table.record.partition_base
-    source = old.full_location(base)
+    check_values(table, values_of(sent.value.values))
+    source = old.full_location(table.record.partition_base)
     location = source
     if table.record.owns_data and source == storage.child(table.record.location, table.partition_name(old.values)):
         location = storage.child(table.record.location, table.partition_name(values_of(sent.value.values)))

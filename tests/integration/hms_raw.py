@@ -20,7 +20,7 @@ class Raw:
         """``body``: the serialized arguments. Raises AssertionError with the text of an application error."""
         self._socket.sendall(codec.message_head(name, codec.CALL, 1) + body)
         data = b""
-        while (header := codec.read_header(data)) is None or codec.end_of_struct(data, header.body) is None:
+        while (header := codec.read_header(data)) is None or not _is_whole(data, header.body):
             chunk = self._socket.recv(1 << 20)
             assert chunk, "the server closed the connection"
             data += chunk
@@ -33,3 +33,13 @@ class Raw:
         args = method.args(**arguments)
         assert method.result is not None
         return codec.decode_struct(method.result, self.answer(name, codec.encode_struct(args)))
+
+
+def _is_whole(data: bytes, at: int) -> bool:
+    if not data.endswith(b"\0"):
+        return False
+    try:
+        codec.end_of_struct(data, at)
+    except codec.TruncatedError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""Functions, column statistics, constraints and configuration through the Metastore protocol."""
+
+import pytest
+from hmsclient.genthrift.hive_metastore.ttypes import (
+    AlreadyExistsException,
+    ColumnStatistics,
+    ColumnStatisticsData,
+    ColumnStatisticsDesc,
+    ColumnStatisticsObj,
+    Function,
+    FunctionType,
+    InvalidObjectException,
+    LongColumnStatsData,
+    NoSuchObjectException,
+    PartitionsStatsRequest,
+    PrimaryKeysRequest,
+    ResourceType,
+    ResourceUri,
+    TableStatsRequest,
+)
+
+from tests.integration.conftest import Client
+from tests.integration.hms_objects import database, partition, table
+
+
+def function(name: str, kind: str = "x.Y") -> Function:
+    resources = [ResourceUri(ResourceType.JAR, "file:/a.jar")]
+    return Function(name, "default", kind, "ann", functionType=FunctionType.JAVA, resourceUris=resources)
+
+
+def test_functions(client: Client) -> None:
+    client.create_function(function("Plus"))
+    client.create_function(function("minus"))
+    found = client.get_function("default", "PLUS")
+    assert (found.functionName, found.className, found.dbName) == ("plus", "x.Y", "default")
+    assert found.resourceUris == [ResourceUri(ResourceType.JAR, "file:/a.jar")]
+    assert found.createTime > 1_700_000_000
+    assert client.get_functions("default", "*") == ["minus", "plus"]
+    assert client.get_functions("default", "p*") == ["plus"]
+    assert [one.functionName for one in client.get_all_functions().functions] == ["minus", "plus"]
+    with pytest.raises(AlreadyExistsException):
+        client.create_function(function("plus"))
+    with pytest.raises(InvalidObjectException, match="not legal"):
+        client.create_function(function("a b"))
+    client.alter_function("default", "plus", function("add", "x.Z"))
+    assert client.get_function("default", "add").className == "x.Z"
+    with pytest.raises(NoSuchObjectException):
+        client.get_function("default", "plus")
+    client.drop_function("default", "add")
+    with pytest.raises(NoSuchObjectException):
+        client.drop_function("default", "add")
+    with pytest.raises(NoSuchObjectException):
+        client.create_function(Function("f", "nowhere", "x.Y", functionType=FunctionType.JAVA, resourceUris=[]))
+    assert client.get_functions("default", "*") == ["minus"]
+
+
+def numbers(column: str, high: int) -> ColumnStatisticsObj:
+    data = ColumnStatisticsData(longStats=LongColumnStatsData(lowValue=0, highValue=high, numNulls=1, numDVs=2))
+    return ColumnStatisticsObj(column, "int", data)
+
+
+def test_column_statistics_come_back_as_they_were_given(client: Client) -> None:
+    client.create_table(table("t", keys="p string"))
+    client.add_partition(partition(["1"], of="t"))
+    of_table = ColumnStatisticsDesc(True, "default", "t")
+    of_partition = ColumnStatisticsDesc(False, "default", "t", "p=1")
+    assert client.update_table_column_statistics(ColumnStatistics(of_table, [numbers("a", 9), numbers("b", 8)]))
+    assert client.update_partition_column_statistics(ColumnStatistics(of_partition, [numbers("a", 7)]))
+    assert client.get_table_column_statistics("default", "t", "A").statsObj == [numbers("a", 9)]
+    assert client.get_partition_column_statistics("default", "t", "p=1", "a").statsObj == [numbers("a", 7)]
+    found = client.get_table_statistics_req(TableStatsRequest("default", "t", ["b", "a", "c"]))
+    assert found.tableStats == [numbers("b", 8), numbers("a", 9)]
+    request = PartitionsStatsRequest("default", "t", ["a"], ["p=1", "p=2"])
+    assert client.get_partitions_statistics_req(request).partStats == {"p=1": [numbers("a", 7)]}
+    with pytest.raises(NoSuchObjectException):
+        client.get_table_column_statistics("default", "t", "c")
+    missing = ColumnStatisticsDesc(False, "default", "t", "p=9")
+    with pytest.raises(NoSuchObjectException):
+        client.update_partition_column_statistics(ColumnStatistics(missing, [numbers("a", 7)]))
+    assert client.delete_table_column_statistics("default", "t", "a")
+    assert client.get_table_statistics_req(TableStatsRequest("default", "t", ["a", "b"])).tableStats == [
+        numbers("b", 8)
+    ]
+    client.drop_partition("default", "t", ["1"], True)
+    client.add_partition(partition(["1"], of="t"))
+    assert client.get_partitions_statistics_req(request).partStats == {}
+
+
+def test_there_are_no_constraints(client: Client) -> None:
+    client.create_table(table("t"))
+    assert client.get_primary_keys(PrimaryKeysRequest("default", "t")).primaryKeys == []
+    with pytest.raises(NoSuchObjectException):
+        client.get_primary_keys(PrimaryKeysRequest("default", "none"))
+
+
+def test_configuration(client: Client) -> None:
+    assert client.get_config_value("hive.metastore.warehouse.dir", "x") == client.get_database("default").locationUri
+    assert client.get_config_value("no.such.setting", "mine") == "mine"
+    client.setMetaConf("hive.x", "1")
+    assert client.getMetaConf("hive.x") == "1"
+
+
+def test_a_database_with_functions_is_not_empty(client: Client) -> None:
+    client.create_database(database("d"))
+    client.create_function(Function("f", "d", "x.Y", functionType=FunctionType.JAVA, resourceUris=[]))
+    with pytest.raises(Exception, match="functions"):
+        client.drop_database("d", True, False)
