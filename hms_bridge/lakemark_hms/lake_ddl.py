@@ -14,7 +14,7 @@ from lakemark_hms.spark_schema import spark_columns
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_server.catalog import storage
-from lakemark_server.catalog.lake import TYPE_PROPERTY
+from lakemark_server.catalog.lake import TYPE_PROPERTY, check_properties
 from lakemark_thrift.ttypes import StorageDescriptor, Table
 
 _PARQUET_INPUTS: Final = ("mapredparquetinputformat", "parquetinputformat", "deprecatedparquetinputformat")
@@ -74,8 +74,10 @@ class LakeDdl:
             raise lake_write_error(found.database.name, found.name)
         old = decode_struct(Table, self._services.table_struct(found))
         label = f"{found.database.name}.{found.name}"
-        _check_same(old, new, label)
         before, after = _own(old.parameters or {}), _own(new.parameters or {})
+        # First, because Spark tries an ALTER that failed again without columns, and shows only what is said then.
+        check_properties(after)
+        _check_same(old, new, label)
         for parameters, own in ((old.parameters or {}, before), (new.parameters or {}, after)):
             if parameters.get(_COMMENT):
                 own[_COMMENT] = parameters[_COMMENT]

@@ -91,10 +91,10 @@ class LakeTour:
     def _race(self) -> None:
         self.report.say("two writers read version 12: one overwrites month 1, the other one appends to month 1 first")
         loser = self.client.begin(TABLE, "overwrite_partitions")
-        rows = loser.write(self._spark_free(1))
+        loser.write(self.flights.of_month(1))
         lakemark_spark.append(self._source("month = 1 AND day = 1"), TABLE, server=self.server)
         try:
-            loser.commit(rows)
+            loser.commit()
             reason = "it was not refused"
         except CommitConflict as error:
             reason = str(error.details.get("partitions"))
@@ -102,9 +102,9 @@ class LakeTour:
         self.report.check("the overwrite is refused because of", reason, "month=1")
         self.report.say("two more: one overwrites month 1 with what it was, the other one appends to month 2 meanwhile")
         first = self.client.begin(TABLE, "overwrite_partitions")
-        rows = first.write(self._spark_free(1))
+        first.write(self.flights.of_month(1))
         second = lakemark_spark.append(self._source("month = 2 AND day = 1"), TABLE, server=self.server)
-        commit = first.commit(rows)
+        commit = first.commit()
         self.report.check("both are published, one behind the other", commit.version - second.version, 1)
         self.report.check("versions that the service rebased the overwrite over", commit.rebased_over, 1)
         expected = self.flights.table.num_rows + self._count(2, day=1)
@@ -116,8 +116,7 @@ class LakeTour:
             "import os, sys, lakemark, pyarrow.parquet as pq\n"
             "client = lakemark.connect(sys.argv[1])\n"
             "writer = client.begin(sys.argv[2], 'append')\n"
-            "written = writer.write(pq.read_table(sys.argv[3]).slice(0, 1000))\n"
-            "writer.stage(written)\n"
+            "writer.write(pq.read_table(sys.argv[3]).slice(0, 1000))\n"
             "print(writer.location, flush=True)\n"
             "os._exit(9)\n"
         )
@@ -157,9 +156,6 @@ class LakeTour:
 
     def _source(self, condition: str) -> DataFrame:
         return self.sql.spark.sql(f"SELECT * FROM source WHERE {condition}")
-
-    def _spark_free(self, month: int) -> pa.Table:
-        return self.flights.of_month(month)
 
     def _totals(self, name: str) -> tuple[int, int]:
         row = self.sql(f"SELECT count(*), coalesce(sum(distance), 0) FROM {name}", quiet=True)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakemark.errors import DatabaseNotFound, TableNotFound, UnsupportedOperation
+from lakemark.errors import DatabaseNotFound, InvalidName, TableNotFound, UnsupportedOperation, VersionNotFound
 from lakemark_hms.lake import names, tables
 from lakemark_hms.lake.slices import slices_view
 from lakemark_hms.partition_view import PartitionView
@@ -31,7 +31,7 @@ class SparkFacet:
     def get_table(self, database: DatabaseRecord, name: str, entry: TableEntry | None) -> bytes | None:
         """A serialized Thrift Table for ``t``, ``t@v12``, ``t@<time>`` or the hidden table ``t@v12@files``.
 
-        None if there is no lake table ``t``. Raises VersionNotFound, InvalidName, UnsupportedOperation.
+        None if there is no lake table ``t``. Raises InvalidName (no such snapshot), UnsupportedOperation.
         """
         del entry
         resolved = self._resolve(database, name)
@@ -81,7 +81,11 @@ class SparkFacet:
         except (DatabaseNotFound, TableNotFound, UnsupportedOperation):  # there is none, or it is a warehouse table
             return None
         wanted = names.parse(name)
-        table, version = self._snapshots.version(database.catalog, database.name, base, wanted.at)
+        try:
+            table, version = self._snapshots.version(database.catalog, database.name, base, wanted.at)
+        except VersionNotFound as error:
+            # "No such object" would make engines say only that there is no such table.
+            raise InvalidName(error.message, **error.details) from error
         return table, version, wanted.files
 
 
