@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.snapshot import fold as folding
+from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.entries import from_messages
 from lakemark_server.snapshot.fold import Part, Snapshot, empty, fold
 from tests.lakes import ID, SCHEMA, X, file, stat
@@ -72,7 +74,8 @@ def applied(model: list[tuple[str, Row]], record: VersionRecord, rows: list[tupl
 def rows_of(snapshot: Snapshot) -> list[Row]:
     entries = snapshot.entries()
     lows = entries.column("min.1").to_pylist() if "min.1" in entries.schema.names else [None] * entries.num_rows
-        zip(entries.column("path").to_pylist(), entries.column("added_version").to_pylist(), lows, strict=True)  # type: ignore[arg-type]
+    versions = entries.column("added_version").to_pylist()
+    return list(zip(texts(entries.column("path")), cast("list[int]", versions), lows, strict=True))
 
 
 @settings(deadline=None, max_examples=150)

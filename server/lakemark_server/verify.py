@@ -1,0 +1,132 @@
+"""Every invariant of the key space, checked by reading it: what ``docs/keys.md`` says holds.
+
+Reads page by page, each page in a transaction of its own. A store may be written to meanwhile, so that pages come from
+different moments: what looks wrong is looked at again, and only what is wrong each time is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+from lakemark.errors import LakemarkError
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
+from lakemark_proto.v1 import catalog_pb2
+from lakemark_server import verify_lake
+from lakemark_server.catalog import lake, tables
+from lakemark_server.keyspace import DATABASES, HIVE_TABLES, OF_TABLE, TABLE_NAMES
+from lakemark_server.kv import ReadTransaction, Space, Store, strinc, unpack
+from lakemark_server.verify_lake import Problems, keys_below
+
+LOOKS: Final = 3
+
+_Check: TypeAlias = Callable[[], Problems]
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A table's name, and where it leads to."""
+
+    owner: DatabaseRecord | None
+    database_id: int
+    name: str
+    entry: TableEntry
+
+    @property
+    def full(self) -> str:
+        return f"{self.owner.name if self.owner else f'database {self.database_id}'}.{self.name}"
+
+
+def verify(store: Store) -> Problems:
+    """A sentence for each thing that does not hold; none: all is well. Raises what reading the store raises."""
+    names = _names(store)
+    problems = _settled(lambda: _check_unique(_names(store)))
+    for one in names:
+        found = _settled(_on(_check_definition, store, one))
+        problems += found
+        if one.entry.kind == catalog_pb2.LAKE and not found:
+            problems += _settled(_on(verify_lake.check_table, store, one.entry.table_id, one.full))
+    return problems + _settled(lambda: _check_dropped(store))
+
+
+def _on(check: Callable[..., Problems], *arguments: object) -> _Check:
+    return lambda: check(*arguments)
+
+
+def _settled(check: _Check) -> Problems:
+    """What is found at every look: the rest was the store moving on between two pages."""
+    found = check()
+    for _ in range(LOOKS - 1):
+        if found:
+            again = set(check())
+            found = [problem for problem in found if problem in again]
+    return found
+
+
+def _names(store: Store) -> list[_Name]:
+    databases = {}
+    for _, value in keys_below(store, DATABASES):
+        record = DatabaseRecord.FromString(value)
+        databases[record.database_id] = record
+    found = []
+    for (database_id, name), value in keys_below(store, TABLE_NAMES):
+        number = cast(int, database_id)
+        found.append(_Name(databases.get(number), number, cast(str, name), TableEntry.FromString(value)))
+    return found
+
+
+def _check_unique(names: list[_Name]) -> Problems:
+    problems: Problems = []
+    seen: dict[int, str] = {}
+    for one in names:
+        table_id = one.entry.table_id
+        if one.owner is None:
+            problems.append(f"{one.full}: its database does not exist")
+        if table_id in seen:
+            problems.append(f"{one.full}: table id {table_id} has the name {seen[table_id]} too")
+        seen[table_id] = one.full
+    return problems
+
+
+def _check_definition(store: Store, one: _Name) -> Problems:
+    """The name leads to a definition, and that knows the name."""
+
+    def body(tx: ReadTransaction) -> Problems:
+        entry = tables.find(tx, one.database_id, one.name)
+        if entry is None or entry.table_id != one.entry.table_id:
+            return []  # dropped or renamed meanwhile
+        if entry.kind != catalog_pb2.LAKE:
+            defined = tx.get(HIVE_TABLES.space(entry.table_id).key(0)) is not None
+            return [] if defined else [f"{one.full}: table id {entry.table_id} has no definition"]
+        try:
+            record = lake.load(tx, entry.table_id).record
+        except LakemarkError as error:
+            return [f"{one.full}: its definition cannot be read: {error.message}"]
+        database = one.owner.name if one.owner else record.database
+        if (record.table_id, record.database, record.name) != (entry.table_id, database, one.name):
+            return [f"{one.full}: its definition says {record.database}.{record.name}, table id {record.table_id}"]
+        return []
+
+    return store.read(body)
+
+
+def _check_dropped(store: Store) -> Problems:
+    """What has no name has no content. Names are read on both sides: a new table is not taken for a dropped one."""
+    before = {one.entry.table_id for one in _names(store)}
+    content = {(table_id, index) for index, space in enumerate(OF_TABLE) for table_id in _table_ids(store, space)}
+    known = before | {one.entry.table_id for one in _names(store)}
+    return [
+        f"table id {table_id} has no name, but there are keys under {unpack(OF_TABLE[index].prefix)[0]!r}"
+        for table_id, index in sorted(content)
+        if table_id not in known
+    ]
+
+
+def _table_ids(store: Store, space: Space) -> Iterator[int]:
+    """The table ids that have keys in the space; one read for each."""
+    begin, end = space.range()
+    while found := store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=1)):  # type: ignore[misc]
+        table_id = cast(int, space.unpack(found[0][0])[0])
+        yield table_id
+        begin = strinc(space.key(table_id))

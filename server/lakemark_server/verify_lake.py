@@ -1,0 +1,211 @@
+"""The invariants of one lake table: its versions, instants, live writers and blocks refer to each other rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+
+from lakemark.errors import LakemarkError, TableNotFound
+from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, StagedTotals, VersionRecord
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.catalog import lake
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.keyspace import (
+    ALIVE,
+    BLOCKS,
+    HEADS,
+    INSTANTS,
+    LAST_INSTANT,
+    MAIN,
+    STAGED_SLICES,
+    VERSION_TIMES,
+    VERSIONS,
+)
+from lakemark_server.kv import Space, Store
+from lakemark_server.snapshot import blocks
+from lakemark_server.snapshot.arrow import texts
+from lakemark_server.timeline.alive import Alive
+
+Problems: TypeAlias = list[str]
+PAGE_KEYS: Final = 500
+PAGE_BLOCKS: Final = 20
+_OPEN: Final = frozenset({pb.REQUESTED, pb.INFLIGHT})
+
+
+def keys_below(
+    store: Store, space: Space, *items: int | str, page: int = PAGE_KEYS
+) -> Iterator[tuple[tuple[object, ...], bytes]]:
+    """(the items behind ``items``, value) of all keys below them, a page a transaction."""
+    begin, end = space.range(*items)
+    while begin < end:
+        pairs = store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=page))  # type: ignore[misc]
+        for key, value in pairs:
+            yield space.unpack(key)[len(items) :], value
+        if len(pairs) < page:
+            return
+        begin = pairs[-1][0] + b"\x00"
+
+
+def check_table(store: Store, table_id: int, name: str) -> Problems:
+    """A sentence for each thing that does not hold; none for a table that was dropped meanwhile."""
+    try:
+        table = store.read(lambda tx: lake.load(tx, table_id))
+    except TableNotFound:
+        return []
+    look = _Look(store, table)
+    look.versions()
+    look.head_and_times()
+    look.instants()
+    look.living()
+    look.blocks()
+    return [f"{name}: {problem}" for problem in look.problems]
+
+
+@dataclass
+class _Content:
+    """What was found of a version's entries."""
+
+    blocks: int = 0
+    totals: StagedTotals = field(default_factory=StagedTotals)
+    partitions: set[str] = field(default_factory=set)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.totals.files += batch.num_rows
+        for row_count, size_bytes in zip(
+            batch.column("row_count").to_pylist(), batch.column("size_bytes").to_pylist(), strict=True
+        ):
+            self.totals.rows += row_count or 0
+            self.totals.bytes += size_bytes or 0
+        self.partitions.update(texts(batch.column("partition")))
+
+
+class _Look:
+    """One walk over a table; each step needs those before it."""
+
+    def __init__(self, store: Store, table: LakeTable) -> None:
+        self.store, self.table, self.table_id = store, table, table.table_id
+        self.problems: Problems = []
+        self._by_version: dict[int, VersionRecord] = {}
+        self._by_instant: dict[int, VersionRecord] = {}
+        self._states: dict[int, InstantRecord] = {}
+        self._content: dict[int, _Content] = {}
+
+    def versions(self) -> None:
+        """1, 2, 3 … without a gap, in order of time, each of an instant of its own and read before it was written."""
+        last = VersionRecord()
+        for (number,), value in keys_below(self.store, VERSIONS, self.table_id, MAIN, page=PAGE_BLOCKS):
+            record = VersionRecord.FromString(value)
+            where = f"version {number}"
+            if record.version != number:
+                self._tell(f"{where} has the record of version {record.version}")
+            if record.version != last.version + 1:
+                self._tell(f"{where} follows version {last.version}: there is a gap")
+            if record.committed_ms < last.committed_ms:
+                self._tell(f"{where} was committed at {record.committed_ms} ms, before version {last.version}")
+            if not 0 <= record.read_version < record.version:
+                self._tell(f"{where} has the read version {record.read_version}")
+            if record.instant in self._by_instant:
+                self._tell(f"{where} and version {self._by_instant[record.instant].version} are of one instant")
+            content = self._content[record.instant] = _Content()
+            if record.inline_block:
+                self._decode(record.inline_block, f"the block in {where}", content)
+            record.inline_block = b""
+            self._by_version[record.version] = self._by_instant[record.instant] = last = record
+
+    def head_and_times(self) -> None:
+        """The head is the last version, and each version can be found by its time."""
+        stored = self.store.read(lambda tx: tx.get(HEADS.key(self.table_id, MAIN)))
+        head = HeadRecord.FromString(stored) if stored else HeadRecord()
+        latest = self._by_version.get(max(self._by_version, default=0), VersionRecord())
+        if (head.version, head.committed_ms) != (latest.version, latest.committed_ms):
+            self._tell(
+                f"the head is version {head.version} of {head.committed_ms} ms; the last version is "
+                f"{latest.version} of {latest.committed_ms} ms"
+            )
+        times = {items for items, _ in keys_below(self.store, VERSION_TIMES, self.table_id, MAIN)}
+        wanted = {(record.committed_ms, record.version) for record in self._by_version.values()}
+        self._tell_each("times without their version", times - wanted)
+        self._tell_each("versions that cannot be found by their time", wanted - times)
+
+    def instants(self) -> None:
+        """Completed instants and versions belong together one to one."""
+        stored = self.store.read(lambda tx: tx.get(LAST_INSTANT.key(self.table_id)))
+        last = int.from_bytes(stored, "big") if stored else 0
+        for (number,), value in keys_below(self.store, INSTANTS, self.table_id):
+            record = InstantRecord.FromString(value)
+            if record.instant != number or record.instant > last:
+                self._tell(f"instant {number} has the record of {record.instant}; the last one given out is {last}")
+            self._states[record.instant] = record
+            version = self._by_instant.get(record.instant)
+            if record.state == pb.COMPLETED and (version is None or version.version != record.version):
+                self._tell(f"instant {number} is completed as version {record.version}, which is not there")
+            if record.state != pb.COMPLETED and version is not None:
+                state = pb.InstantState.Name(record.state)
+                self._tell(f"instant {number} is {state}, but is version {version.version}")
+        self._tell_each("versions without their instant", self._by_instant.keys() - self._states.keys())
+
+    def living(self) -> None:
+        """Just those instants that are open have a heartbeat."""
+        found = set()
+        for (number,), value in keys_below(self.store, ALIVE, self.table_id):
+            record = self._states.get(number) if isinstance(number, int) else None
+            if record is None or record.state not in _OPEN:
+                self._tell(f"instant {number} has a heartbeat and is not open")
+            elif Alive.unpack(record.instant, value).inflight != (record.state == pb.INFLIGHT):
+                self._tell(f"instant {number} has the heartbeat of another state")
+            found.add(number)
+        self._tell_each(
+            "open instants without a heartbeat",
+            {record.instant for record in self._states.values() if record.state in _OPEN} - found,
+        )
+
+    def blocks(self) -> None:
+        """What versions refer to is there and can be read, and amounts to what they say; rolled back is gone."""
+        for (instant, number), value in keys_below(self.store, BLOCKS, self.table_id, page=PAGE_BLOCKS):
+            version = self._by_instant.get(instant) if isinstance(instant, int) else None
+            self._check_kept(instant, "blocks")
+            if version is not None and isinstance(number, int) and number < version.staged.blocks:
+                content = self._content[version.instant]
+                content.blocks += 1
+                self._decode(value, f"block {number} of version {version.version}", content)
+        for (instant, *_), _ in keys_below(self.store, STAGED_SLICES, self.table_id, page=PAGE_BLOCKS):
+            self._check_kept(instant, "slices")
+        for instant, content in self._content.items():
+            self._check_content(self._by_instant[instant], content)
+
+    def _check_kept(self, instant: object, what: str) -> None:
+        record = self._states.get(instant) if isinstance(instant, int) else None
+        if record is None or record.state not in _OPEN | {pb.COMPLETED}:
+            self._tell(f"instant {instant} is not there or was rolled back, but has staged {what}")
+
+    def _check_content(self, version: VersionRecord, content: _Content) -> None:
+        where, staged = f"version {version.version}", version.staged
+        if content.blocks != staged.blocks:
+            self._tell(f"{where} has {content.blocks} of its {staged.blocks} blocks")
+        elif (content.totals.files, content.totals.rows, content.totals.bytes) != (
+            staged.files,
+            staged.rows,
+            staged.bytes,
+        ):
+            self._tell(f"{where} says {staged.files} files of {staged.rows} rows, and has {content.totals.files}")
+        if not version.all_partitions and not content.partitions <= set(version.partitions):
+            self._tell(f"{where} has files in partitions that it does not name")
+
+    def _decode(self, block: bytes, what: str, content: _Content) -> None:
+        try:
+            content.add(blocks.decode(block, self.table.schema))
+        except (LakemarkError, DecodeError, pa.ArrowException, ValueError, OSError) as error:
+            self._tell(f"{what} cannot be read: {error}")
+
+    def _tell(self, problem: str) -> None:
+        self.problems.append(problem)
+
+    def _tell_each(self, problem: str, which: AbstractSet[object]) -> None:
+        if which:
+            some = ", ".join(map(str, sorted(which, key=str)[:10]))
+            self._tell(f"{problem}: {some}" + (" …" if len(which) > 10 else ""))
