@@ -44,5 +44,10 @@ def dictionary(array: AnyArray) -> tuple[npt.NDArray[np.int32], list[str]]:
     return encoded.indices.to_numpy(), texts(encoded.dictionary)
 
 
+def replaced(batch: pa.RecordBatch, name: str, values: Sequence[str]) -> pa.RecordBatch:
+    """The batch with other texts in a column of strings."""
+    return batch.set_column(batch.schema.get_field_index(name), batch.schema.field(name), pa.array(values, pa.string()))
+
+
 def nulls(length: int, data_type: pa.DataType) -> AnyArray:
     return cast(Any, pa.nulls)(length, data_type)  # type: ignore[no-any-return]
