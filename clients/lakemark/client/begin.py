@@ -50,7 +50,7 @@ def begin(
         owner=_owner(),
         read_version=read_version,
     )
-    opened = _open(calls, request, request_id or str(uuid4()))
+    opened = _open(calls, request, request_id or str(uuid4()), inflight=start)
     writer = Writer(calls, heartbeats, request.table, opened, operation)
     if writer.committed:
         writer.commit()
@@ -60,18 +60,19 @@ def begin(
     return writer
 
 
-def _open(calls: Calls, request: pb.OpenInstantRequest, request_id: str) -> pb.Instant:
+def _open(calls: Calls, request: pb.OpenInstantRequest, request_id: str, *, inflight: bool) -> pb.Instant:
     """The instant of this request id: committed, or fresh.
 
-    An instant that an earlier attempt left behind, given up or with files already staged, cannot be used any more. The
-    next one has an id that follows from the first, so that every later attempt finds the same chain, and at most one
-    commit at its end.
+    An instant that an earlier attempt left behind, given up or with files already staged, or (unless ``inflight`` is
+    what is wanted) with another's work profile, cannot be used any more. The next one has an id that follows from the
+    first, so that every later attempt finds the same chain, and at most one commit at its end.
     """
     stub = TimelineServiceStub(calls.channel)
     for attempt in range(REOPENS_MAX):
         request.request_id = request_id if attempt == 0 else f"{request_id}#{attempt}"
         opened = calls(stub.OpenInstant, request, mutation=True)
-        if opened.state == pb.COMPLETED or (opened.state != pb.ROLLED_BACK and not opened.staged_files):
+        usable = opened.state == pb.REQUESTED or (opened.state == pb.INFLIGHT and inflight)
+        if opened.state == pb.COMPLETED or (usable and not opened.staged_files):
             return opened
         if opened.state != pb.ROLLED_BACK:
             reason = "its writer began again with the same request id"

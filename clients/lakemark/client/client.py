@@ -42,6 +42,11 @@ class Client:
         self.tables = Tables(self._calls)
         self.timeline = Timeline(self._calls)
 
+    @property
+    def address(self) -> str:
+        """``host:port`` of the service."""
+        return self._calls.target
+
     def begin(
         self,
         table: str,

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 STAGE_FILES_MAX: Final = 20_000
 """Files in one request; more are staged in several."""
 
+REASON_CHARS_MAX: Final = 900
+
 Files = Sequence[DataFile] | pa.Table
 
 
@@ -158,7 +160,9 @@ class Writer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self.state in ("completed", "rolled_back"):
             return
-        reason = f"the writer failed: {error!r}"[:500] if error is not None else "the writer ended without a commit"
+        reason = "the writer ended without a commit"
+        if error is not None:
+            reason = f"the writer failed: {type(error).__name__}: {error}"[:REASON_CHARS_MAX]
         if error is None:
             self.rollback(reason)
             return

@@ -18,8 +18,8 @@ from lakemark.locations import open_location
 from lakemark.parquet.bounds import UNKNOWN, Bound, read_bound
 from lakemark.types import BINARY, Field, Schema, is_floating, is_textual
 
-# parquet-mr (Spark, Hive, Trino's older writers) leaves bounds out as soon as it has seen a NaN.
-_NO_BOUNDS_WITH_NAN: Final = ("parquet-mr",)
+# parquet-mr (Spark, Hive) takes NaN for the greatest value, so that a chunk with a NaN has NaN as its max, or no bounds.
+_NAN_IS_GREATEST: Final = ("parquet-mr",)
 # Others, as parquet-rs, may write shortened bounds, and pyarrow does not show whether they did.
 _WHOLE_BOUNDS: Final = ("parquet-mr", "parquet-cpp-arrow")
 
@@ -107,9 +107,7 @@ def _column(metadata: pq.FileMetaData, index: int, field: Field, creator: str) -
 
     low, high = bound(min, is_max=False), bound(max, is_max=True)
     nan_count = None
-    if is_floating(field.type) and all(
-        chunk.minimum is not None and creator.startswith(_NO_BOUNDS_WITH_NAN) for chunk in valued
-    ):
+    if is_floating(field.type) and (not valued or (creator.startswith(_NAN_IS_GREATEST) and high.value is not None)):
         nan_count = 0
     return ColumnStatistics(field.id, low.value, high.value, null_count, nan_count, low.truncated, high.truncated)
 

@@ -1,0 +1,21 @@
+"""Which service is asked: an address, or a client that its owner keeps open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from lakemark import Client, connect
+
+SERVER_DEFAULT: Final = "127.0.0.1:9090"
+
+
+@contextmanager
+def use_client(server: str | Client) -> Iterator[Client]:
+    """A client for the block; one that was made for it is closed afterwards."""
+    if isinstance(server, Client):
+        yield server
+        return
+    with connect(server) as client:
+        yield client

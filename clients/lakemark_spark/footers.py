@@ -1,0 +1,55 @@
+"""Statistics of the files that Spark wrote, from their footers: in the driver for few files, else in the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from lakemark.files import DataFile
+from lakemark.files.columns import partition_values
+from lakemark.locations import join, open_location
+from lakemark.parquet import describe
+from lakemark.types import Schema
+
+IN_DRIVER_MAX: Final = 64
+FILES_PER_TASK: Final = 64
+THREADS: Final = 8
+
+
+def describe_files(spark: SparkSession, paths: Sequence[str], location: str, schema: Schema) -> list[DataFile]:
+    """Entries of files, in the order of ``paths``.
+
+    ``paths`` are relative to ``location`` (of the instant); those of the entries to the table. Executors need
+    Lakemark's client and access to the location by pyarrow, as the driver does.
+    """
+    # Unique in the table, because the instant is.
+    instant = location.rstrip("/").rpartition("/")[2]
+    named = [(f"{instant}-{number:06d}", path) for number, path in enumerate(paths)]
+    if len(named) <= IN_DRIVER_MAX:
+        return list(_describe(named, location, schema))
+    tasks = -(-len(named) // FILES_PER_TASK)
+    rdd = spark.sparkContext.parallelize(named, tasks)
+    return rdd.mapPartitions(lambda part: _describe(part, location, schema)).collect()
+
+
+def _describe(named: Iterable[tuple[str, str]], location: str, schema: Schema) -> Iterator[DataFile]:
+    filesystem, place = open_location(location)
+    root, _, _ = place.rstrip("/").rpartition("/")
+
+    def one(group_and_path: tuple[str, str]) -> DataFile:
+        group, path = group_and_path
+        partition = "/".join(path.split("/")[:-2])
+        return describe(
+            join(place, path),
+            schema,
+            root=root,
+            partition=partition_values(partition, schema),
+            filesystem=filesystem,
+            file_group=group,
+        )
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        yield from pool.map(one, named)

@@ -1,0 +1,134 @@
+"""A DataFrame as files in the layout of lake tables: each directory holds exactly one file.
+
+Spark writes one file for each task and directory. So the number of the task, as one more partition column, gives each
+file a directory of its own: with Spark's own writer and committer, no file is ever renamed, and no shuffle is needed
+for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+from urllib.parse import unquote
+from uuid import uuid4
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from lakemark.errors import InvalidSchema
+from lakemark.types import TIMESTAMP, ListOf, MapOf, Schema, Struct, Type
+from lakemark_spark.files import scan
+
+GROUP_COLUMN: Final = "lakemark_group"
+"""The last part of a directory: ``lakemark_group=<attempt>-<task>``."""
+
+_TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to write an instant. What an earlier attempt left in the same place is not taken for its own."""
+
+    location: str
+    prefix: str
+
+    @classmethod
+    def new(cls, location: str) -> Attempt:
+        return cls(location, uuid4().hex[:12])
+
+
+def write(df: DataFrame, columns: Sequence[Column], schema: Schema, attempt: Attempt, *, distribute: bool) -> None:
+    """Writes ``columns`` of ``df``, which are the table's, below ``attempt.location``.
+
+    ``distribute``: rows of a partition are first brought together, so that a partition has few files of a good size.
+    """
+    if schema.find(GROUP_COLUMN) is not None:
+        raise InvalidSchema(f"the table has a column '{GROUP_COLUMN}', which is the name of the directories of files")
+    rows = df.select(*columns)
+    partitions = list(schema.partition_columns)
+    if distribute and partitions:
+        rows = _rebalanced(rows, partitions)
+    group = F.concat(F.lit(attempt.prefix + "-"), F.spark_partition_id().cast("string"))
+    with _timestamps_in_microseconds(df.sparkSession, schema):
+        (
+            rows.withColumn(GROUP_COLUMN, group)
+            .write.mode("append")
+            .partitionBy(*partitions, GROUP_COLUMN)
+            # A second file in a directory would be read with the first one by whoever lists directories.
+            .option("maxRecordsPerFile", 0)
+            # Instants in partition paths are in UTC, whatever the session's zone.
+            .option("timeZone", "UTC")
+            .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+            .parquet(attempt.location)
+        )
+
+
+def _rebalanced(rows: DataFrame, partitions: Sequence[str]) -> DataFrame:
+    """Rows of a partition in few tasks; adaptive execution splits large ones and gathers small ones."""
+    if str(rows.sparkSession.conf.get("spark.sql.adaptive.enabled")).lower() != "true":
+        return rows.repartition(*(F.col(f"`{name}`") for name in partitions))  # the hint would have no effect
+    # In SQL, because DataFrame.hint of Spark 3.5 takes no columns. Braces would be taken for places to fill in.
+    names = ", ".join("`" + name.replace("{", "{{").replace("}", "}}") + "`" for name in partitions)
+    return rows.sparkSession.sql(f"SELECT /*+ REBALANCE({names}) */ * FROM {{rows}}", rows=rows)  # noqa: S608
+
+
+def written_files(spark: SparkSession, attempt: Attempt) -> list[str]:
+    """The paths of the attempt's files, relative to ``attempt.location``, in order. Hidden files are not among them."""
+    place = "/" + attempt.location.rstrip("/").rpartition("/")[2] + "/"
+    marker = f"/{GROUP_COLUMN}={attempt.prefix}-"
+    found = []
+    for uri in scan(spark, [attempt.location], T.StructType()).inputFiles():
+        path = unquote(uri)
+        at = path.rfind(marker)
+        if at >= 0:
+            found.append(path[path.rindex(place, 0, at + 1) + len(place) :])
+    return sorted(found)
+
+
+_settings_lock = Lock()
+_settings_users: dict[str, tuple[int, str | None]] = {}
+
+
+@contextmanager
+def _timestamps_in_microseconds(spark: SparkSession, schema: Schema) -> Iterator[None]:
+    """Spark's default, INT96, has no statistics. There is no option of a single write, only the session's setting:
+
+    it is put back when the last of the writers that run at the same time in the session ends.
+    """
+    if not any(_has_timestamp(field.type) for field in schema.data_columns):
+        yield
+        return
+    key = str(id(spark))
+    with _settings_lock:
+        users, before = _settings_users.get(key, (0, None))
+        if not users:
+            before = spark.conf.get(_TIMESTAMP_TYPE, None)
+            spark.conf.set(_TIMESTAMP_TYPE, "TIMESTAMP_MICROS")
+        _settings_users[key] = (users + 1, before)
+    try:
+        yield
+    finally:
+        with _settings_lock:
+            users, before = _settings_users.pop(key)
+            if users > 1:
+                _settings_users[key] = (users - 1, before)
+            elif before is None:
+                spark.conf.unset(_TIMESTAMP_TYPE)
+            else:
+                spark.conf.set(_TIMESTAMP_TYPE, before)
+
+
+def _has_timestamp(column_type: Type) -> bool:
+    match column_type:
+        case Struct(fields):
+            return any(_has_timestamp(field.type) for field in fields)
+        case ListOf(element):
+            return _has_timestamp(element)
+        case MapOf(key, value):
+            return _has_timestamp(key) or _has_timestamp(value)
+        case _:
+            return column_type == TIMESTAMP

@@ -1,0 +1,117 @@
+"""Snapshots of lake tables as DataFrames: planned by the service, scanned by Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Final
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from lakemark import Client, Plan
+from lakemark.client.client import Moment
+from lakemark.convert import ColumnValue
+from lakemark.expressions import Literal
+from lakemark.expressions.render import literal_sql
+from lakemark.locations import join
+from lakemark.types import Field, Schema
+from lakemark_spark.connection import SERVER_DEFAULT, use_client
+from lakemark_spark.files import scan
+from lakemark_spark.schema import struct_of, to_spark
+
+UNION_MAX: Final = 50
+"""Up to so many partitions are scanned one by one with constant columns; for more, values are looked up by path."""
+
+_PATH: Final = "lakemark_path"
+_FILE_SCHEME: Final = re.compile("^file:/+")
+
+PartitionFiles = Mapping[tuple[ColumnValue, ...], Sequence[str]]
+
+
+def read(
+    spark: SparkSession,
+    table: str,
+    where: str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    version: int | None = None,
+    timestamp: Moment | None = None,
+    server: str | Client = SERVER_DEFAULT,
+) -> DataFrame:
+    """The rows of a snapshot for which ``where`` (Spark SQL) is true; only files that can hold such rows are read.
+
+    The snapshot is chosen now: the latest, ``version``, or the last one at or before ``timestamp``; the DataFrame stays
+    with it. Texts that ``where`` compares with instants are in UTC unless they name a zone. ``columns`` None: all,
+    partition columns last. Raises TableNotFound, VersionNotFound, InvalidPredicate, InvalidSchema (no such column).
+    """
+    with use_client(server) as client:
+        plan = client.plan(table, where, version=version, timestamp=timestamp)
+        files: dict[tuple[ColumnValue, ...], list[str]] = {}
+        for file in plan:
+            files.setdefault(file.partition, []).append(join(plan.location, file.path))
+    wanted = [plan.schema.field(name).name for name in columns] if columns is not None else None
+    rows = _rows(spark, plan, files)
+    if plan.summary.residual and files:
+        rows = rows.where(plan.summary.residual)
+    names = wanted if wanted is not None else [field.name for field in plan.schema.columns]
+    return rows.select(*(F.col(f"`{name}`") for name in names))
+
+
+def _rows(spark: SparkSession, plan: Plan, files: PartitionFiles) -> DataFrame:
+    schema = plan.schema
+    if not files:
+        return spark.createDataFrame([], _nullable(schema.columns))
+    if len(files) <= UNION_MAX:
+        scans = [_with_constants(spark, paths, values, schema) for values, paths in files.items()]
+        return reduce(DataFrame.unionAll, scans)
+    return _with_lookup(spark, files, schema)
+
+
+def _with_constants(
+    spark: SparkSession, paths: Sequence[str], values: Sequence[ColumnValue], schema: Schema
+) -> DataFrame:
+    """The files of one partition; Spark folds predicates on the constants away."""
+    rows = scan(spark, paths, _nullable(schema.data_columns))
+    constants = [_constant(value, field) for value, field in zip(values, schema.partition_fields, strict=True)]
+    return rows.select("*", *constants)
+
+
+def _with_lookup(spark: SparkSession, files: PartitionFiles, schema: Schema) -> DataFrame:
+    """The files of many partitions in one scan, joined with their partitions' values by path."""
+    rows = scan(spark, [path for paths in files.values() for path in paths], _nullable(schema.data_columns))
+    by_path = {_plain(path): values for values, paths in files.items() for path in paths}
+    # Spark spells a file's path in its own way, which its list of files shows.
+    spelled = {_FILE_SCHEME.sub(form, uri): uri for uri in rows.inputFiles() for form in ("file:/", "file:///")}
+    lookup = [(spelling, *by_path[_plain(unquote(uri))]) for spelling, uri in spelled.items()]
+    fields = [T.StructField(_PATH, T.StringType()), *_nullable(schema.partition_fields).fields]
+    table = spark.createDataFrame(lookup, T.StructType(fields)).alias("lookup")
+    found = rows.select("*", F.col("_metadata.file_path").alias(f"{_PATH}_of_row")).join(
+        F.broadcast(table), F.col(f"{_PATH}_of_row") == F.col(_PATH), "left"
+    )
+    # A row without its partition must never pass for one with nulls.
+    missing = F.raise_error(F.concat(F.lit("no partition is known for file "), F.col(f"{_PATH}_of_row")))
+    partitions = [
+        F.when(F.col(_PATH).isNull(), missing.cast(to_spark(field.type)))
+        .otherwise(F.col(f"lookup.`{field.name}`"))
+        .alias(field.name)
+        for field in schema.partition_fields
+    ]
+    return found.select(*(F.col(f"`{field.name}`") for field in schema.data_columns), *partitions)
+
+
+def _plain(path: str) -> str:
+    return _FILE_SCHEME.sub("/", path)
+
+
+def _constant(value: ColumnValue, field: Field) -> Column:
+    column = F.lit(value) if isinstance(value, str) else F.expr(literal_sql(Literal(value, field.type)))
+    return column.cast(to_spark(field.type)).alias(field.name)
+
+
+def _nullable(fields: Sequence[Field]) -> T.StructType:
+    """Spark trusts what a schema says about nulls; what files hold is not its promise to make."""
+    return T.StructType([T.StructField(field.name, field.dataType, True) for field in struct_of(fields).fields])

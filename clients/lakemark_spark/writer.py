@@ -1,0 +1,117 @@
+"""Appending DataFrames to lake tables, and overwriting with them: one commit each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from pyspark.sql import DataFrame
+
+from lakemark import Client, Commit, DataFile, Writer
+from lakemark.client.model import Operation
+from lakemark.client.partitions import Partition, partition_values
+from lakemark.errors import InvalidArgument, InvalidSchema
+from lakemark.files.columns import name_of_partition
+from lakemark_spark import layout
+from lakemark_spark.connection import SERVER_DEFAULT, use_client
+from lakemark_spark.footers import describe_files
+from lakemark_spark.schema import columns_for
+
+Partitions: TypeAlias = Sequence[Partition] | Literal["dynamic"] | None
+
+
+def append(
+    df: DataFrame,
+    table: str,
+    *,
+    server: str | Client = SERVER_DEFAULT,
+    metadata: Mapping[str, str] | None = None,
+    request_id: str | None = None,
+    distribute: bool = True,
+) -> Commit:
+    """Adds the rows of ``df`` to ``database.table`` in one commit, also if there are none.
+
+    Columns are matched by name, whatever their case; narrower types are widened. ``server``: ``host:port``, or a client
+    that stays open. The same ``request_id`` commits once, however often it is asked for (in ``foreachBatch``: a name
+    with the epoch id). ``distribute``: rows of a partition are brought together first, for few files; False writes
+    without a shuffle, up to one file for each task and partition.
+
+    Raises InvalidSchema with every column that does not fit, CommitConflict, and Spark's errors; after any of them the
+    instant is rolled back and nothing of it is ever seen.
+    """
+    with use_client(server) as client:
+        return _write(client, df, table, "append", None, metadata, request_id, distribute=distribute)
+
+
+def overwrite(
+    df: DataFrame,
+    table: str,
+    *,
+    partitions: Partitions = None,
+    server: str | Client = SERVER_DEFAULT,
+    metadata: Mapping[str, str] | None = None,
+    request_id: str | None = None,
+    distribute: bool = True,
+) -> Commit:
+    """Replaces what the table holds by the rows of ``df``, in one commit.
+
+    ``partitions``: None: the whole table; a list: these, and ``df`` may have rows for no others (those for which it has
+    none become empty); "dynamic": the ones for which ``df`` has rows. The rest is as in ``append``.
+    """
+    operation: Operation = "overwrite_table" if partitions is None else "overwrite_partitions"
+    with use_client(server) as client:
+        return _write(client, df, table, operation, partitions, metadata, request_id, distribute=distribute)
+
+
+def _write(
+    client: Client,
+    df: DataFrame,
+    table: str,
+    operation: Operation,
+    partitions: Partitions,
+    metadata: Mapping[str, str] | None,
+    request_id: str | None,
+    *,
+    distribute: bool,
+) -> Commit:
+    # Which partitions a DataFrame has is known when it is written: a dynamic overwrite tells them after that.
+    dynamic = partitions == "dynamic"
+    named = None if partitions is None or isinstance(partitions, str) else list(partitions)
+    if isinstance(partitions, str) and not dynamic:
+        raise InvalidArgument(f"partitions={partitions!r} is neither a list of partitions nor 'dynamic'")
+    with client.begin(table, operation, partitions=named, start=not dynamic, request_id=request_id) as writer:
+        if writer.committed:
+            return writer.commit()
+        columns = columns_for(df.schema, writer.schema, table)
+        attempt = layout.Attempt.new(writer.location)
+        layout.write(df, columns, writer.schema, attempt, distribute=distribute)
+        paths = layout.written_files(df.sparkSession, attempt)
+        files = describe_files(df.sparkSession, paths, writer.location, writer.schema)
+        _check_not_null(files, writer)
+        if named is not None and operation == "overwrite_partitions":
+            _check_within(files, named, writer)
+        if dynamic:
+            writer.start(dict.fromkeys(file.partition for file in files))
+        return writer.commit(files, metadata=metadata)
+
+
+def _check_not_null(files: Sequence[DataFile], writer: Writer) -> None:
+    """Spark writes nulls into any column; the footers tell."""
+    required = {field.id: field.name for field in writer.schema.data_columns if not field.nullable}
+    for file in files:
+        for statistics in file.statistics:
+            if statistics.column_id in required and statistics.null_count:
+                name = required[statistics.column_id]
+                raise InvalidSchema(f"column '{name}' of {writer.table} is NOT NULL, and the DataFrame has nulls in it")
+
+
+def _check_within(files: Sequence[DataFile], named: Sequence[Partition], writer: Writer) -> None:
+    allowed = {name_of_partition(partition_values(one, writer.schema), writer.schema) for one in named}
+    found = {name_of_partition(file.partition, writer.schema) for file in files}
+    if not found <= allowed:
+        others = sorted(found - allowed)
+        shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+        raise InvalidArgument(
+            f"the DataFrame has rows for partitions of {writer.table} that are not to be overwritten: {shown}; filter "
+            "it, name them too, or use partitions='dynamic'"
+        )

@@ -1,0 +1,345 @@
+"""DataFrames into lake tables and back, by real Spark against a real service."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from lakemark import Client, DataFile
+from tests.e2e.spark_runner import SparkProcess, SparkStatementError, interpreter
+from tests.integration.grpc_server import connected, running_service
+
+pytestmark = pytest.mark.spark
+
+SPECIAL = ["a/b", "x=y", "100%", "a%2Fb", "q?u#e&r", "[s]{t}*", "é ü", 'it\'s "q"', "back\\slash", "tab\tend", None]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    # A location with characters that mean something in patterns and URIs.
+    with running_service(tmp_path_factory.mktemp("lake [1]{a}%20é")) as service, connected(service) as client:
+        client.databases.create("db")
+        yield client
+
+
+@pytest.fixture(scope="module")
+def spark(spark_version: str, server: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkProcess]:
+    settings = {
+        "spark.sql.catalogImplementation": "in-memory",
+        # What must not matter: plans, limits and zones that differ from those of the table's layout.
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.files.maxRecordsPerFile": "1",
+    }
+    work = tmp_path_factory.mktemp(f"spark{spark_version}")
+    with SparkProcess(interpreter(spark_version), "", work, settings=settings) as process:
+        process.python(
+            dedent(f"""
+            import datetime as dt
+            from decimal import Decimal
+            from pyspark.sql import functions as F
+            import lakemark, lakemark_spark as ls
+            client = lakemark.connect({server.address!r})
+            """)
+        )
+        yield process
+
+
+@pytest.fixture
+def table(server: Client, spark_version: str, request: pytest.FixtureRequest) -> str:
+    number = abs(hash(request.node.name))
+    return f"db.t{spark_version.replace('.', '')}_{number}"
+
+
+def run(spark: SparkProcess, code: str, **names: Any) -> Any:
+    for name, value in names.items():
+        spark.python(f"{name} = {value!r}")
+    return spark.python(dedent(code))
+
+
+def directories(files: list[DataFile]) -> list[str]:
+    return [file.path.rpartition("/")[0] for file in files]
+
+
+ALL_TYPES = """
+    id bigint, b boolean, i8 tinyint, i16 smallint, i32 int, f float, d double, dec decimal(12,3), s string,
+    v varchar(10), bin binary, day date, ts timestamp, ntz timestamp_ntz, st struct<a:int,b:string>,
+    arr array<int>, m map<string,int>, part int
+"""
+
+
+def test_all_types_come_back_and_have_statistics(server: Client, spark: SparkProcess, table: str) -> None:
+    server.tables.create(table, ALL_TYPES, partitioned_by=["part"])
+
+    written, back = run(
+        spark,
+        """
+        df = spark.range(0, 40, 1, 4).selectExpr(
+            "id", "id % 2 = 0 as b", "cast(id as tinyint) as i8", "cast(id as smallint) as i16",
+            "cast(id as int) as i32", "cast(id / 4 as float) as f", "if(id = 7, double('NaN'), id / 8) as d",
+            "cast(id as decimal(10,2)) as dec", "if(id % 5 = 0, null, concat('s', id)) as s", "cast(id as string) as v",
+            "cast(cast(id as string) as binary) bin", "date_add(date'2020-01-01', cast(id as int)) as day",
+            "timestamp'2020-01-01 00:00:00Z' + make_interval(0,0,0,0,cast(id as int)) as ts",
+            "cast('2020-01-01 00:00:00' as timestamp_ntz) as ntz", "named_struct('a', cast(id as int), 'b', 'x') as st",
+            "array(cast(id as int), null) as arr", "map('k', cast(id as int)) as m", "cast(id % 3 as int) as part")
+        commit = ls.append(df, t, server=client)
+        want = df.withColumn("dec", F.col("dec").cast("decimal(12,3)"))
+        got = ls.read(spark, t, server=client)
+        show = lambda rows: sorted(map(repr, rows.collect()))
+        result = [show(want.select(got.columns)), show(got)]
+        """,
+        t=table,
+    )
+
+    assert written == back
+    plan = server.plan(table, statistics=["id", "ts", "ntz", "d", "f", "day", "dec", "s"])
+    names = {field.id: field.name for field in plan.schema.columns}
+    (first,) = [file for file in plan if file.partition == (0,)]
+    known = {names[one.column_id]: one for one in first.statistics}
+    assert (known["id"].min, known["id"].max, known["id"].null_count) == (0, 39, 0)
+    assert known["dec"].max == Decimal("39.000")
+    assert known["day"].min == dt.date(2020, 1, 1)
+    assert known["ts"].max == dt.datetime(2020, 1, 2, 15, tzinfo=dt.UTC)
+    assert known["ntz"].min == dt.datetime(2020, 1, 1)
+    assert known["s"].null_count == 3
+    assert known["f"].nan_count == 0
+    (second,) = [file for file in plan if file.partition == (1,)]
+    assert {names[one.column_id]: one for one in second.statistics}["d"].nan_count is None, "it has a NaN"
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("distribute", [True, False])
+def test_each_directory_holds_one_file(
+    server: Client, spark: SparkProcess, table: str, adaptive: str, distribute: bool
+) -> None:
+    server.tables.create(table, "id bigint, p int", partitioned_by=["p"])
+
+    count = run(
+        spark,
+        """
+        spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+        df = spark.range(0, 3000, 1, 6).selectExpr("id", "cast(id % 7 as int) as p")
+        ls.append(df, t, server=client, distribute=distribute)
+        spark.conf.set("spark.sql.adaptive.enabled", "true")
+        result = ls.read(spark, t, server=client).selectExpr("count(*)", "sum(id)").first()
+        """,
+        t=table,
+        adaptive=adaptive,
+        distribute=distribute,
+    )
+
+    assert count == [3000, 2999 * 3000 // 2]
+    plan = server.plan(table)
+    files = plan.files()
+    assert len(set(directories(files))) == len(files)
+    for path in plan.paths:
+        directory = Path(path.removeprefix("file:")).parent
+        assert [one.name for one in directory.iterdir() if not one.name.startswith(".")] == [Path(path).name]
+    assert len(files) == (7 if distribute else 42)
+    assert len({file.file_group for file in files}) == len(files)
+
+
+@pytest.mark.parametrize("copies", [1, 6], ids=["union of partitions", "look-up by path"])
+def test_special_and_null_partition_values(server: Client, spark: SparkProcess, table: str, copies: int) -> None:
+    server.tables.create(
+        table,
+        "id bigint, p string, day date, at timestamp, amount decimal(6,2), flag boolean",
+        partitioned_by=["p", "day", "at", "amount", "flag"],
+    )
+
+    want, got, filtered = run(
+        spark,
+        """
+        rows = [(i, text if text is None else text + "~" * copy, dt.date(2020, 2, 1 + i % 3) if i % 4 else None,
+                 dt.datetime(2020, 7, 1, 12, 30, i, tzinfo=dt.timezone.utc) if i % 5 else None,
+                 Decimal(i) / 4 if i % 3 else None, bool(i % 2))
+                for copy in range(copies) for i, text in enumerate(special)]
+        types = "id bigint, p string, day date, at timestamp, amount decimal(6,2), flag boolean"
+        df = spark.createDataFrame(rows, types)
+        ls.append(df, t, server=client)
+        got = ls.read(spark, t, server=client)
+        show = lambda rows: sorted(map(repr, rows.collect()))
+        where = "at = timestamp'2020-07-01 12:30:02Z' or p is null"
+        result = [show(df), show(got), [show(df.where(where)), show(ls.read(spark, t, where, server=client))]]
+        """,
+        t=table,
+        special=SPECIAL,
+        copies=copies,
+    )
+
+    assert want == got
+    assert filtered[0] == filtered[1] != []
+
+
+def test_predicates_prune_and_filter_exactly(server: Client, spark: SparkProcess, table: str) -> None:
+    server.tables.create(table, "id bigint, x double, at timestamp, p int", partitioned_by=["p"])
+    run(
+        spark,
+        """
+        df = spark.range(0, 1000, 1, 4).selectExpr("id", "if(id = 500, double('NaN'), id / 10) as x",
+            "timestamp'2020-01-01 00:00:00Z' + make_interval(0,0,0,0,cast(id as int)) as at",
+            "cast(id div 100 as int) as p")
+        ls.append(df, t, server=client)
+        """,
+        t=table,
+    )
+
+    cases = [
+        "id >= 250 and id < 260",
+        "x > 99",
+        "not (x <= 99)",
+        "p = 3 and id % 7 = 0",
+        "id in (1, 999) or p is null",
+        "abs(x) < 1",
+        "at <= timestamp'2020-01-01 03:00:00Z'",
+    ]
+    for where in cases:
+        want, got = run(
+            spark,
+            """
+            ids = lambda rows: sorted(row.id for row in rows.select("id").collect())
+            result = [ids(df.where(where)), ids(ls.read(spark, t, where, columns=["id"], server=client))]
+            """,
+            where=where,
+        )
+        assert want == got != [], where
+    assert server.plan(table, "id >= 250 and id < 260").summary.files_planned == 1
+    assert run(spark, "result = ls.read(spark, t, 'id > 5000', server=client).collect()") == []
+    # Texts are in UTC for the plan and for what is left to filter, whatever the zone of the session.
+    assert run(spark, "result = ls.read(spark, t, \"at < '2020-01-01 02:00:00'\", server=client).count()") == 2
+
+
+def test_overwrites_replace_what_they_name(server: Client, spark: SparkProcess, table: str) -> None:
+    server.tables.create(table, "id bigint, p int", partitioned_by=["p"])
+
+    counts = run(
+        spark,
+        """
+        def state():
+            return [list(row) for row in ls.read(spark, t, server=client).groupBy("p").count().orderBy("p").collect()]
+        whole = spark.range(30).selectExpr("id", "cast(id % 3 as int) as p")
+        one = spark.range(5).selectExpr("id", "1 as p")
+        none = whole.where("false")
+        result = []
+        ls.append(whole, t, server=client); result.append(state())
+        ls.overwrite(one, t, partitions="dynamic", server=client); result.append(state())
+        ls.overwrite(one, t, partitions=[{"p": 1}, {"p": 2}], server=client); result.append(state())
+        ls.overwrite(none, t, partitions="dynamic", server=client); result.append(state())
+        ls.overwrite(whole, t, server=client); result.append(state())
+        ls.append(none, t, server=client); result.append(state())
+        ls.overwrite(none, t, server=client); result.append(state())
+        """,
+        t=table,
+    )
+
+    full = [[0, 10], [1, 10], [2, 10]]
+    assert counts == [full, [[0, 10], [1, 5], [2, 10]], [[0, 10], [1, 5]], [[0, 10], [1, 5]], full, full, []]
+    assert server.snapshot(table).version == 7, "an empty DataFrame is a commit, too"
+    assert run(spark, "result = ls.read(spark, t, version=1, server=client).count()") == 30
+
+    with pytest.raises(SparkStatementError, match="not to be overwritten: p=0, p=2") as refusal:
+        run(spark, "ls.overwrite(whole, t, partitions=[{'p': 1}], server=client)")
+    assert refusal.value.kind == "InvalidArgument"
+    assert server.timeline.instants(table, newest_first=True)[0].state == "rolled_back"
+
+
+def test_a_request_id_commits_once(server: Client, spark: SparkProcess, table: str) -> None:
+    server.tables.create(table, "id bigint")
+
+    versions = run(
+        spark,
+        """
+        df = spark.range(10)
+        result = [ls.append(df, t, request_id=t + "-1", server=client).version for _ in range(3)]
+        result.append(ls.append(df, t, request_id=t + "-2", server=client).version)
+        """,
+        t=table,
+    )
+
+    assert versions == [1, 1, 1, 2]
+    assert server.snapshot(table).rows == 20
+
+
+def test_every_misfit_is_told_and_nothing_is_committed(server: Client, spark: SparkProcess, table: str) -> None:
+    server.tables.create(table, "id int, name string, at date NOT NULL, p int", partitioned_by=["p"])
+
+    with pytest.raises(SparkStatementError) as refusal:
+        run(spark, "ls.append(spark.range(3).selectExpr('id', '1 as name', '2 as extra'), t, server=client)", t=table)
+
+    assert refusal.value.kind == "InvalidSchema"
+    for part in ("'id' is bigint; the table has int", "'name' is int", "'extra'", "'at' is missing", "'p' is missing"):
+        assert part in refusal.value.message
+    with pytest.raises(SparkStatementError, match="NOT NULL"):
+        run(spark, "ls.append(spark.sql(\"select 1 id, 'a' name, cast(null as date) at, 1 p\"), t, server=client)")
+    assert {one.state for one in server.timeline.instants(table)} == {"rolled_back"}
+    assert server.snapshot(table).version == 0
+
+
+def test_lengths_of_strings_are_kept(server: Client, spark: SparkProcess, table: str) -> None:
+    server.tables.create(table, "v varchar(3), c char(3)")
+
+    rows = run(
+        spark,
+        """
+        ls.append(spark.sql("select 'abc' v, 'x' c"), t, server=client)
+        result = [list(row) for row in ls.read(spark, t, server=client).collect()]
+        """,
+        t=table,
+    )
+
+    assert rows == [["abc", "x  "]]
+    with pytest.raises(SparkStatementError, match=r"longer than varchar\(3\)"):
+        run(spark, "ls.append(spark.sql(\"select 'abcd' v, 'x' c\"), t, server=client)")
+
+
+def test_a_job_that_fails_is_rolled_back_and_the_session_is_as_before(
+    server: Client, spark: SparkProcess, table: str
+) -> None:
+    server.tables.create(table, "id bigint, at timestamp")
+
+    with pytest.raises(SparkStatementError, match="boom"):
+        run(
+            spark,
+            """
+            before = spark.conf.get("spark.sql.parquet.outputTimestampType")
+            df = spark.range(100).selectExpr("if(id = 99, raise_error('boom'), id) as id", "current_timestamp() as at")
+            ls.append(df.selectExpr("cast(id as bigint) id", "at"), t, server=client)
+            """,
+            t=table,
+        )
+
+    assert run(spark, "result = spark.conf.get('spark.sql.parquet.outputTimestampType') == before") is True
+    (instant,) = server.timeline.instants(table)
+    assert instant.state == "rolled_back"
+    assert instant.rolled_back_reason.startswith("the writer failed: ")
+
+
+def test_many_files_are_described_by_the_executors(server: Client, spark: SparkProcess, table: str) -> None:
+    server.tables.create(table, "id bigint, x double, p int", partitioned_by=["p"])
+
+    run(
+        spark,
+        """
+        df = spark.range(0, 280, 1, 2).selectExpr("id", "id / 2 as x", "cast(id % 70 as int) as p")
+        ls.append(df, t, server=client)
+        """,
+        t=table,
+    )
+
+    files = server.plan(table, statistics=["id", "x"]).files()
+    assert len(files) == 70
+    for file in files:
+        (p,) = file.partition
+        assert isinstance(p, int)
+        id_statistics, x_statistics = file.statistics
+        assert (id_statistics.min, id_statistics.max, id_statistics.null_count) == (p, p + 210, 0)
+        assert isinstance(x_statistics.max, float)
+        assert math.isclose(x_statistics.max, (p + 210) / 2)
+        assert x_statistics.nan_count == 0
+    assert run(spark, "result = ls.read(spark, t, 'p >= 10', server=client).count()") == 240
