@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import struct
-from typing import cast
+from typing import Final, cast
 
 from fdb import tuple as fdb_tuple
 
 from lakemark.errors import CorruptStore, InvalidArgument
+
+_INT_CODES: Final = [bytes([0x14 + size]) for size in range(8)]  # by how many bytes follow
+_SEVEN_BYTES: Final = 1 << 56
 
 Item = bytes | str | int | float | bool | None
 """What may be an element of a key; ints of any size, strings as UTF-8."""
 
 
 def pack(*items: Item) -> bytes:
-    return cast(bytes, fdb_tuple.pack(items))
+    return b"".join(map(_encoded, items))
 
 
 def unpack(key: bytes) -> tuple[Item, ...]:
@@ -47,7 +50,7 @@ class Space:
         return Space(self.key(*items))
 
     def key(self, *items: Item) -> bytes:
-        return cast(bytes, fdb_tuple.pack(items, self.prefix)) if items else self.prefix
+        return b"".join((self.prefix, *map(_encoded, items)))
 
     def range(self, *items: Item) -> tuple[bytes, bytes]:
         """``(begin, end)`` of all keys below the items (by default: below the space), the items' own key excluded."""
@@ -65,3 +68,14 @@ class Space:
             return cast(tuple[Item, ...], fdb_tuple.unpack(key, len(self.prefix)))
         except (ValueError, IndexError, struct.error) as error:
             raise CorruptStore(f"the key {key!r} is not in the tuple encoding") from error
+
+
+def _encoded(item: Item) -> bytes:
+    """One element. Keys are packed some forty times for a commit, nearly all of it texts and numbers from 0 on: for
+    these, this is five times as fast as the binding's packer, which does the rest."""
+    if type(item) is int and 0 <= item < _SEVEN_BYTES:
+        size = (item.bit_length() + 7) // 8
+        return _INT_CODES[size] + item.to_bytes(size, "big")
+    if type(item) is str:
+        return b"\x02" + item.encode().replace(b"\0", b"\0\xff") + b"\0"
+    return cast(bytes, fdb_tuple.pack((item,)))

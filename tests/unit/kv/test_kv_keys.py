@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from fdb import tuple as fdb_tuple
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakemark.errors import CorruptStore, InvalidArgument
 from lakemark_server.kv import Space, pack, range_of, unpack
+from lakemark_server.kv.keys import Item
 
 
 def test_a_space_packs_like_the_whole_tuple() -> None:
@@ -32,3 +36,21 @@ def test_foreign_keys_are_refused() -> None:
         unpack(b"\x99nonsense")
     with pytest.raises(CorruptStore):
         unpack(b"\x15")
+
+
+_EDGES = [
+    sign * (1 << bits) + off
+    for bits in (0, 8, 16, 31, 48, 55, 56, 63, 64, 70)
+    for sign in (1, -1)
+    for off in (-1, 0, 1)
+]
+_ITEMS = st.one_of(
+    st.sampled_from(_EDGES), st.integers(), st.text(), st.sampled_from(["\0", "a\0b", "ä\0"]), st.binary(), st.booleans(),
+    st.none(), st.floats(allow_nan=False),
+)  # fmt: skip
+
+
+@given(st.lists(_ITEMS, max_size=4))
+def test_keys_are_those_of_the_binding(items: list[Item]) -> None:
+    assert pack(*items) == fdb_tuple.pack(tuple(items))
+    assert Space(b"prefix").key(*items) == b"prefix" + fdb_tuple.pack(tuple(items))
