@@ -90,7 +90,7 @@ class LakeTour:
 
     def _race(self) -> None:
         self.report.say("two writers read version 12: one overwrites month 1, the other one appends to month 1 first")
-        loser = self.client.begin(TABLE, "overwrite_partitions")
+        loser = self.client.begin(TABLE, "overwrite_partitions", partitions=[{"month": 1}])
         loser.write(self.flights.of_month(1))
         lakemark_spark.append(self._source("month = 1 AND day = 1"), TABLE, server=self.server)
         try:
@@ -101,7 +101,7 @@ class LakeTour:
             self.report.say(error.message)
         self.report.check("the overwrite is refused because of", reason, "month=1")
         self.report.say("two more: one overwrites month 1 with what it was, the other one appends to month 2 meanwhile")
-        first = self.client.begin(TABLE, "overwrite_partitions")
+        first = self.client.begin(TABLE, "overwrite_partitions", partitions=[{"month": 1}])
         first.write(self.flights.of_month(1))
         second = lakemark_spark.append(self._source("month = 2 AND day = 1"), TABLE, server=self.server)
         commit = first.commit()
