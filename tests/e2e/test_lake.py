@@ -220,7 +220,7 @@ def test_the_policy_of_the_table_decides(client: Client, spark: SparkProcess, ta
 
 
 def test_ddl_that_a_lake_table_cannot_have_is_refused_with_the_reason(spark: SparkProcess, table: str) -> None:
-    refused = table.split(".")[0] + ".refused"
+    refused = f"{table.partition('.')[0]}.refused"
     lake = "TBLPROPERTIES ('lakemark.type'='lake')"
     with pytest.raises(SparkStatementError, match="stored as parquet"):
         spark.sql(f"CREATE TABLE {refused} (a INT) STORED AS ORC {lake}")
@@ -230,4 +230,4 @@ def test_ddl_that_a_lake_table_cannot_have_is_refused_with_the_reason(spark: Spa
         )
     with pytest.raises(SparkStatementError, match="AS SELECT is not possible"):
         spark.sql(f"CREATE TABLE {refused} USING parquet {lake} AS SELECT 1 AS a")
-    assert spark.sql(f"SHOW TABLES IN {table.split('.')[0]} LIKE 'refused'") == []
+    assert spark.sql(f"SHOW TABLES IN {table.partition('.')[0]} LIKE 'refused'") == []
