@@ -18,7 +18,7 @@ from lakemark.locations import open_location
 from lakemark.parquet.bounds import UNKNOWN, Bound, read_bound
 from lakemark.types import BINARY, Field, Schema, is_floating, is_textual
 
-# parquet-mr (Spark, Hive) takes NaN for the greatest value, so that a chunk with a NaN has NaN as its max, or no bounds.
+# parquet-mr (Spark, Hive) takes NaN for the greatest value: a chunk with a NaN has NaN as its max, or no bounds.
 _NAN_IS_GREATEST: Final = ("parquet-mr",)
 # Others, as parquet-rs, may write shortened bounds, and pyarrow does not show whether they did.
 _WHOLE_BOUNDS: Final = ("parquet-mr", "parquet-cpp-arrow")

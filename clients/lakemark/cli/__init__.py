@@ -1,0 +1,5 @@
+"""The command line: ``lakemark --help``."""
+
+from lakemark.cli.app import main
+
+__all__ = ["main"]

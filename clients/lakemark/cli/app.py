@@ -1,0 +1,66 @@
+"""The program: options that all commands share, the groups of commands, and how errors end it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+
+from lakemark.cli import databases, files, process, tables, timeline
+from lakemark.cli.context import SERVER_DEFAULT, Invocation
+from lakemark.errors import LakemarkError
+
+app = typer.Typer(
+    name="lakemark",
+    help="Lakemark: a Hive Metastore whose lake tables have real commits and snapshots.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(databases.app, name="databases")
+app.add_typer(tables.app, name="tables")
+app.add_typer(files.app, name="files")
+app.add_typer(timeline.app, name="timeline")
+app.command("plan")(files.plan)
+app.command("serve")(process.serve)
+app.command("demo")(process.demo)
+app.command("version")(process.version)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    server: Annotated[
+        str, typer.Option("--server", "-s", envvar="LAKEMARK_SERVER", help="host:port of the service")
+    ] = SERVER_DEFAULT,
+    as_json: Annotated[bool, typer.Option("--json", help="write one JSON document instead of tables")] = False,
+    timeout: Annotated[float, typer.Option(help="seconds for a request with its retries", min=0.001)] = 30.0,
+) -> None:
+    """What every command takes; it stands before the command."""
+    context.obj = Invocation(server, as_json=as_json, timeout_s=timeout)
+
+
+def main() -> None:
+    """Runs the command of ``sys.argv`` and exits: 0; 2 for wrong usage; else the error's own exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of a command line; errors are one line on stderr, never a traceback."""
+    try:
+        result = app(arguments, standalone_mode=False)
+    except LakemarkError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"error: {error.message}", style="red", markup=False
+        )
+        return error.exit_code
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return result if isinstance(result, int) else 0

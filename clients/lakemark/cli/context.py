@@ -1,0 +1,34 @@
+"""What a command is given: which service, and how to show answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import typer
+
+from lakemark.client import Client
+
+SERVER_DEFAULT: Final = "127.0.0.1:9090"
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """The options that stand before a command."""
+
+    server: str
+    as_json: bool
+    timeout_s: float
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        with Client(self.server, self.timeout_s) as client:
+            yield client
+
+
+def invocation(context: typer.Context) -> Invocation:
+    found = context.obj
+    assert isinstance(found, Invocation)  # noqa: S101 - set by the callback that stands before every command
+    return found

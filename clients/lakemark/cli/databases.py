@@ -1,0 +1,83 @@
+"""``lakemark databases``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakemark.cli.context import invocation
+from lakemark.cli.output import show_done, show_fields, show_json, show_rows
+from lakemark.cli.pairs import parse_pairs
+
+app = typer.Typer(help="Databases.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(metavar="DATABASE")]
+
+
+@app.command("list")
+def list_databases(context: typer.Context) -> None:
+    """Names of all databases."""
+    call = invocation(context)
+    with call.client() as client:
+        names = client.databases.list()
+    if call.as_json:
+        show_json(names)
+    else:
+        show_rows(["database"], [[name] for name in names])
+
+
+@app.command()
+def show(context: typer.Context, name: Name) -> None:
+    """One database."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.databases.get(name)
+    if call.as_json:
+        show_json(found)
+    else:
+        show_fields(
+            {
+                "name": found.name,
+                "location": found.location,
+                "description": found.description,
+                "owner": found.owner,
+                "properties": found.properties,
+            }
+        )
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Name,
+    location: Annotated[str, typer.Option(help="directory or URI; default: in the service's warehouse")] = "",
+    description: Annotated[str, typer.Option()] = "",
+    properties: Annotated[list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE")] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists")] = False,
+) -> None:
+    """Makes a database."""
+    call = invocation(context)
+    with call.client() as client:
+        made = client.databases.create(
+            name,
+            location=location,
+            description=description,
+            properties=parse_pairs(properties, "property"),
+            if_not_exists=if_not_exists,
+        )
+    if call.as_json:
+        show_json(made)
+    else:
+        show_done(f"database {made.name} at {made.location}")
+
+
+@app.command()
+def drop(context: typer.Context, name: Name, if_exists: Annotated[bool, typer.Option("--if-exists")] = False) -> None:
+    """Removes an empty database."""
+    call = invocation(context)
+    with call.client() as client:
+        client.databases.drop(name, if_exists=if_exists)
+    if call.as_json:
+        show_json({"dropped": name})
+    else:
+        show_done(f"dropped database {name}")

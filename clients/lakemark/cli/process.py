@@ -1,0 +1,78 @@
+"""``lakemark serve``, ``demo`` and ``version``: what is not a request to a service."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lakemark.cli.context import invocation
+from lakemark.cli.output import show_json
+from lakemark.errors import FailedPrecondition, InvalidArgument
+
+
+def serve(
+    store: Annotated[str | None, typer.Option(help="URL of the key-value store, as sqlite:///path/file.db")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="directory or URI below which databases live")] = None,
+    host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
+    grpc_port: Annotated[int | None, typer.Option(help="0: any free port", min=0, max=65535)] = None,
+    hms_port: Annotated[
+        int | None, typer.Option(help="Hive Metastore port; 0: any free port", min=0, max=65535)
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="console or json")] = None,
+) -> None:
+    """Runs the service until it is interrupted. What is not given comes from LAKEMARK_STORE … or the defaults."""
+    try:
+        from pydantic import ValidationError
+
+        from lakemark_server import process
+        from lakemark_server.settings import Settings
+    except ImportError as error:
+        raise _missing("the service", "server", error) from error
+    given: dict[str, Any] = {
+        "store": store,
+        "warehouse": warehouse,
+        "host": host,
+        "grpc_port": grpc_port,
+        "hms_port": hms_port,
+        "log_format": log_format,
+    }
+    try:
+        settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise InvalidArgument(f"the settings are not right: {wrong}") from error
+    process.main(settings)
+
+
+def demo(
+    directory: Annotated[
+        Path | None, typer.Option(help="work and leave the data here; default: a temporary one")
+    ] = None,
+) -> None:
+    """Shows on real data what Lakemark does: a service of its own, plain Spark, and a table of what was checked."""
+    try:
+        from lakemark.demo import main as demo_main
+    except ImportError as error:
+        raise _missing("the demo", "server,spark,demo", error) from error
+    raise typer.Exit(demo_main.run(directory))
+
+
+def version(context: typer.Context) -> None:
+    """The version of this program."""
+    try:
+        number = metadata.version("lakemark")
+    except metadata.PackageNotFoundError:
+        number = "unknown"
+    if invocation(context).as_json:
+        show_json({"version": number})
+    else:
+        typer.echo(f"lakemark {number}")
+
+
+def _missing(what: str, extras: str, error: ImportError) -> FailedPrecondition:
+    return FailedPrecondition(
+        f"{what} needs packages that are not installed ({error}): pip install 'lakemark[{extras}]'"
+    )

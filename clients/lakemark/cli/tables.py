@@ -1,0 +1,150 @@
+"""``lakemark tables``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakemark.cli.context import Invocation, invocation
+from lakemark.cli.output import show_done, show_fields, show_json, show_rows, time_text
+from lakemark.cli.pairs import parse_pairs
+from lakemark.client import Table
+from lakemark.types import format_type
+
+app = typer.Typer(help="Tables: definition, properties, names.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(metavar="DATABASE.TABLE")]
+Properties = Annotated[list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE")]
+
+
+@app.command("list")
+def list_tables(
+    context: typer.Context,
+    database: Annotated[str, typer.Argument(metavar="DATABASE")],
+    kind: Annotated[str, typer.Option(help="only 'lake' or 'warehouse' tables")] = "",
+) -> None:
+    """The tables of a database."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.tables.list(database, kind=kind)
+    if call.as_json:
+        show_json(found)
+    else:
+        show_rows(["table", "kind", "type"], [[one.name, one.kind, one.hive_type] for one in found])
+
+
+@app.command()
+def show(context: typer.Context, name: Name) -> None:
+    """One table with its columns."""
+    call = invocation(context)
+    with call.client() as client:
+        _show(call, client.tables.get(name))
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Name,
+    columns: Annotated[str, typer.Argument(help="as in SQL: 'id bigint NOT NULL, name string, month int'")],
+    partitioned_by: Annotated[str, typer.Option(help="names of partition columns, with commas")] = "",
+    properties: Properties = None,
+    location: Annotated[str, typer.Option(help="directory or URI; default: below the database's")] = "",
+    comment: Annotated[str, typer.Option()] = "",
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists")] = False,
+) -> None:
+    """Makes a lake table."""
+    call = invocation(context)
+    with call.client() as client:
+        table = client.tables.create(
+            name,
+            columns,
+            partitioned_by=[one.strip() for one in partitioned_by.split(",") if one.strip()],
+            properties=parse_pairs(properties, "property"),
+            location=location,
+            comment=comment,
+            if_not_exists=if_not_exists,
+        )
+    _show(call, table)
+
+
+@app.command()
+def drop(
+    context: typer.Context,
+    name: Name,
+    if_exists: Annotated[bool, typer.Option("--if-exists")] = False,
+    keep_data: Annotated[bool, typer.Option("--keep-data", help="forget the table, leave its files")] = False,
+) -> None:
+    """Removes a table, and its data unless its location was chosen by the user."""
+    call = invocation(context)
+    with call.client() as client:
+        client.tables.drop(name, if_exists=if_exists, purge=not keep_data)
+    if call.as_json:
+        show_json({"dropped": name})
+    else:
+        show_done(f"dropped table {name}")
+
+
+@app.command()
+def rename(
+    context: typer.Context,
+    name: Name,
+    new_name: Annotated[str, typer.Argument(metavar="[DATABASE.]TABLE")],
+) -> None:
+    """Gives a table another name; its data stays where it is."""
+    call = invocation(context)
+    with call.client() as client:
+        table = client.tables.rename(name, new_name)
+    if call.as_json:
+        show_json(table)
+    else:
+        show_done(f"{name} is now {table.name}")
+
+
+@app.command("set")
+def set_properties(
+    context: typer.Context,
+    name: Name,
+    properties: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE…")] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", "-r", metavar="KEY")] = None,
+) -> None:
+    """Sets and removes properties of a table."""
+    if not properties and not remove:
+        raise typer.BadParameter("name a property to set (key=value) or to --remove")
+    call = invocation(context)
+    with call.client() as client:
+        table = client.tables.set_properties(name, parse_pairs(properties, "property"), remove=remove or ())
+    if call.as_json:
+        show_json(table)
+    else:
+        show_fields(dict(sorted(table.properties.items())))
+
+
+def _show(call: Invocation, table: Table) -> None:
+    if call.as_json:
+        show_json(table)
+        return
+    show_fields(
+        {
+            "name": table.name,
+            "kind": table.kind,
+            "location": table.location,
+            "version": table.version if table.kind == "lake" else None,
+            "conflict policy": table.conflict_policy,
+            "created": time_text(table.created_ms),
+            "owner": table.owner,
+            "comment": table.comment,
+            "properties": dict(sorted(table.properties.items())),
+        }
+    )
+    if table.schema is not None:
+        rows = [
+            [
+                column.name,
+                format_type(column.type),
+                "partition" if table.schema.is_partition(column.name) else "",
+                "" if column.nullable else "NOT NULL",
+                column.comment,
+            ]
+            for column in table.schema.columns
+        ]
+        show_rows(["column", "type", "", "nulls", "comment"], rows)

@@ -1,0 +1,130 @@
+"""``lakemark timeline``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from lakemark.cli.context import invocation
+from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
+from lakemark.cli.tables import Name
+
+app = typer.Typer(help="Instants and versions of a table.", no_args_is_help=True)
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1)]
+
+
+class State(StrEnum):
+    REQUESTED = "requested"
+    INFLIGHT = "inflight"
+    COMPLETED = "completed"
+    ROLLED_BACK = "rolled_back"
+
+
+@app.command()
+def show(context: typer.Context, table: Name, limit: Limit = 20) -> None:
+    """The latest version, the newest instants, and who is writing now."""
+    call = invocation(context)
+    with call.client() as client:
+        snapshot = client.snapshot(table)
+        found = client.timeline.instants(table, limit=limit, newest_first=True)
+    if call.as_json:
+        show_json({"table": table, "snapshot": snapshot, "instants": found})
+        return
+    show_fields(
+        {
+            "table": table,
+            "version": snapshot.version,
+            "committed": time_text(snapshot.committed_ms),
+            "files": snapshot.files,
+            "rows": snapshot.rows,
+            "size": size_text(snapshot.bytes),
+        }
+    )
+    rows = [
+        [
+            one.instant,
+            one.operation,
+            one.state,
+            one.version or None,
+            time_text(one.completed_ms),
+            one.staged_files,
+            one.staged_rows,
+            one.owner,
+            one.rolled_back_reason,
+        ]
+        for one in found
+    ]
+    show_rows(["instant", "operation", "state", "version", "ended (UTC)", "files", "rows", "owner", "reason"], rows)
+
+
+@app.command()
+def instants(
+    context: typer.Context,
+    table: Name,
+    state: Annotated[list[State] | None, typer.Option(help="only those in this state; may be repeated")] = None,
+    limit: Limit = 100,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first")] = False,
+) -> None:
+    """Instants, newest first."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.timeline.instants(
+            table, states=[one.value for one in state or ()], limit=limit, newest_first=not oldest_first
+        )
+    if call.as_json:
+        show_json(found)
+        return
+    rows = [
+        [one.instant, one.operation, one.state, one.read_version, one.version or None, one.staged_files, one.owner]
+        for one in found
+    ]
+    show_rows(["instant", "operation", "state", "read version", "version", "files", "owner"], rows)
+
+
+@app.command()
+def versions(
+    context: typer.Context,
+    table: Name,
+    limit: Limit = 100,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first")] = False,
+) -> None:
+    """Versions, newest first."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.timeline.versions(table, limit=limit, newest_first=not oldest_first)
+    if call.as_json:
+        show_json(found)
+        return
+    rows = [
+        [
+            one.version,
+            time_text(one.committed_ms),
+            one.operation,
+            one.added_files,
+            one.added_rows,
+            size_text(one.added_bytes),
+            "all" if one.partitions is None else one.partitions,
+            one.metadata,
+        ]
+        for one in found
+    ]
+    show_rows(["version", "committed (UTC)", "operation", "files", "rows", "size", "partitions", "metadata"], rows)
+
+
+@app.command()
+def rollback(
+    context: typer.Context,
+    table: Name,
+    instant: Annotated[int, typer.Argument()],
+    reason: Annotated[str, typer.Option()] = "rolled back by hand",
+) -> None:
+    """Gives up a writer that is requested or inflight; its files are never seen."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.timeline.rollback(table, instant, reason)
+    if call.as_json:
+        show_json(found)
+    else:
+        show_done(f"instant {instant} of {table} is rolled back")

@@ -1,0 +1,85 @@
+"""Parquet files that exist already, taken into a lake table's layout by hard links or copies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+from pyarrow import fs
+
+from lakemark.client.partitions import partition_values
+from lakemark.client.writer import Writer
+from lakemark.convert import ColumnValue
+from lakemark.errors import InvalidArgument, InvalidFile, InvalidSchema
+from lakemark.files import DataFile
+from lakemark.files.columns import name_of_partition
+from lakemark.locations import join, open_location
+from lakemark.parquet.footers import describe_metadata, read_metadata
+from lakemark.parquet.writing import WrittenFiles
+from lakemark.types import check_fits, parse_partition_name, partition_value_from_string
+
+
+def adopt_files(paths: Sequence[Path], writer: Writer, partition: Mapping[str, str] | None = None) -> WrittenFiles:
+    """Brings local files below the writer's location, each into a directory of its own; they are not staged yet.
+
+    The partition of each file is ``partition``, else what its path says (``…/month=1/origin=JFK/x.parquet``). All files
+    are checked before the first one is taken. Raises InvalidFile, InvalidSchema, InvalidArgument.
+    """
+    schema = writer.schema
+    local = fs.LocalFileSystem()
+    checked: list[tuple[Path, DataFile]] = []
+    instant = writer.location.rstrip("/").rpartition("/")[2]
+    first: pa.Schema | None = None
+    for path in paths:
+        footer = describe_metadata(read_metadata(str(path.absolute()), local), schema)
+        reasons = check_fits(schema, footer.schema)
+        if reasons:
+            raise InvalidSchema(f"{path} does not fit {writer.table}: {'; '.join(reasons)}", path=str(path))
+        first = first or footer.schema
+        values = partition_values(partition, schema) if partition else _values_of_path(path, writer)
+        group = str(uuid4())
+        place = join(instant, name_of_partition(values, schema), group, path.name)
+        entry = DataFile(place, path.stat().st_size, footer.rows, values, footer.statistics, group)
+        checked.append((path, entry))
+    if first is None:
+        raise InvalidArgument("no files are given")
+    system, location = open_location(writer.location)
+    for path, entry in checked:
+        _bring(path, join(location.rpartition("/")[0], entry.path), system)
+    return WrittenFiles([entry for _, entry in checked], first)
+
+
+def _values_of_path(path: Path, writer: Writer) -> tuple[ColumnValue, ...]:
+    fields = writer.schema.partition_fields
+    found = {
+        key.lower(): value
+        for part in path.absolute().parts[:-1]
+        if "=" in part.lstrip("=")
+        for key, value in parse_partition_name(part)
+    }
+    missing = [field.name for field in fields if field.name.lower() not in found]
+    if missing:
+        raise InvalidArgument(
+            f"the path of {path} does not tell its partition of {writer.table}: give {', '.join(missing)} with "
+            "--partition column=value, or put it below directories such as month=1"
+        )
+    return tuple(partition_value_from_string(found[field.name.lower()], field.type) for field in fields)
+
+
+def _bring(path: Path, target: str, system: fs.FileSystem) -> None:
+    try:
+        system.create_dir(target.rpartition("/")[0], recursive=True)
+        if isinstance(system, fs.LocalFileSystem):
+            try:
+                os.link(path, target)
+            except OSError:  # another device, or a file system without links
+                shutil.copyfile(path, target)
+            return
+        with path.open("rb") as source, system.open_output_stream(target) as sink:
+            shutil.copyfileobj(source, sink, 1 << 20)
+    except OSError as error:
+        raise InvalidFile(f"{path} cannot be brought to {target}: {error}", path=str(path)) from error

@@ -1,0 +1,193 @@
+"""Retries and errors of calls, against a servicer that answers as each test tells it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any
+
+import grpc
+import pytest
+
+from lakemark.client.calls import Backoff, Calls
+from lakemark.client.client import Client
+from lakemark.errors import (
+    CommitConflict,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    LakemarkError,
+    NotFound,
+    StoreConflict,
+    TableNotFound,
+    Unavailable,
+    Unimplemented,
+    UnknownOutcome,
+)
+from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceServicer, add_CatalogServiceServicer_to_server
+from lakemark_proto.v1.types_pb2 import ErrorDetail
+
+BACKOFF = Backoff(first_s=0.0, most_s=0.0, attempts_max=4)
+Answer = Callable[[Any], Any]
+
+
+class Scripted(CatalogServiceServicer):  # type: ignore[misc]
+    """Answers CreateDatabase with the next of ``script``: a status, an error of ours, or None for success."""
+
+    def __init__(self) -> None:
+        self.script: list[grpc.StatusCode | LakemarkError | None] = []
+        self.request_ids: list[str] = []
+        self.release = threading.Event()
+
+    def CreateDatabase(  # noqa: N802
+        self, request: pb.CreateDatabaseRequest, context: grpc.ServicerContext
+    ) -> pb.Database:
+        self.request_ids.append(request.request_id)
+        return self._answer(context)
+
+    def GetDatabase(  # noqa: N802
+        self, request: pb.GetDatabaseRequest, context: grpc.ServicerContext
+    ) -> pb.Database:
+        if request.name == "slow":
+            self.release.wait(10)
+        return self._answer(context)
+
+    def _answer(self, context: grpc.ServicerContext) -> pb.Database:
+        answer = self.script.pop(0) if self.script else None
+        if isinstance(answer, LakemarkError):
+            detail = ErrorDetail(code=answer.code, message=answer.message, details=answer.details)
+            context.set_trailing_metadata((("lakemark-error-bin", detail.SerializeToString()),))
+            context.abort(grpc.StatusCode[answer.grpc_status], answer.message)
+        if isinstance(answer, grpc.StatusCode):
+            context.abort(answer, "as told")
+        return pb.Database(name="made")
+
+
+@pytest.fixture
+def scripted() -> Iterator[tuple[Scripted, Client]]:
+    servicer = Scripted()
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    add_CatalogServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with Client(f"127.0.0.1:{port}", 10, BACKOFF) as client:
+        yield servicer, client
+    servicer.release.set()
+    server.stop(None).wait()
+
+
+def test_the_exact_error_with_its_details_arrives(scripted: tuple[Scripted, Client]) -> None:
+    servicer, client = scripted
+    servicer.script = [TableNotFound("there is no table db.t", table="db.t")]
+
+    with pytest.raises(TableNotFound, match=r"no table db\.t") as raised:
+        client.databases.create("db")
+
+    assert raised.value.details == {"table": "db.t"}
+    assert len(servicer.request_ids) == 1, "what is fatal is not asked again"
+
+
+@pytest.mark.parametrize("failure", [StoreConflict("busy"), UnknownOutcome("who knows"), grpc.StatusCode.UNAVAILABLE])
+def test_what_may_help_is_asked_again_with_the_same_request_id(
+    scripted: tuple[Scripted, Client], failure: LakemarkError | grpc.StatusCode
+) -> None:
+    servicer, client = scripted
+    servicer.script = [failure, failure, None]
+
+    assert client.databases.create("db").name == "made"
+    client.databases.create("db")
+
+    first, second, third, other = servicer.request_ids
+    assert first == second == third != other
+    assert first
+
+
+def test_retries_end_with_what_is_known(scripted: tuple[Scripted, Client]) -> None:
+    servicer, client = scripted
+    busy = StoreConflict("busy")
+
+    servicer.script = [busy] * 4
+    with pytest.raises(StoreConflict):
+        client.databases.create("db")
+    assert len(servicer.request_ids) == BACKOFF.attempts_max
+
+    servicer.script = [UnknownOutcome("who knows"), busy, busy, busy]
+    with pytest.raises(UnknownOutcome):
+        client.databases.create("db")
+
+
+@pytest.mark.parametrize(
+    ("status", "of_mutation", "of_read"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, UnknownOutcome, Unavailable),
+        (grpc.StatusCode.UNKNOWN, UnknownOutcome, Unavailable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, UnknownOutcome, Unavailable),
+        (grpc.StatusCode.UNIMPLEMENTED, Unimplemented, Unimplemented),
+        (grpc.StatusCode.INVALID_ARGUMENT, InvalidArgument, InvalidArgument),
+        (grpc.StatusCode.NOT_FOUND, NotFound, NotFound),
+        (grpc.StatusCode.ABORTED, CommitConflict, CommitConflict),
+        (grpc.StatusCode.INTERNAL, Internal, Internal),
+        (grpc.StatusCode.PERMISSION_DENIED, FailedPrecondition, FailedPrecondition),
+    ],
+)
+def test_a_bare_status_becomes_an_error_of_the_tree(
+    scripted: tuple[Scripted, Client],
+    status: grpc.StatusCode,
+    of_mutation: type[LakemarkError],
+    of_read: type[LakemarkError],
+) -> None:
+    servicer, client = scripted
+    servicer.script = [status] * 4
+    with pytest.raises(LakemarkError) as mutation:
+        client.databases.create("db")
+    servicer.script = [status] * 4
+    with pytest.raises(LakemarkError) as read:
+        client.databases.get("db")
+
+    assert (type(mutation.value), type(read.value)) == (of_mutation, of_read)
+
+
+@pytest.mark.parametrize("status", list(grpc.StatusCode))
+def test_no_status_reaches_the_user_raw(scripted: tuple[Scripted, Client], status: grpc.StatusCode) -> None:
+    if status is grpc.StatusCode.OK:
+        return
+    servicer, client = scripted
+    servicer.script = [status] * 4
+    with pytest.raises(LakemarkError):
+        client.databases.get("db")
+
+
+def test_a_service_that_is_not_there() -> None:
+    with (
+        Client("127.0.0.1:1", 5, BACKOFF) as client,
+        pytest.raises(Unavailable, match=r"127\.0\.0\.1:1; is it running"),
+    ):
+        client.databases.create("db")
+
+
+def test_a_deadline_ends_a_call_that_gets_no_answer(scripted: tuple[Scripted, Client]) -> None:
+    _, client = scripted
+    with Client(client.address, 0.2, BACKOFF) as hasty, pytest.raises(Unavailable, match="did not answer in time"):
+        hasty.databases.get("slow")
+
+
+def test_a_closed_client_says_so(scripted: tuple[Scripted, Client]) -> None:
+    _, client = scripted
+    with Client(client.address) as other:
+        pass
+    with pytest.raises(FailedPrecondition, match="closed"):
+        other.databases.list()
+
+
+def test_pauses_grow_and_are_bounded() -> None:
+    backoff = Backoff(first_s=0.1, most_s=1.0)
+    pauses = [backoff.pause_s(attempt) for attempt in range(20)]
+    assert all(0.05 <= pause <= 1.0 for pause in pauses)
+    assert min(pauses[5:]) > max(pauses[:2])
+
+
+def test_a_timeout_is_positive() -> None:
+    with pytest.raises(InvalidArgument):
+        Calls("127.0.0.1:1", 0, BACKOFF)
