@@ -80,7 +80,8 @@ def _key(tx: ReadTransaction, catalog: str, database: str, name: str) -> bytes:
 def _require(tx: ReadTransaction, key: bytes, database: str, name: str) -> bytes:
     stored = tx.get(key)
     if stored is None:
-        raise FunctionNotFound(f"there is no function {database}.{name}", function=name)
+        # Spark looks for "<name> does not exist" to tell a missing function from a failure.
+        raise FunctionNotFound(f"Function {database}.{name} does not exist", function=name)
     return stored
 
 
