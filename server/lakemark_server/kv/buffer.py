@@ -85,13 +85,17 @@ class BufferedTransaction:
         return None if writes.is_cleared(key) else self._stored(view, key, snapshot)
 
     def get_many(self, keys: Sequence[bytes], *, snapshot: bool = False) -> list[bytes | None]:
-        if self._writes:
-            return [self.get(key, snapshot=snapshot) for key in keys]
-        for key in keys:
+        writes = self._writes
+        stored = [key for key in keys if key not in writes.points and not writes.is_cleared(key)] if writes else keys
+        for key in stored:
             check_key(key)
             if not snapshot:
                 self._record_read_key(key)
-        return self._view().get_many(keys)
+        found = self._view().get_many(stored)
+        if len(stored) == len(keys):
+            return found
+        by_key = dict(zip(stored, found, strict=True))
+        return [by_key[key] if key in by_key else self.get(key, snapshot=snapshot) for key in keys]
 
     def get_range(
         self, begin: bytes, end: bytes, *, limit: int = 0, reverse: bool = False, snapshot: bool = False

@@ -14,7 +14,8 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import page_limit, require_name
-from lakemark_server.timeline.service import OpenJob, Timeline
+from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.timeline.service import Timeline
 
 Context = grpc.ServicerContext
 _MAIN: Final = "main"

@@ -12,6 +12,7 @@ from lakemark_server.timeline import records
 from lakemark_server.timeline.conflicts import Change
 
 ENTRIES_MAX: Final = 50_000
+PAGE_VERSIONS: Final = 500
 _Key = tuple[int, str, int]
 
 
@@ -49,9 +50,11 @@ class ChangeLog:
             while len(self._changes) > ENTRIES_MAX:
                 self._changes.popitem(last=False)
 
-    def _load(self, tx: ReadTransaction, table_id: int, branch: str, after: int, upto: int) -> list[Change]:
-        loaded = [
-            records.change_of(record) for record in records.versions(tx, table_id, branch, after, upto, reverse=True)
-        ]
-        self.add(table_id, branch, loaded)
-        return loaded
+    def _load(self, tx: ReadTransaction, table_id: int, branch: str, after: int, upto: int) -> Iterator[Change]:
+        """Page by page: whoever looks for a collision may stop at the first, and a writer may be far behind."""
+        while upto > after:
+            page = records.versions(tx, table_id, branch, after, upto, limit=PAGE_VERSIONS, reverse=True)
+            loaded = [records.change_of(record) for record in page]
+            self.add(table_id, branch, loaded)
+            yield from loaded
+            upto -= PAGE_VERSIONS

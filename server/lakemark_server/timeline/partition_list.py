@@ -44,11 +44,15 @@ class PartitionList:
     def _bound(self) -> None:
         if self.all_partitions:
             self._names.clear()
-        elif len(self._names) > NAMES_MAX or sum(map(len, self._names)) > BYTES_MAX:
+        elif len(self._names) > NAMES_MAX or _bytes(self._names) > BYTES_MAX:
             if self._operation == OVERWRITE_PARTITIONS:
                 raise LimitExceeded(
-                    f"one commit overwrites at most {NAMES_MAX} partitions by name ({BYTES_MAX} characters of names); "
+                    f"one commit overwrites at most {NAMES_MAX} partitions by name ({BYTES_MAX} bytes of names); "
                     f"this one names {len(self._names)}. Cut it into several, or overwrite the whole table"
                 )
             self._names.clear()
             self.all_partitions = True
+
+
+def _bytes(names: Iterable[str]) -> int:
+    return sum(len(name.encode()) for name in names)

@@ -6,68 +6,70 @@ to.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakemark.errors import CommitConflict, InstantStateError, InvalidSchema, LakemarkError
+from lakemark.errors import CommitConflict, InstantStateError, InvalidSchema, LakemarkError, LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, StagedTotals, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.catalog import lake
-from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.keyspace import INSTANTS
-from lakemark_server.kv import Transaction
-from lakemark_server.timeline import alive, records
+from lakemark_server.keyspace import ALIVE, INSTANTS
+from lakemark_server.timeline import records, staging
+from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.conflicts import OVERWRITE_TABLE, Change, Collision, find_collision
 from lakemark_server.timeline.partition_list import PartitionList
+from lakemark_server.timeline.staging import NO_ENTRIES, Entries
+from lakemark_server.timeline.states import ADVICE, expired, require_inflight
+from lakemark_server.timeline.table_state import TableState
 
-ADVICE: Final = "open a new instant, read the latest version and try again"
+METADATA_BYTES_MAX: Final = 20_000
+_MAP_ENTRY_BYTES: Final = 8  # what protobuf adds to a key and its value
 
 
 @dataclass(frozen=True, slots=True)
 class CommitJob:
-    """One commit that waits to be published. ``block`` holds the entries that were not staged before."""
+    """One commit that waits to be published. ``entries`` were not staged before, and are inline."""
 
     instant: int
     schema_id: int = 0
     metadata: dict[str, str] = field(default_factory=dict)
-    block: bytes = b""
-    block_totals: StagedTotals = field(default_factory=StagedTotals)
-    block_partitions: frozenset[str] = frozenset()
+    entries: Entries = NO_ENTRIES
 
 
 def publish(
-    tx: Transaction, table_id: int, branch: str, jobs: list[CommitJob], now_ms: int, log: ChangeLog
+    state: TableState, jobs: list[CommitJob], now_ms: int, log: ChangeLog
 ) -> tuple[list[pb.CommitResponse | LakemarkError], list[Change]]:
     """Decides each job in turn against the versions before it, those of this batch included.
 
+    What is wrong with one job is that job's answer and touches no other; it is found before anything is written for it.
     Returns the answers in the order of ``jobs``, and the changes that are published if the transaction commits.
     """
-    table = lake.load(tx, table_id)
-    head = records.head(tx, table_id, branch)
-    stored = tx.get_many([INSTANTS.key(table_id, job.instant) for job in jobs])
+    tx, table_id, branch = state.tx, state.table_id, state.branch
+    table, head = state.table, state.head
     fresh: list[Change] = []
+    published: dict[int, InstantRecord] = {}
     answers: list[pb.CommitResponse | LakemarkError] = []
-    for job, value in zip(jobs, stored, strict=True):
+    for job, (instant, writer) in zip(jobs, _read(state, jobs), strict=True):
         try:
-            record = records.parse_instant(value, job.instant)
-            if any(change.instant == job.instant for change in fresh):
-                record = records.instant(tx, table_id, job.instant)
+            record = published.get(job.instant) or records.parse_instant(instant, job.instant)
             if record.state == pb.COMPLETED:
                 answers.append(response_of(record))
                 continue
-            _check_state(tx, table, record, branch, job, now_ms)
+            _check_state(state, record, writer, job, now_ms)
             mine = change_of(record, job)
             others = log.between(tx, table_id, branch, record.read_version, head.version, fresh)
             collision = find_collision(table.policy, mine, others)
             if collision:
                 raise refusal(table.name, collision, record.read_version)
+            following = HeadRecord(version=head.version + 1, committed_ms=max(now_ms, head.committed_ms))
+            version = _version(record, job, following)
         except LakemarkError as error:
             answers.append(error)
             continue
-        head = HeadRecord(version=head.version + 1, committed_ms=max(now_ms, head.committed_ms))
-        version = _version(record, job, head)
-        _complete(tx, table_id, branch, record, version)
+        head = following
+        _complete(state, record, version)
+        published[record.instant] = record
         fresh.append(records.change_of(version))
         answers.append(response_of(record))
     if fresh:
@@ -75,15 +77,22 @@ def publish(
     return answers, fresh
 
 
-def _check_state(
-    tx: Transaction, table: LakeTable, record: InstantRecord, branch: str, job: CommitJob, now_ms: int
-) -> None:
+def _read(state: TableState, jobs: list[CommitJob]) -> list[tuple[bytes | None, bytes | None]]:
+    """Of each job the stored instant and the stored writer, all in one read."""
+    keys = [space.key(state.table_id, job.instant) for job in jobs for space in (INSTANTS, ALIVE)]
+    stored = state.tx.get_many(keys)
+    return list(zip(stored[::2], stored[1::2], strict=True))
+
+
+def _check_state(state: TableState, record: InstantRecord, writer: bytes | None, job: CommitJob, now_ms: int) -> None:
     require_inflight(record)
-    if record.branch != branch:
+    if record.branch != state.branch:
         raise InstantStateError(f"instant {record.instant} belongs to branch {record.branch!r}")
-    living = alive.find(tx, table.table_id, record.instant)
-    if living is None or living.expired(now_ms):
+    if writer is None or Alive.unpack(record.instant, writer).expired(now_ms):
         raise expired(record)
+    staging.check_more(record, job.entries)
+    staging.check_new_slices(state.tx, state.table_id, record, job.entries.slices)
+    table = state.table
     schema_id = job.schema_id or record.schema_id
     if schema_id != table.record.schema_id:
         raise InvalidSchema(
@@ -94,33 +103,9 @@ def _check_state(
         )
 
 
-def require_inflight(record: InstantRecord) -> None:
-    """Raises InstantStateError that says what the instant is instead, and why."""
-    if record.state == pb.INFLIGHT:
-        return
-    state = pb.InstantState.Name(record.state)
-    why = {
-        pb.REQUESTED: "it was not started: tell what it is going to write (StartInstant) first",
-        pb.COMPLETED: f"it was committed as version {record.version}",
-        pb.ROLLED_BACK: f"it was rolled back: {record.rolled_back_reason or 'no reason was given'}",
-    }.get(record.state, "")
-    raise InstantStateError(
-        f"instant {record.instant} is {state}, not INFLIGHT; {why}", instant=str(record.instant), state=state
-    )
-
-
-def expired(record: InstantRecord) -> InstantStateError:
-    return InstantStateError(
-        f"the heartbeat of instant {record.instant} ran out after {record.heartbeat_timeout_ms} ms; it holds nothing "
-        f"any more and its files are given up: {ADVICE}",
-        instant=str(record.instant),
-        state="EXPIRED",
-    )
-
-
 def change_of(record: InstantRecord, job: CommitJob | None = None) -> Change:
     """What an instant does, as far as it is known."""
-    partitions = frozenset(record.partitions) | (job.block_partitions if job else frozenset())
+    partitions = frozenset(record.partitions) | (job.entries.partitions if job else frozenset())
     everything = record.all_partitions or record.operation == OVERWRITE_TABLE
     return Change(record.instant, record.operation, partitions, everything, owner=record.owner)
 
@@ -133,10 +118,23 @@ def refusal(table: str, collision: Collision, read_version: int) -> CommitConfli
     )
 
 
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Raises LimitExceeded if it takes more room than a version's record has for it."""
+    size = sum(len(key.encode()) + len(value.encode()) + _MAP_ENTRY_BYTES for key, value in metadata.items())
+    if size > METADATA_BYTES_MAX:
+        raise LimitExceeded(
+            f"the metadata of an instant takes {size} bytes; at most {METADATA_BYTES_MAX} are kept, counting what was "
+            "given when it was opened and with its commit"
+        )
+
+
 def _version(record: InstantRecord, job: CommitJob, head: HeadRecord) -> VersionRecord:
+    """Raises LimitExceeded; all that is in the record is bounded, so that it fits into one value of the store."""
     partitions = PartitionList.of(record)
-    partitions.add(job.block_partitions)
-    staged, block = record.staged, job.block_totals
+    partitions.add(job.entries.partitions)
+    metadata = dict(record.metadata) | job.metadata
+    check_metadata(metadata)
+    staged, added = record.staged, job.entries.totals
     return VersionRecord(
         version=head.version,
         instant=record.instant,
@@ -145,27 +143,27 @@ def _version(record: InstantRecord, job: CommitJob, head: HeadRecord) -> Version
         read_version=record.read_version,
         schema_id=record.schema_id,
         staged=StagedTotals(
-            files=staged.files + block.files,
-            rows=staged.rows + block.rows,
-            bytes=staged.bytes + block.bytes,
+            files=staged.files + added.files,
+            rows=staged.rows + added.rows,
+            bytes=staged.bytes + added.bytes,
             blocks=staged.blocks,
         ),
         partitions=partitions.names,
         all_partitions=partitions.all_partitions,
-        metadata=dict(record.metadata) | job.metadata,
+        metadata=metadata,
         owner=record.owner,
-        inline_block=job.block,
+        inline_block=job.entries.block,
     )
 
 
-def _complete(tx: Transaction, table_id: int, branch: str, record: InstantRecord, version: VersionRecord) -> None:
+def _complete(state: TableState, record: InstantRecord, version: VersionRecord) -> None:
     record.state = pb.COMPLETED
     record.version = version.version
     record.completed_ms = version.committed_ms
     record.staged.CopyFrom(version.staged)
-    records.put_version(tx, table_id, branch, version)
-    records.put_instant(tx, table_id, record)
-    alive.clear(tx, table_id, record.instant)
+    records.put_version(state.tx, state.table_id, state.branch, version)
+    records.put_instant(state.tx, state.table_id, record)
+    state.clear_writer(record.instant)
 
 
 def response_of(record: InstantRecord) -> pb.CommitResponse:

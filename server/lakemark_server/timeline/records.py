@@ -31,6 +31,13 @@ def next_instant(tx: Transaction, table_id: int, now_ms: int) -> int:
     return instant
 
 
+def guard_starts(tx: Transaction, table_id: int) -> None:
+    """Of two writers that start at the same moment, one sees the other; live writers are read without conflicts."""
+    key = LAST_INSTANT.key(table_id)
+    tx.add_read_conflict(key, key + b"\x00")
+    tx.add_write_conflict(key, key + b"\x00")
+
+
 def instant(tx: ReadTransaction, table_id: int, number: int) -> InstantRecord:
     stored = tx.get(INSTANTS.key(table_id, number))
     return parse_instant(stored, number)
@@ -55,6 +62,8 @@ def versions(
     tx: ReadTransaction, table_id: int, branch: str, after: int, upto: int, *, limit: int = 0, reverse: bool = False
 ) -> list[VersionRecord]:
     """Those with ``after < version <= upto``. They never change, so reading them is never a conflict."""
+    if after >= upto:
+        return []
     begin = VERSIONS.key(table_id, branch, after + 1)
     end = VERSIONS.key(table_id, branch, upto + 1)
     pairs = tx.get_range(begin, end, limit=limit, reverse=reverse, snapshot=True)

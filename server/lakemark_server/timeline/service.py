@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, cast
 
@@ -24,55 +23,34 @@ from lakemark_server.catalog import lake, storage
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.keyspace import INSTANTS, MAIN
-from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.kv import ReadTransaction, Store, Transaction, TransactionTooLarge
 from lakemark_server.requests import check_request_id, once
 from lakemark_server.snapshot.entries import partition_of
 from lakemark_server.timeline import alive, records, staging
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.batching import Batcher
 from lakemark_server.timeline.change_log import ChangeLog
-from lakemark_server.timeline.conflicts import OPERATIONS, RULES, Collision, Operation, Verdict, find_collision
+from lakemark_server.timeline.conflicts import RULES, Change, Collision, Verdict, find_collision
+from lakemark_server.timeline.jobs import Opened, OpenJob, StartJob, check_open
 from lakemark_server.timeline.partition_list import PartitionList
 from lakemark_server.timeline.publish import (
     CommitJob,
     change_of,
-    expired,
+    check_metadata,
     publish,
     refusal,
-    require_inflight,
     response_of,
 )
+from lakemark_server.timeline.states import expired, require_inflight
+from lakemark_server.timeline.table_state import TableState
 
 HEARTBEAT_TIMEOUT_MS: Final = 120_000
-HEARTBEAT_TIMEOUT_MS_MAX: Final = 24 * 3_600_000
 OPEN_INSTANTS_MAX: Final = 10_000
-METADATA_BYTES_MAX: Final = 20_000
 PAGE_MAX: Final = 1_000
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenJob:
-    """A writer that wants an instant. ``profile`` is None if it stays requested."""
-
-    operation: Operation
-    request_id: str = ""
-    owner: str = ""
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    heartbeat_timeout_ms: int = 0
-    read_version: int = 0
-    profile: pb.WorkProfile | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """What a writer gets: its instant, and the table as it was then."""
-
-    record: InstantRecord
-    table: LakeTable
-
-
-_Job = OpenJob | CommitJob
+_Job = OpenJob | StartJob | CommitJob
 _Answer = Opened | pb.CommitResponse
 
 
@@ -90,26 +68,12 @@ class Timeline:
     def open(self, table_id: int, branch: str, job: OpenJob) -> Opened:
         """A new instant, REQUESTED or (with a profile) INFLIGHT. Raises CommitConflict if it would collide at once."""
         _check_branch(branch)
-        _check_open(job)
+        check_open(job)
         return cast(Opened, self._batches.submit((table_id, MAIN), job))
 
     def start(self, table_id: int, instant: int, profile: pb.WorkProfile) -> Opened:
         """REQUESTED -> INFLIGHT, unless the work would collide with a commit or with another live writer."""
-
-        def body(tx: Transaction) -> Opened:
-            table = lake.load(tx, table_id)
-            record = records.instant(tx, table_id, instant)
-            if record.state != pb.INFLIGHT:  # asked for again: nothing to do
-                if record.state != pb.REQUESTED:
-                    require_inflight(record)
-                now = self._clock()
-                living = alive.find(tx, table_id, instant)
-                if living is None or living.expired(now):
-                    raise expired(record)
-                self._start(tx, table, record, profile, now)
-            return Opened(record, table)
-
-        return self._store.transact(body)
+        return cast(Opened, self._batches.submit((table_id, MAIN), StartJob(instant, profile)))
 
     def stage(
         self, table: LakeTable, instant: int, files: types_pb2.DataFiles, file_schema: bytes, sequence: int
@@ -117,7 +81,9 @@ class Timeline:
         """Writes entries under the instant; returns how many files are staged in all."""
         if not 1 <= sequence < staging.COMMIT_SEQUENCE:
             raise InvalidArgument("sequence must be 1 for the first request that stages files, then 2, 3 …")
-        entries = staging.read_entries(files, file_schema, table, instant)
+        if file_schema:
+            staging.check_file_schema(file_schema, table)
+        entries = staging.read_entries(files, table, instant)
         return staging.stage(self._store, table, instant, entries, sequence).files
 
     def commit(self, table: LakeTable, request: pb.CommitRequest) -> pb.CommitResponse:
@@ -127,14 +93,14 @@ class Timeline:
         """
         instant = request.instant
         check_request_id(request.request_id)
-        _check_metadata(request.metadata)
+        check_metadata(request.metadata)
+        if request.file_schema:
+            staging.check_file_schema(request.file_schema, table)
         job = CommitJob(instant, request.schema_id, dict(request.metadata))
         if request.HasField("added"):
-            entries = staging.read_entries(request.added, request.file_schema, table, instant)
+            entries = staging.read_entries(request.added, table, instant)
             if entries.inline:
-                block = entries.blocks[0] if entries.blocks else b""
-                job = CommitJob(instant, request.schema_id, job.metadata, block, entries.totals, entries.partitions)
-                self._check_inline(table.table_id, instant, entries)
+                job = CommitJob(instant, request.schema_id, job.metadata, entries)
             else:
                 record, _ = self.instant(table.table_id, instant)
                 if record.state == pb.COMPLETED:
@@ -263,8 +229,9 @@ class Timeline:
 
         def body(tx: Transaction) -> Callable[[], list[_Answer | LakemarkError]]:
             now = self._clock()
-            opened = [self._open(tx, table_id, job, now) for job in jobs if isinstance(job, OpenJob)]
-            published, fresh = publish(tx, table_id, branch, commits, now, self._log) if commits else ([], [])
+            state = TableState(tx, table_id, branch)
+            opened = [self._begin(state, job, now) for job in jobs if not isinstance(job, CommitJob)]
+            published, fresh = publish(state, commits, now, self._log) if commits else ([], [])
 
             def answers() -> list[_Answer | LakemarkError]:
                 self._log.add(table_id, branch, fresh)
@@ -273,33 +240,46 @@ class Timeline:
 
             return answers
 
-        return self._store.transact(body)()
-
-    def _open(self, tx: Transaction, table_id: int, job: OpenJob, now: int) -> Opened | LakemarkError:
         try:
-            if not job.request_id:
-                return self._opened(tx, table_id, job, now)
-            created: list[Opened] = []
+            return self._store.transact(body)()
+        except TransactionTooLarge:
+            if len(jobs) == 1:
+                raise
+            half = len(jobs) // 2
+            return self._run(key, jobs[:half]) + self._run(key, jobs[half:])
 
-            def create() -> InstantRecord:
-                created.append(self._opened(tx, table_id, job, now))
-                return created[0].record
-
-            record = once(tx, job.request_id, f"OpenInstant of table {table_id}", now, InstantRecord, create)
-            if created:
-                return created[0]
-            # It may have moved on since; the writer that asks again wants to know where it stands.
-            return Opened(records.instant(tx, table_id, record.instant), lake.load(tx, table_id))
+    def _begin(self, state: TableState, job: OpenJob | StartJob, now: int) -> Opened | LakemarkError:
+        try:
+            if isinstance(job, StartJob):
+                return self._started(state, job, now)
+            return self._opened_once(state, job, now)
         except LakemarkError as error:
             return error
 
-    def _opened(self, tx: Transaction, table_id: int, job: OpenJob, now: int) -> Opened:
-        table = lake.load(tx, table_id)
-        latest = records.head(tx, table_id, MAIN).version
+    def _opened_once(self, state: TableState, job: OpenJob, now: int) -> Opened:
+        if not job.request_id:
+            return self._opened(state, job, now)
+        created: list[Opened] = []
+
+        def create() -> InstantRecord:
+            created.append(self._opened(state, job, now))
+            return created[0].record
+
+        kind = f"OpenInstant of table {state.table_id}"
+        record = once(state.tx, job.request_id, kind, now, InstantRecord, create)
+        if created:
+            return created[0]
+        # It may have moved on since; the writer that asks again wants to know where it stands.
+        return Opened(records.instant(state.tx, state.table_id, record.instant), state.table)
+
+    def _opened(self, state: TableState, job: OpenJob, now: int) -> Opened:
+        table, latest = state.table, state.head.version
         if job.read_version > latest:
             raise InvalidArgument(
                 f"read_version {job.read_version} does not exist; {table.name} is at version {latest}"
             )
+        if len(state.writers) >= OPEN_INSTANTS_MAX:
+            raise LimitExceeded(f"{table.name} has {OPEN_INSTANTS_MAX} open instants; no more are allowed")
         timeout = job.heartbeat_timeout_ms or HEARTBEAT_TIMEOUT_MS
         record = InstantRecord(
             branch=MAIN,
@@ -310,95 +290,63 @@ class Timeline:
             opened_ms=now,
             schema_id=table.record.schema_id,
             owner=job.owner,
-            metadata=dict(job.metadata),
+            metadata=job.metadata,
         )
-        if isinstance(job.profile, pb.WorkProfile):
-            self._check_start(tx, table, record, job.profile, now)
+        if job.profile is not None:
+            self._check_start(state, record, job.profile, now)
             record.state = pb.INFLIGHT
-        record.instant = records.next_instant(tx, table_id, now)
-        records.put_instant(tx, table_id, record)
-        living = Alive(record.instant, now + timeout, timeout, record.state == pb.INFLIGHT, job.operation)
-        alive.put(tx, table_id, living)
+        record.instant = records.next_instant(state.tx, state.table_id, now)
+        records.put_instant(state.tx, state.table_id, record)
+        state.put_writer(Alive(record.instant, now + timeout, timeout, record.state == pb.INFLIGHT, job.operation))
         return Opened(record, table)
 
-    def _start(
-        self, tx: Transaction, table: LakeTable, record: InstantRecord, profile: pb.WorkProfile, now: int
-    ) -> None:
-        self._check_start(tx, table, record, profile, now)
-        record.state = pb.INFLIGHT
-        records.put_instant(tx, table.table_id, record)
-        timeout = record.heartbeat_timeout_ms
-        alive.put(tx, table.table_id, Alive(record.instant, now + timeout, timeout, True, record.operation))
+    def _started(self, state: TableState, job: StartJob, now: int) -> Opened:
+        record = records.instant(state.tx, state.table_id, job.instant)
+        if record.state != pb.INFLIGHT:  # asked for again: nothing to do
+            if record.state != pb.REQUESTED:
+                require_inflight(record)
+            living = alive.find(state.tx, state.table_id, job.instant)
+            if living is None or living.expired(now):
+                raise expired(record)
+            self._check_start(state, record, job.profile, now)
+            record.state = pb.INFLIGHT
+            records.put_instant(state.tx, state.table_id, record)
+            timeout = record.heartbeat_timeout_ms
+            state.put_writer(Alive(record.instant, now + timeout, timeout, True, record.operation))
+        return Opened(record, state.table)
 
-    def _check_start(
-        self, tx: Transaction, table: LakeTable, record: InstantRecord, profile: pb.WorkProfile, now: int
-    ) -> None:
+    def _check_start(self, state: TableState, record: InstantRecord, profile: pb.WorkProfile, now: int) -> None:
         """Early conflict detection: against what was committed since the read version, and against live writers."""
+        records.guard_starts(state.tx, state.table_id)
+        table = state.table
         _apply_profile(record, profile, table)
         mine = change_of(record)
-        head = records.head(tx, table.table_id, record.branch)
-        done = self._log.between(tx, table.table_id, record.branch, record.read_version, head.version, ())
-        collision = find_collision(table.policy, mine, done) or self._live_collision(tx, table, record, now)
+        done = self._log.between(
+            state.tx, state.table_id, state.branch, record.read_version, state.head.version, fresh=()
+        )
+        collision = find_collision(table.policy, mine, done) or _live_collision(state, record, mine, now)
         if collision:
             raise refusal(table.name, collision, record.read_version)
 
-    def _live_collision(self, tx: Transaction, table: LakeTable, record: InstantRecord, now: int) -> Collision | None:
-        mine, rules = change_of(record), RULES[table.policy]
-        living = alive.of_table(tx, table.table_id)
-        if len(living) >= OPEN_INSTANTS_MAX:
-            raise LimitExceeded(
-                f"{table.name} has {len(living)} open instants; at most {OPEN_INSTANTS_MAX} are allowed"
-            )
-        rivals = [
-            one.instant
-            for one in living
-            if one.inflight
-            and not one.expired(now)
-            and one.instant != record.instant
-            and rules[mine.operation, one.operation] is not Verdict.NEVER
-        ]
-        stored = tx.get_many([INSTANTS.key(table.table_id, instant) for instant in rivals], snapshot=True)
-        others = [change_of(InstantRecord.FromString(value)) for value in stored if value is not None]
-        return find_collision(table.policy, mine, others)
 
-    def _check_inline(self, table_id: int, instant: int, entries: staging.Entries) -> None:
-        """Only a writer that staged before can bring a directory twice, and only it adds to what is staged."""
-
-        def body(tx: ReadTransaction) -> None:
-            record = records.instant(tx, table_id, instant)
-            if record.state == pb.INFLIGHT:
-                staging.check_new_slices(tx, table_id, record, entries.slices)
-
-        self._store.read(body)
+def _live_collision(state: TableState, record: InstantRecord, mine: Change, now: int) -> Collision | None:
+    policy = state.table.policy
+    rivals = [
+        one.instant
+        for one in state.writers.values()
+        if RULES[policy][mine.operation, one.operation] is not Verdict.NEVER
+        and one.inflight
+        and not one.expired(now)
+        and one.instant != record.instant
+    ]
+    stored = state.tx.get_many([INSTANTS.key(state.table_id, instant) for instant in rivals], snapshot=True)
+    others = [change_of(InstantRecord.FromString(value)) for value in stored if value is not None]
+    return find_collision(policy, mine, others)
 
 
 def _check_branch(branch: str) -> None:
     if branch not in ("", MAIN):
         raise Unimplemented(f"branch {branch!r}: this release has only the branch 'main'")
-
-
-def _check_open(job: OpenJob) -> None:
-    if job.operation not in OPERATIONS:
-        name = pb.Operation.Name(job.operation)
-        if job.operation == pb.OPERATION_UNSPECIFIED:
-            raise InvalidArgument("operation is missing: say APPEND, OVERWRITE_PARTITIONS or OVERWRITE_TABLE")
-        raise Unimplemented(
-            f"operation {name} is not available yet; use APPEND, OVERWRITE_PARTITIONS or OVERWRITE_TABLE"
-        )
-    if not 0 <= job.heartbeat_timeout_ms <= HEARTBEAT_TIMEOUT_MS_MAX:
-        raise InvalidArgument(f"heartbeat_timeout_ms must lie between 0 and {HEARTBEAT_TIMEOUT_MS_MAX}")
-    if job.read_version < 0:
-        raise InvalidArgument(f"read_version {job.read_version} is negative")
-    check_request_id(job.request_id)
-    _check_metadata(job.metadata)
-    if len(job.owner) > 200:
-        raise InvalidArgument("owner has more than 200 characters")
-
-
-def _check_metadata(metadata: Mapping[str, str]) -> None:
-    size = sum(len(key) + len(value) for key, value in metadata.items())
-    if size > METADATA_BYTES_MAX:
-        raise LimitExceeded(f"the metadata of an instant has {size} characters; at most {METADATA_BYTES_MAX} are kept")
 
 
 def _apply_profile(record: InstantRecord, profile: pb.WorkProfile, table: LakeTable) -> None:

@@ -7,9 +7,8 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lakemark.errors import InstantStateError, InvalidFile, InvalidSchema, LimitExceeded
+from lakemark.errors import InstantStateError, InvalidFile, InvalidSchema, LimitExceeded, StoreConflict
 from lakemark.types import check_fits
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, StagedTotals
 from lakemark_proto.v1 import types_pb2 as pb
@@ -22,7 +21,7 @@ from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.entries import from_arrow, from_messages
 from lakemark_server.timeline import records
 from lakemark_server.timeline.partition_list import PartitionList
-from lakemark_server.timeline.publish import require_inflight
+from lakemark_server.timeline.states import require_inflight
 
 INLINE_BYTES_MAX: Final = 30_000
 TRANSACTION_BYTES_AIM: Final = 900_000
@@ -44,19 +43,25 @@ class Entries:
         """Whether they fit into the version's own record."""
         return len(self.blocks) <= 1 and sum(map(len, self.blocks)) <= INLINE_BYTES_MAX
 
+    @property
+    def block(self) -> bytes:
+        """The only one of inline entries; empty if there are none."""
+        return self.blocks[0] if self.blocks else b""
 
-def read_entries(files: pb.DataFiles, file_schema: bytes, table: LakeTable, instant: int) -> Entries:
-    """Checks what a writer sent. Raises InvalidFile, InvalidSchema."""
-    if file_schema:
-        check_file_schema(file_schema, table)
+
+NO_ENTRIES: Final = Entries([], StagedTotals(), frozenset(), np.empty(0, np.uint64))
+
+
+def read_entries(files: pb.DataFiles, table: LakeTable, instant: int) -> Entries:
+    """Checks what a writer sent. Raises InvalidFile."""
     if files.WhichOneof("form") == "arrow":
         batch = from_arrow(files.arrow, table.schema)
     else:
         batch = from_messages(files.list.files, table.schema)
     batch, slices = admit(batch, table.schema, instant, table.record.location)
-    rows, size = pc.sum(batch.column("row_count")).as_py(), pc.sum(batch.column("size_bytes")).as_py()
-    totals = StagedTotals(files=batch.num_rows, rows=rows or 0, bytes=size or 0)
-    partitions = frozenset(texts(pc.unique(batch.column("partition"))))
+    rows, size = (int(batch.column(name).to_numpy().sum()) for name in ("row_count", "size_bytes"))
+    totals = StagedTotals(files=batch.num_rows, rows=rows, bytes=size)
+    partitions = frozenset(texts(batch.column("partition")))
     return Entries(_to_blocks(files, batch), totals, partitions, slices)
 
 
@@ -88,20 +93,59 @@ def check_file_schema(file_schema: bytes, table: LakeTable) -> None:
 def stage(store: Store, table: LakeTable, instant: int, entries: Entries, sequence: int) -> StagedTotals:
     """Writes entries under the instant; again with the same ``sequence``: nothing new. Returns the totals so far.
 
-    Raises InstantStateError (not inflight, sequence out of order), InvalidFile (a directory was staged before).
+    Raises InstantStateError (not inflight, sequence out of order), InvalidFile (a directory was staged before, or other
+    files under this sequence), StoreConflict (another request for the same instant was at work).
     """
-    record = store.read(lambda tx: records.instant(tx, table.table_id, instant))
+    table_id = table.table_id
+    seen = store.read(lambda tx: _seen(tx, table_id, instant, entries, sequence))
+    if seen.sequence < sequence:
+        for group in _transactions(entries.blocks):
+            store.transact(lambda tx, group=group: _put_blocks(tx, table_id, instant, seen, group))  # type: ignore[misc]
+    return store.transact(lambda tx: _account(tx, table_id, instant, entries, sequence, seen))
+
+
+def _seen(tx: ReadTransaction, table_id: int, instant: int, entries: Entries, sequence: int) -> StagedTotals:
+    """What is staged so far, if these entries may follow, or are part of it."""
+    record = records.instant(tx, table_id, instant)
     if _already(record, sequence):
-        return record.staged
-    first = record.staged.blocks
-    for group in _transactions(entries.blocks):
-        store.transact(lambda tx, group=group: _put_blocks(tx, table.table_id, instant, first, group))  # type: ignore[misc]
-    return store.transact(lambda tx: _account(tx, table.table_id, instant, entries, sequence))
+        _check_same(tx, table_id, record, entries.slices, sequence)
+    return record.staged
+
+
+def _check_same(tx: ReadTransaction, table_id: int, record: InstantRecord, slices: Hashes, sequence: int) -> None:
+    """A number that is used for other files would lose them without a word."""
+    staged = [
+        np.frombuffer(value, np.uint64) for _, value in tx.get_range(*STAGED_SLICES.range(table_id, record.instant))
+    ]
+    if len(slices) and not (staged and np.isin(slices, np.concatenate(staged)).all()):
+        which = "a commit request" if sequence == COMMIT_SEQUENCE else f"request {sequence}"
+        raise InvalidFile(
+            f"{which} of instant {record.instant} was received before with other files; each request that brings files "
+            "has a number of its own, and a commit that is sent again has the same files",
+            instant=str(record.instant),
+        )
+
+
+def check_more(record: InstantRecord, entries: Entries) -> None:
+    """Raises InstantStateError if a commit request brought the last files before and these are more."""
+    if entries.totals.files:
+        _check_open(record)
+
+
+def _check_open(record: InstantRecord) -> None:
+    if record.staged.sequence == COMMIT_SEQUENCE:
+        raise InstantStateError(
+            f"a commit request brought the last files of instant {record.instant}; it can only be committed as it is "
+            "or rolled back now",
+            instant=str(record.instant),
+        )
 
 
 def _already(record: InstantRecord, sequence: int) -> bool:
     require_inflight(record)
     last = record.staged.sequence
+    if sequence != COMMIT_SEQUENCE:
+        _check_open(record)
     if sequence <= last:
         return True
     if sequence not in (last + 1, COMMIT_SEQUENCE):
@@ -124,16 +168,32 @@ def _transactions(encoded: list[bytes]) -> list[list[tuple[int, bytes]]]:
     return groups
 
 
-def _put_blocks(tx: Transaction, table_id: int, instant: int, first: int, group: list[tuple[int, bytes]]) -> None:
-    require_inflight(records.instant(tx, table_id, instant))
+def _put_blocks(
+    tx: Transaction, table_id: int, instant: int, seen: StagedTotals, group: list[tuple[int, bytes]]
+) -> None:
+    record = records.instant(tx, table_id, instant)
+    require_inflight(record)
+    _check_alone(record, seen)
     for number, block in group:
-        tx.set(BLOCKS.key(table_id, instant, first + number), block)
+        tx.set(BLOCKS.key(table_id, instant, seen.blocks + number), block)
 
 
-def _account(tx: Transaction, table_id: int, instant: int, entries: Entries, sequence: int) -> StagedTotals:
+def _check_alone(record: InstantRecord, seen: StagedTotals) -> None:
+    """Blocks of a request that was overtaken would overwrite those of the other one."""
+    if record.staged.sequence != seen.sequence:
+        raise StoreConflict(
+            f"another request staged files of instant {record.instant} at the same time; send this one again",
+            instant=str(record.instant),
+        )
+
+
+def _account(
+    tx: Transaction, table_id: int, instant: int, entries: Entries, sequence: int, seen: StagedTotals
+) -> StagedTotals:
     record = records.instant(tx, table_id, instant)
     if _already(record, sequence):
         return record.staged
+    _check_alone(record, seen)
     check_new_slices(tx, table_id, record, entries.slices)
     staged = record.staged
     if staged.files + entries.totals.files > FILES_OF_INSTANT_MAX:
@@ -158,7 +218,7 @@ def _account(tx: Transaction, table_id: int, instant: int, entries: Entries, seq
 
 def check_new_slices(tx: ReadTransaction, table_id: int, record: InstantRecord, slices: Hashes) -> None:
     """Raises InvalidFile if a directory holds a file that was staged by an earlier request."""
-    if not record.staged.blocks:
+    if not record.staged.blocks or not len(slices):
         return
     for _, value in tx.get_range(*STAGED_SLICES.range(table_id, record.instant)):
         if np.isin(slices, np.frombuffer(value, np.uint64)).any():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -40,7 +41,7 @@ def batch(lake: Lake, table: LakeTable, *jobs: Any) -> list[Any]:
 def inline(lake: Lake, table: LakeTable, instant: int, *months: int) -> CommitJob:
     given = files(*(file(instant, f"g{month}", month) for month in months))
     entries = staging.read_entries(given, table, instant)
-    return CommitJob(instant, block=entries.blocks[0], block_totals=entries.totals, block_partitions=entries.partitions)
+    return CommitJob(instant, entries=entries)
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ def test_the_largest_records_that_are_allowed_fit_the_store(lake: Lake) -> None:
         profile=profile(*(10**9 + number for number in range(1_000))),
     )
     instant = lake.timeline.open(table.table_id, "", job).record.instant
-    block = CommitJob(instant, block=b"A" * staging.INLINE_BYTES_MAX)
+    block = CommitJob(instant, entries=replace(staging.NO_ENTRIES, blocks=[b"A" * staging.INLINE_BYTES_MAX]))
     assert batch(lake, table, block)[0].version == 1
 
 
