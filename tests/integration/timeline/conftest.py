@@ -1,0 +1,44 @@
+"""A service of its own for each module, and a table of its own for each test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakemark_server.process import Service
+from lakemark_server.settings import Settings
+from tests.lakes import Clock
+from tests.wire import Wire
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, clock: Clock) -> Iterator[Service]:
+    """Without the Hive Metastore protocol; lost writers are swept when a test says so."""
+    directory: Path = tmp_path_factory.mktemp("service")
+    settings = Settings(
+        store=f"sqlite:///{directory}/lakemark.db",
+        warehouse=str(directory / "warehouse"),
+        grpc_port=0,
+        hms_enabled=False,
+        sweep_interval_s=3_600,
+    )
+    with Service(settings, clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+def wire(service: Service) -> Iterator[Wire]:
+    """Its table is not made yet: tests differ in how they want it."""
+    opened = Wire(service.grpc_address, f"t{next(_numbers)}")
+    yield opened
+    opened.close()
