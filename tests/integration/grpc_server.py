@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from lakemark import Client
 from lakemark.client.calls import Backoff
@@ -15,15 +16,15 @@ from lakemark_server.settings import Settings
 @contextmanager
 def running_service(directory: Path) -> Iterator[Service]:
     """A service without the Hive Metastore protocol, whose data lives in ``directory``."""
-    settings = Settings(
-        store=f"sqlite:///{directory}/lakemark.db",
-        warehouse=str(directory / "warehouse"),
-        grpc_port=0,
-        hms_enabled=False,
-        sweep_interval_s=0.05,
-        log_level="error",
-    )
-    with Service(settings) as service:
+    given: dict[str, Any] = {
+        "store": f"sqlite:///{directory}/lakemark.db",
+        "warehouse": str(directory / "warehouse"),
+        "grpc_port": 0,
+        "hms_enabled": False,
+        "sweep_interval_s": 0.05,
+        "log_level": "error",
+    }
+    with Service(Settings(**given)) as service:
         yield service
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import click
 import typer
 from rich.console import Console
 
@@ -52,15 +51,28 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """The exit code of a command line; errors are one line on stderr, never a traceback."""
     try:
-        result = app(arguments, standalone_mode=False)
+        app(options_first(arguments))
     except LakemarkError as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print(
             f"error: {error.message}", style="red", markup=False
         )
         return error.exit_code
-    except click.exceptions.Abort:
-        return 130
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    return result if isinstance(result, int) else 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def options_first(arguments: list[str]) -> list[str]:
+    """The same command line with ``--json`` and ``--server`` in front, where they are understood for every command."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    front: list[str] = []
+    rest: list[str] = []
+    words = iter(arguments[:end])
+    for word in words:
+        if word == "--json" or word.startswith("--server="):
+            front.append(word)
+        elif word == "--server":
+            front += [word, *(value for value in (next(words, None),) if value is not None)]
+        else:
+            rest.append(word)
+    return front + rest + arguments[end:]

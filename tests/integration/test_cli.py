@@ -1,0 +1,178 @@
+"""The command line against the real service: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakemark.cli.app import options_first, run
+from lakemark.errors import CommitConflict, InvalidSchema, TableNotFound, Unavailable
+from tests.integration.grpc_server import running_service
+
+
+class Cli:
+    """Runs command lines; ``json`` gives the parsed document, ``text`` what people see."""
+
+    def __init__(self, server: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._server = server
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        self._capsys.readouterr()
+        code = run(["--server", self._server, *arguments])
+        captured = self._capsys.readouterr()
+        return code, captured.out, captured.err
+
+    def json(self, *arguments: str) -> Any:
+        code, out, err = self("--json", *arguments)
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    def text(self, *arguments: str) -> str:
+        code, out, err = self(*arguments)
+        assert (code, err) == (0, "")
+        return out
+
+
+@pytest.fixture
+def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Cli]:
+    with running_service(tmp_path / "service") as service:
+        made = Cli(service.grpc_address, capsys)
+        made.json("databases", "create", "db")
+        yield made
+
+
+@pytest.fixture
+def table(cli: Cli) -> str:
+    cli.json("tables", "create", "db.t", "id bigint, name string, month int", "--partitioned-by", "month")
+    return "db.t"
+
+
+@pytest.fixture
+def january(tmp_path: Path) -> str:
+    path = tmp_path / "month=1" / "part.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), path)
+    return str(path)
+
+
+def test_databases(cli: Cli) -> None:
+    assert cli.json("databases", "list") == ["db", "default"]
+    assert cli.json("databases", "show", "db")["name"] == "db"
+    assert "db" in cli.text("databases", "list")
+    assert cli.json("databases", "drop", "db") == {"dropped": "db"}
+    assert "default" in cli.text("databases", "show", "default")
+
+
+def test_tables(cli: Cli, table: str) -> None:
+    shown = cli.json("tables", "show", table)
+    assert [one["name"] for one in shown["schema"]["columns"]] == ["id", "name", "month"]
+    assert shown["schema"]["partition_columns"] == ["month"]
+    assert "partition" in cli.text("tables", "show", table)
+    assert cli.json("tables", "set", table, "k=v", "other=x=y")["properties"]["other"] == "x=y"
+    assert "k" not in cli.json("tables", "set", table, "--remove", "k")["properties"]
+    assert "other" in cli.text("tables", "set", table, "k=v")
+    assert cli.json("tables", "rename", table, "u")["name"] == "db.u"
+    assert [one["name"] for one in cli.json("tables", "list", "db")] == ["u"]
+    assert "lake" in cli.text("tables", "list", "db")
+    assert "dropped" in cli.text("tables", "drop", "db.u")
+
+
+def test_files_are_committed_listed_and_planned(cli: Cli, table: str, january: str, tmp_path: Path) -> None:
+    done = cli.json("files", "commit", table, january, "--metadata", "who=me", "--request-id", "r1")
+    assert done["version"] == 1
+    assert cli.json("files", "commit", table, january, "--request-id", "r1")["version"] == 1
+    assert "version 2" in cli.text("files", "commit", table, january, "--partition", "month=2")
+
+    listed = cli.json("files", "list", table)
+    assert [one["partition"] for one in listed["files"]] == [[1], [2]]
+    assert cli.json("files", "list", table, "--version", "1")["summary"]["files_planned"] == 1
+    assert "month=2" in cli.text("files", "list", table)
+    plan = cli.json("plan", table, "--where", "month = 1 and id > 1", "--statistics", "id")
+    assert plan["summary"]["files_planned"] == 1
+    assert plan["files"][0]["statistics"][0]["max"] == 2
+    assert "1 of 2" in cli.text("plan", table, "-w", "month = 1 and id > 1")
+
+    pq.write_table(pa.table({"id": [9]}), tmp_path / "new.parquet")
+    new = str(tmp_path / "new.parquet")
+    cli.json("files", "commit", table, new, "--partition", "month=1", "--overwrite", "partitions")
+    assert [one["row_count"] for one in cli.json("files", "list", table)["files"]] == [2, 1]
+    cli.json("files", "commit", table, new, "--partition", "month=3", "--overwrite", "table")
+    assert [one["partition"] for one in cli.json("files", "list", table)["files"]] == [[3]]
+    assert Path(january).exists(), "the files are linked or copied, not taken away"
+
+
+def test_timeline(cli: Cli, table: str, january: str) -> None:
+    instant = cli.json("files", "commit", table, january)["instant"]
+    assert cli.json("timeline", "show", table)["snapshot"]["version"] == 1
+    assert [one["instant"] for one in cli.json("timeline", "instants", table, "--state", "completed")] == [instant]
+    assert cli.json("timeline", "versions", table)[0]["partitions"] == ["month=1"]
+    for command in ("show", "instants", "versions"):
+        assert "append" in cli.text("timeline", command, table)
+    code, _, err = cli("timeline", "rollback", table, str(instant))
+    assert code == 65
+    assert "committed" in err
+
+
+def test_errors_are_one_line_and_have_their_exit_code(cli: Cli, table: str, tmp_path: Path) -> None:
+    code, out, err = cli("tables", "show", "db.nope")
+    assert (code, out) == (TableNotFound.exit_code, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    pq.write_table(pa.table({"id": ["x"]}), tmp_path / "wrong.parquet")
+    code, _, err = cli("files", "commit", table, str(tmp_path / "wrong.parquet"), "--partition", "month=1")
+    assert code == InvalidSchema.exit_code
+    assert "'id' is bigint" in err
+    assert cli.json("timeline", "instants", table)[0]["state"] == "rolled_back"
+    code, _, err = cli("files", "commit", table, str(tmp_path / "wrong.parquet"))
+    assert code == InvalidSchema.exit_code
+    assert CommitConflict.exit_code == 75
+
+
+def test_no_service(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--server", "127.0.0.1:1", "--timeout", "0.2", "databases", "list"]) == Unavailable.exit_code
+    assert "is it running?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nothing"],
+        ["tables"],
+        ["tables", "show"],
+        ["tables", "set", "db.t"],
+        ["tables", "set", "db.t", "novalue"],
+        ["files", "commit", "db.t", "/does/not/exist.parquet"],
+        ["plan", "db.t", "--version", "x"],
+        ["serve", "--grpc-port", "70000"],
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["serve", "--help"], ["files", "commit", "-h"], ["version"]):
+        assert run(arguments) == 0
+    assert "lakemark" in capsys.readouterr().out
+
+
+def test_common_options_may_stand_anywhere() -> None:
+    assert options_first(["tables", "list", "db", "--json", "--server", "h:1"]) == [
+        *("--json", "--server", "h:1"),
+        *("tables", "list", "db"),
+    ]
+    assert options_first(["x", "--server=h:1", "--", "--json"]) == ["--server=h:1", "x", "--", "--json"]
+    assert options_first(["x", "--server"]) == ["--server", "x"]
+
+
+def test_serve_refuses_wrong_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "--log-format", "xml"]) == 64
+    assert "log_format" in capsys.readouterr().err

@@ -1,0 +1,327 @@
+"""The client against the real service."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakemark import Client, DataFile, Version
+from lakemark.errors import (
+    AlreadyExists,
+    CommitConflict,
+    InstantStateError,
+    InvalidArgument,
+    InvalidFile,
+    InvalidPredicate,
+    InvalidSchema,
+    NotEmpty,
+    TableNotFound,
+    UnsupportedOperation,
+    VersionNotFound,
+)
+from tests.integration.grpc_server import connected, running_service
+
+COLUMNS = "id bigint, name string, x double, at timestamp, month int, origin string"
+MIDNIGHT = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with running_service(tmp_path) as service, connected(service) as client:
+        client.databases.create("db")
+        yield client
+
+
+@pytest.fixture
+def table(client: Client) -> str:
+    return client.tables.create("db.flights", COLUMNS, partitioned_by=["month", "origin"]).name
+
+
+def rows(first: int, last: int, month: int | None = 1, origin: str | None = "JFK") -> pa.Table:
+    ids = list(range(first, last))
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int32()),
+            "name": [f"n{one}" for one in ids],
+            "x": [math.nan if one % 10 == 7 else one / 2 for one in ids],
+            "at": pa.array([MIDNIGHT + dt.timedelta(hours=one) for one in ids], pa.timestamp("us", "UTC")),
+            "month": pa.array([month] * len(ids), pa.int32()),
+            "origin": pa.array([origin] * len(ids), pa.string()),
+        }
+    )
+
+
+def append(client: Client, table: str, data: pa.Table) -> int:
+    with client.begin(table) as writer:
+        writer.write(data)
+        return writer.commit().version
+
+
+def ids(client: Client, table: str, predicate: str | None = None, **at: int) -> list[int]:
+    found = client.read(table, predicate, columns=["id"], **at).column("id").to_pylist()
+    return sorted(one for one in found if one is not None)
+
+
+def test_databases_and_tables_from_birth_to_death(client: Client) -> None:
+    assert client.databases.list() == ["db", "default"]
+    made = client.tables.create("db.t", {"id": "bigint"}, properties={"k": "v"}, comment="why")
+    assert (made.name, made.kind, made.version, made.comment) == ("db.t", "lake", 0, "why")
+    assert client.tables.get("db.t") == made
+    assert [one.name for one in client.tables.list("db", kind="lake")] == ["t"]
+    assert client.tables.list("db", kind="warehouse") == []
+    changed = client.tables.set_properties("db.t", {"a": "b"}, remove=["k"])
+    assert (changed.properties.get("a"), changed.properties.get("k")) == ("b", None)
+    assert client.tables.rename("db.t", "u").name == "db.u"
+    with pytest.raises(AlreadyExists):
+        client.tables.create("db.u", {"id": "bigint"})
+    with pytest.raises(NotEmpty):
+        client.databases.drop("db")
+    client.tables.drop("db.u")
+    client.tables.drop("db.u", if_exists=True)
+    with pytest.raises(TableNotFound):
+        client.tables.get("db.u")
+    client.databases.drop("db")
+
+
+def test_what_is_written_is_read_by_version_and_time(client: Client, table: str) -> None:
+    assert ids(client, table) == []
+    assert append(client, table, rows(0, 10)) == 1
+    assert append(client, table, rows(10, 20, 2)) == 2
+    first, second = client.timeline.versions(table)
+
+    assert ids(client, table) == list(range(20))
+    assert ids(client, table, version=1) == list(range(10))
+    assert client.read(table, timestamp=second.committed_ms - 1).num_rows in (0, 10)
+    assert client.snapshot(table, timestamp=second.committed_ms).version == 2
+    assert (first.added_rows, first.partitions) == (10, ("month=1/origin=JFK",))
+    with pytest.raises(VersionNotFound):
+        client.snapshot(table, version=3)
+    with pytest.raises(InvalidArgument, match="not both"):
+        client.snapshot(table, version=1, timestamp=0)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "id >= 3 AND ID < 12",
+        "x > 5",
+        "x <= 5",
+        "NOT (x > 5)",
+        "x = double('NaN')",
+        "x != 2.0",
+        "x IN (1.0, 2.0)",
+        "id NOT IN (1, 2)",
+        "name LIKE 'n1_'",
+        "name NOT LIKE 'n1%'",
+        "at < timestamp'2013-01-01 05:00:00Z'",
+        "month = 2 OR origin IS NULL",
+        "month IS NULL",
+        "origin = 'a/b%'",
+        "name = 'nothing'",
+        "TRUE",
+    ],
+)
+def test_reads_are_exact(client: Client, table: str, predicate: str) -> None:
+    data = [rows(0, 10), rows(10, 20, 2, "a/b%"), rows(20, 30, None, None)]
+    for one in data:
+        append(client, table, one)
+    everything = pa.concat_tables(data).to_pylist()
+
+    def holds(row: dict[str, Any]) -> bool:
+        return bool(PYTHON[predicate](row))
+
+    assert ids(client, table, predicate) == [row["id"] for row in everything if holds(row)]
+
+
+def _nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+PYTHON: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "id >= 3 AND ID < 12": lambda row: 3 <= row["id"] < 12,
+    "x > 5": lambda row: row["x"] > 5 or _nan(row["x"]),
+    "x <= 5": lambda row: row["x"] <= 5,
+    "NOT (x > 5)": lambda row: row["x"] <= 5,
+    "x = double('NaN')": lambda row: _nan(row["x"]),
+    "x != 2.0": lambda row: row["x"] != 2.0,
+    "x IN (1.0, 2.0)": lambda row: row["x"] in (1.0, 2.0),
+    "id NOT IN (1, 2)": lambda row: row["id"] not in (1, 2),
+    "name LIKE 'n1_'": lambda row: row["name"].startswith("n1") and len(row["name"]) == 3,
+    "name NOT LIKE 'n1%'": lambda row: not row["name"].startswith("n1"),
+    "at < timestamp'2013-01-01 05:00:00Z'": lambda row: row["at"] < MIDNIGHT + dt.timedelta(hours=5),
+    "month = 2 OR origin IS NULL": lambda row: row["month"] == 2 or row["origin"] is None,
+    "month IS NULL": lambda row: row["month"] is None,
+    "origin = 'a/b%'": lambda row: row["origin"] == "a/b%",
+    "name = 'nothing'": lambda row: False,
+    "TRUE": lambda row: True,
+}
+
+
+def test_predicates_that_cannot_be_evaluated_here(client: Client, table: str) -> None:
+    append(client, table, rows(0, 10))
+    with pytest.raises(UnsupportedOperation, match="by an engine"):
+        client.read(table, "length(name) > 1")
+    with pytest.raises(InvalidPredicate, match="did you mean"):
+        client.read(table, "idd = 1")
+
+
+def test_plans_come_in_pages_of_one_version(client: Client, table: str) -> None:
+    for number in range(5):
+        append(client, table, rows(number * 10, number * 10 + 10))
+    plan = client.plan(table, "id < 45", statistics=["id"], page_size=2)
+    append(client, table, rows(0, 3))
+
+    assert plan.summary.files_planned == 5
+    assert [file.statistics[0].min for file in plan] == [0, 10, 20, 30, 40]
+    assert [page.num_rows for page in plan.pages()] == [2, 2, 1]
+    assert plan.table().num_rows == len(plan.paths) == len(set(plan.paths)) == 5
+    assert all(Path(path.removeprefix("file:")).is_file() for path in plan.paths)
+    assert client.plan(table, limit=2).table().num_rows == 2
+
+
+def test_overwrites(client: Client, table: str) -> None:
+    append(client, table, rows(0, 5, 1))
+    append(client, table, rows(5, 10, 2))
+    with client.begin(table, "overwrite_partitions", partitions=[{"month": 1, "origin": "JFK"}]) as writer:
+        writer.write(rows(100, 102, 1))
+        writer.commit()
+    assert ids(client, table) == [5, 6, 7, 8, 9, 100, 101]
+    with client.begin(table, "overwrite_table") as writer:
+        writer.commit(metadata={"why": "empty it"})
+    assert ids(client, table) == []
+    assert newest(client, table).metadata == {"why": "empty it"}
+
+
+def newest(client: Client, table: str) -> Version:
+    return client.timeline.versions(table, newest_first=True, limit=1)[0]
+
+
+def test_a_writer_that_leaves_by_an_error_is_rolled_back(client: Client, table: str) -> None:
+    writer = client.begin(table)
+
+    def fail() -> None:
+        with writer:
+            writer.write(rows(0, 5))
+            raise ZeroDivisionError("on purpose")
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+
+    found = client.timeline.instant(table, writer.instant)
+    assert (found.state, found.version) == ("rolled_back", 0)
+    assert "on purpose" in found.rolled_back_reason
+    assert client.snapshot(table).files == 0
+    with client.begin(table) as forgotten:
+        pass
+    assert client.timeline.instant(table, forgotten.instant).state == "rolled_back"
+
+
+def test_conflicts_name_what_collides_and_roll_back(client: Client, table: str) -> None:
+    append(client, table, rows(0, 5))
+    partition = [(1, "JFK")]
+    with client.begin(table, "overwrite_partitions", partitions=partition) as first:
+        with pytest.raises(CommitConflict) as raised:
+            client.begin(table, "overwrite_partitions", partitions=partition)
+        assert raised.value.details
+        first.commit()
+    states = [one.state for one in client.timeline.instants(table)]
+    assert states == ["completed", "completed", "rolled_back"]
+
+
+def test_a_request_id_commits_once(client: Client, table: str) -> None:
+    def attempt() -> int:
+        with client.begin(table, request_id="batch-7") as writer:
+            if not writer.committed:
+                writer.write(rows(0, 5))
+            return writer.commit().version
+
+    assert [attempt(), attempt(), attempt()] == [1, 1, 1]
+    assert ids(client, table) == list(range(5))
+
+
+def test_a_request_id_goes_on_after_every_kind_of_end(client: Client, table: str) -> None:
+    opened = client.begin(table, request_id="b")
+    again = client.begin(table, request_id="b")
+    assert again.instant == opened.instant, "nothing was staged: the same instant goes on"
+    opened.write(rows(0, 5))
+    fresh = client.begin(table, request_id="b")
+    assert fresh.instant != opened.instant, "what was staged cannot be taken back, so the instant is given up"
+    with pytest.raises(InstantStateError):
+        opened.commit()
+    fresh.rollback()
+    with client.begin(table, request_id="b") as last:
+        last.write(rows(0, 3))
+        last.commit()
+    done = client.begin(table, request_id="b")
+    assert done.committed
+    assert done.commit().instant == last.instant
+    assert ids(client, table) == [0, 1, 2]
+
+
+def test_staging_in_pieces_and_by_columns(client: Client, table: str) -> None:
+    with client.begin(table) as writer:
+        entries = [
+            DataFile(f"{writer.instant}/month=1/origin=x/g{number}/f.parquet", 10, 1, (1, "x")) for number in range(100)
+        ]
+        assert writer.stage(entries[:30]) == 30
+        assert writer.stage(entries[30:]) == 100
+        with pytest.raises(InvalidFile, match="once"):
+            writer.stage(entries[:1])
+        with pytest.raises(InvalidFile, match="outside"):
+            writer.stage([DataFile("elsewhere/g/f.parquet", 1, 1, (1, "x"))])
+        writer.commit()
+        assert writer.commit().version == 1, "asked again it answers the same"
+    assert client.snapshot(table).files == 100
+
+
+def test_rows_that_do_not_fit_are_refused_with_every_reason(client: Client, table: str) -> None:
+    wrong = pa.table({"id": ["a"], "more": [1], "month": pa.array([1], pa.int32())})
+    with pytest.raises(InvalidSchema) as raised, client.begin(table) as writer:
+        writer.write(wrong)
+    for part in ("'id' is bigint", "'more'", "partition column 'origin' is missing"):
+        assert part in raised.value.message
+    assert client.timeline.instant(table, writer.instant).state == "rolled_back"
+
+
+def test_a_heartbeat_keeps_a_slow_writer_alive(client: Client, table: str) -> None:
+    sweeps = threading.Event()
+    with client.begin(table, heartbeat_timeout_s=0.3) as writer:
+        with client.begin(table, heartbeat_timeout_s=0.1) as silent:
+            client._heartbeats.remove(silent._beat)  # type: ignore[arg-type] # as if its process had died
+            while client.timeline.instant(table, silent.instant).state != "rolled_back":
+                sweeps.wait(0.02)
+            with pytest.raises(InstantStateError):
+                silent.commit()
+            silent.rollback()
+        sweeps.wait(0.5)  # longer than its timeout
+        assert writer.alive
+        writer.write(rows(0, 2))
+        writer.commit()
+    assert ids(client, table) == [0, 1]
+
+
+def test_many_threads_share_a_client(client: Client, table: str) -> None:
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            append(client, table, rows(number * 10, number * 10 + 10))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    assert ids(client, table) == list(range(80))
+    assert [one.version for one in client.timeline.versions(table, limit=100)] == list(range(1, 9))
