@@ -1,24 +1,35 @@
 """Lake tables made, altered and dropped through the Metastore protocol, and what is refused."""
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hmsclient.genthrift.hive_metastore.ttypes import (
     AlreadyExistsException,
+    FieldSchema,
     InvalidObjectException,
     InvalidOperationException,
     MetaException,
+    NoSuchObjectException,
     Table,
 )
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport
 
 from lakemark.errors import TableNotFound
 from lakemark.types import format_type
+from lakemark_hms.bridge import HmsBridge
+from lakemark_hms.lake.facet import SparkFacet
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.kv import Store
+from lakemark_server.snapshot.service import Snapshots
 from tests.integration.conftest import Client
 from tests.integration.hms_objects import partition, table
 
+WAY = r"default\.t is a lake table: its rows are written through lakemark_spark or the gRPC API"
 LAKE = {"lakemark.type": "lake"}
 
 
@@ -123,16 +134,70 @@ def test_what_cannot_be_a_lake_table(client: Client, warehouse: Path) -> None:
 
 def test_writes_are_refused_with_the_right_way(client: Client) -> None:
     client.create_table(lake(keys="p string"))
-    way = r"default\.t is a lake table: its rows are written through lakemark_spark or the gRPC API"
-    with pytest.raises(InvalidObjectException, match=way):
+    with pytest.raises(InvalidObjectException, match=WAY):
         client.add_partition(partition(["1"], of="t"))
-    with pytest.raises(InvalidOperationException, match=way):
+    with pytest.raises(InvalidOperationException, match=WAY):
         client.alter_partition("default", "t", partition(["1"], of="t"))
-    with pytest.raises(MetaException, match=way):
+    with pytest.raises(MetaException, match=WAY):
         client.drop_partition("default", "t", ["1"], True)
-    with pytest.raises(InvalidOperationException, match=way):
+    with pytest.raises(InvalidOperationException, match=WAY):
         client.rename_partition("default", "t", ["1"], partition(["2"], of="t"))
-    with pytest.raises(MetaException, match=way):
+    with pytest.raises(MetaException, match=WAY):
         client.drop_partition_by_name("default", "t", "p=1", True)
     with pytest.raises(InvalidObjectException, match=r"default\.t@v1 is a lake table"):
         client.add_partition(partition(["1"], of="t@v1"))
+
+
+@pytest.fixture
+def reading(catalog: Catalog, store: Store) -> Iterator[Client]:
+    """A client of a bridge that shows lake tables as Spark sees them."""
+    with HmsBridge(catalog, SparkFacet(Snapshots(store, 1 << 20))) as bridge:
+        transport = TBufferedTransport(TSocket("127.0.0.1", bridge.port))
+        transport.open()
+        yield Client(TBinaryProtocolAccelerated(transport, fallback=False))
+        transport.close()
+
+
+def test_without_a_facet_a_lake_table_cannot_be_read(client: Client) -> None:
+    client.create_table(lake())
+    with pytest.raises(NoSuchObjectException):
+        client.get_table("default", "t")
+
+
+def test_properties_comment_and_name_can_be_altered(reading: Client, catalog: Catalog) -> None:
+    reading.create_table(lake(parameters={"team": "blue", "old": "1"}))
+    shown = reading.get_table("default", "t")
+    assert shown.tableType == "VIRTUAL_VIEW"
+    shown.parameters |= {"team": "red", "comment": "hello", "transient_lastDdlTime": "17", "lakemark.version": "99"}
+    del shown.parameters["old"]
+    reading.alter_table("default", "t", shown)
+    assert dict(found(catalog).record.properties) == LAKE | {"team": "red", "comment": "hello"}
+    shown = reading.get_table("default", "t")
+    shown.tableName = "u"
+    reading.alter_table("default", "t", shown)
+    assert found(catalog, "u").record.name == "u"
+    assert reading.get_all_tables("default") == ["u"]
+
+
+def test_nothing_else_of_a_lake_table_can_be_altered(reading: Client, catalog: Catalog) -> None:
+    reading.create_table(lake(keys="p string"))
+    before = found(catalog).record
+
+    def refused(change: Callable[[Table], object], reason: str) -> None:
+        shown = reading.get_table("default", "t")
+        change(shown)
+        with pytest.raises(InvalidOperationException, match=reason):
+            reading.alter_table("default", "t", shown)
+
+    refused(lambda t: setattr(t, "viewOriginalText", "SELECT 1"), "its text")
+    refused(lambda t: t.sd.cols.append(FieldSchema("c", "int", None)), "its columns")
+    refused(lambda t: setattr(t, "tableType", "MANAGED_TABLE"), "its type")
+    refused(lambda t: setattr(t.sd, "location", "/elsewhere"), "its location")
+    refused(lambda t: t.parameters.pop("lakemark.type"), "cannot be changed")
+    refused(lambda t: t.parameters.update({"lakemark.conflict.policy": "hope"}), "not a policy")
+    hidden = reading.get_table("default", "t@v0")
+    with pytest.raises(InvalidOperationException, match=r"default\.t@v0 is a lake table"):
+        reading.alter_table("default", "t@v0", hidden)
+    with pytest.raises(MetaException, match="snapshot of a lake table"):
+        reading.drop_table("default", "t@v0", True)
+    assert found(catalog).record == before

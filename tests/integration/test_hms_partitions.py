@@ -157,7 +157,7 @@ def test_add_if_not_exists_gives_what_is_new(days: Client) -> None:
     found = days.add_partitions_req(AddPartitionsRequest("default", "t", parts, ifNotExists=True))
     assert [one.values for one in found.partitions] == [["5", "a"]]
     silent = AddPartitionsRequest("default", "t", parts, ifNotExists=True, needResult=False)
-    assert days.add_partitions_req(silent).partitions == []
+    assert days.add_partitions_req(silent).partitions is None
     with pytest.raises(AlreadyExistsException):
         days.add_partitions_req(AddPartitionsRequest("default", "t", parts, ifNotExists=False))
 

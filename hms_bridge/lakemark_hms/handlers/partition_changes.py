@@ -54,9 +54,7 @@ class _PartitionChanges:
         request = call.read(AddPartitionsHead).request
         table = self._services.hive_table(database_name(request.dbName, request.catName), request.tblName)
         added = self._add(table, call.cut(PartitionHead, 1, 3), if_not_exists=bool(request.ifNotExists))
-        # As in Hive, whose default is to tell.
-        structs = [] if request.needResult is False else [full_struct(table, row) for row in added]
-        return reply_struct(call.name, call.seqid, struct(struct_list_field(1, structs)))
+        return _reply_rows(call, table, added, wanted=request.needResult is not False)
 
     def append(self, call: Call) -> bytes:
         args = call.args
@@ -167,13 +165,20 @@ class _PartitionChanges:
         dropped = self._drop(
             table, wanted, delete_data=bool(request.deleteData), if_exists=request.ifExists is not False
         )
-        structs = [] if request.needResult is False else [full_struct(table, row) for row in dropped]
-        return reply_struct(call.name, call.seqid, struct(struct_list_field(1, structs)))
+        return _reply_rows(call, table, dropped, wanted=request.needResult is not False)
 
     def _drop(
         self, table: HiveTable, wanted: Sequence[Values], *, delete_data: bool, if_exists: bool = False
     ) -> list[Partition]:
         return self._partitions.drop(table, wanted, delete_data=delete_data, if_exists=if_exists)
+
+
+def _reply_rows(call: Call, table: HiveTable, rows: Sequence[Partition], *, wanted: bool) -> bytes:
+    """The partitions as field 1 of the result; without them an empty result, as in Hive."""
+    if not wanted:
+        return reply_struct(call.name, call.seqid, struct())
+    structs = [full_struct(table, row) for row in rows]
+    return reply_struct(call.name, call.seqid, struct(struct_list_field(1, structs)))
 
 
 def _require_one_table(table: HiveTable, sent: Sequence[Cut[PartitionHead]]) -> None:

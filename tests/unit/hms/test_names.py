@@ -1,0 +1,58 @@
+"""Names and patterns of the Metastore protocol."""
+
+import pytest
+
+from lakemark.errors import InvalidName
+from lakemark_hms.names import database_name, database_pattern, matcher
+
+
+@pytest.mark.parametrize(
+    ("text", "catalog", "expected"),
+    [
+        ("Sales", None, ("hive", "sales")),
+        ("sales", "Spark", ("spark", "sales")),
+        ("@hive#Sales", None, ("hive", "sales")),
+        ("@Other#sales", "ignored", ("other", "sales")),
+        ("@hive#", None, ("hive", "")),
+        ("@hive#!", None, ("hive", "")),
+        (None, None, ("hive", "")),
+    ],
+)
+def test_a_catalog_may_stand_before_a_database(
+    text: str | None, catalog: str | None, expected: tuple[str, str]
+) -> None:
+    assert database_name(text, catalog) == expected
+
+
+def test_an_at_sign_without_a_hash_is_no_name() -> None:
+    with pytest.raises(InvalidName, match="@catalog#database"):
+        database_name("@hive")
+
+
+def test_patterns_may_have_a_catalog_too() -> None:
+    assert database_pattern("a*") == ("hive", "a*")
+    assert database_pattern("@x#a*") == ("x", "a*")
+    assert database_pattern("@x#") == ("x", None)
+    assert database_pattern(None) == ("hive", None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "fits"),
+    [
+        (None, "anything", True),
+        ("*", "anything", True),
+        (".*", "anything", True),
+        ("", "a", False),
+        ("a*", "abc", True),
+        ("a*", "bca", False),
+        ("A|b", "a", True),
+        ("a|b*", "bx", True),
+        ("a|b", "ab", False),
+        ("a.c", "abc", True),
+        ("a[b]c", "abc", False),
+        ("a+", "aa", False),
+        ("t$1", "t$1", True),
+    ],
+)
+def test_patterns(pattern: str | None, name: str, fits: bool) -> None:
+    assert matcher(pattern)(name) is fits
