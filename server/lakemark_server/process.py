@@ -18,6 +18,7 @@ import structlog
 from lakemark.errors import LakemarkError
 from lakemark_server import logs
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.kv import Store, open_store
 from lakemark_server.rpc.server import GrpcServer
 from lakemark_server.settings import Settings
@@ -34,12 +35,12 @@ _log = structlog.get_logger(__name__)
 class Service:
     """Everything of one process. ``start`` listens; ``stop`` finishes what runs and closes the store."""
 
-    def __init__(self, settings: Settings, store: Store | None = None) -> None:
+    def __init__(self, settings: Settings, store: Store | None = None, clock: ClockMs = now_ms) -> None:
         self.settings = settings
         self.store = store or _open(settings.store)
-        self.catalog = Catalog(self.store, settings.warehouse_uri)
+        self.catalog = Catalog(self.store, settings.warehouse_uri, clock)
         self.catalog.ensure_default_database()
-        self.timeline = Timeline(self.store)
+        self.timeline = Timeline(self.store, clock)
         self.snapshots = Snapshots(self.store, settings.snapshot_cache_bytes)
         self.planner = Planner()
         self.grpc = GrpcServer(
@@ -90,10 +91,10 @@ class Service:
 
     def _bridge(self) -> HmsBridge:
         from lakemark_hms.bridge import HmsBridge
+        from lakemark_hms.lake.facet import SparkFacet
 
-        return HmsBridge(
-            self.catalog, self.snapshots, self.planner, host=self.settings.host, port=self.settings.hms_port
-        )
+        lake = SparkFacet(self.snapshots)
+        return HmsBridge(self.catalog, lake, host=self.settings.host, port=self.settings.hms_port)
 
     def _sweep(self) -> None:
         """Rolls back writers whose heartbeat ran out. Any number of processes may do so at the same time."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from lakemark.errors import DatabaseNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
-from lakemark_server.catalog.names import catalog_name
+from lakemark_server.catalog.names import NAME_CHARS_MAX, catalog_name
 from lakemark_server.keyspace import DATABASES
 from lakemark_server.kv import ReadTransaction, Transaction
 
 
 def find(tx: ReadTransaction, catalog: str, name: str) -> DatabaseRecord | None:
+    if len(name) > NAME_CHARS_MAX or len(catalog) > NAME_CHARS_MAX:  # never given, nor would it fit a key
+        return None
     stored = tx.get(DATABASES.key(catalog_name(catalog), name.lower()))
     return None if stored is None else DatabaseRecord.FromString(stored)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from lakemark.errors import TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog import databases
+from lakemark_server.catalog.names import NAME_CHARS_MAX
 from lakemark_server.keyspace import OF_TABLE, TABLE_NAMES
 from lakemark_server.kv import ReadTransaction, Transaction
 
 
 def find(tx: ReadTransaction, database_id: int, name: str) -> TableEntry | None:
+    if len(name) > NAME_CHARS_MAX:  # no such name was ever given, nor does it fit a key
+        return None
     stored = tx.get(TABLE_NAMES.key(database_id, name.lower()))
     return None if stored is None else TableEntry.FromString(stored)
 
@@ -34,6 +37,7 @@ def clear_name(tx: Transaction, database_id: int, name: str) -> None:
 def clear_content(tx: Transaction, table_id: int) -> None:
     """Forgets all that the table had."""
     for space in OF_TABLE:
+        tx.clear(space.key(table_id))
         tx.clear_range(*space.range(table_id))
 
 

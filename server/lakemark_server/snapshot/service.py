@@ -110,11 +110,16 @@ class Snapshots:
                 lambda tx, after=after, upto=upto: records.versions(tx, table.table_id, MAIN, after, upto)  # type: ignore[misc]
             )
             if [record.version for record in found] != list(range(after + 1, upto + 1)):
+                self._require_table(table)
                 raise CorruptStore(f"versions {after + 1} to {upto} of {table.name} are not complete")
             schema = self._schema(table, found[-1].schema_id)
             added = [(record, self._added(table, record, schema)) for record in found]
             snapshot = fold(snapshot, added, schema)
         return snapshot
+
+    def _require_table(self, table: LakeTable) -> None:
+        """Raises TableNotFound: the table was dropped while it was read."""
+        self._store.read(lambda tx: lake.get_record(tx, table.table_id))
 
     def _nearest(self, table: LakeTable, version: int) -> Snapshot:
         """The closest cached version below, to go on from."""
@@ -125,7 +130,12 @@ class Snapshots:
     def _schema(self, table: LakeTable, schema_id: int) -> Schema:
         if schema_id == table.schema.schema_id:
             return table.schema
-        return self._store.read(lambda tx: lake.get_schema(tx, table.table_id, schema_id))
+
+        def body(tx: ReadTransaction) -> Schema:
+            lake.get_record(tx, table.table_id)
+            return lake.get_schema(tx, table.table_id, schema_id)
+
+        return self._store.read(body)
 
     def _added(self, table: LakeTable, record: VersionRecord, schema: Schema) -> pa.RecordBatch:
         """What a version added: its staged blocks and the one in its own record."""
@@ -135,6 +145,7 @@ class Snapshots:
             keys = [BLOCKS.key(table.table_id, record.instant, number) for number in numbers]
             for number, block in zip(numbers, self._store.read(lambda tx, keys=keys: tx.get_many(keys)), strict=True):  # type: ignore[misc]
                 if block is None:
+                    self._require_table(table)
                     raise CorruptStore(
                         f"block {number} of version {record.version} of {table.name} is missing", table=table.name
                     )
