@@ -286,7 +286,9 @@ def test_a_refusal_names_everything(wire: Wire) -> None:
         "partitions": "m=2",
         "read_version": "0",
     }
-    assert wire.get(slow).state == t.INFLIGHT, "the writer itself gives up, or its heartbeat does"
+    assert wire.get(slow).state == t.ROLLED_BACK, "it could never succeed"
+    with refused("instant_state", "is ROLLED_BACK", f"instant {fast} of fast"):
+        wire.commit(slow)
     assert wire.snapshot().version == 1
 
 

@@ -13,6 +13,7 @@ from lakemark.errors import (
     CommitConflict,
     InstantStateError,
     InvalidFile,
+    InvalidSchema,
     LimitExceeded,
     StoreConflict,
     TableNotFound,
@@ -205,19 +206,32 @@ def many(instant: int, prefix: str = "g") -> list[Any]:
 
 def test_a_commit_that_was_refused_after_staging_takes_no_other_files(lake: Lake) -> None:
     table = lake.table()
-    lake.commit(table, lake.open(table, P, read_version=0), [])
-    instant = lake.open(table, P, profile(9))
-    lake.put(table, [1])
-    with pytest.raises(CommitConflict):
-        lake.commit(table, instant, many(instant))
+    instant = lake.open(table)
+    wrong_schema = t.CommitRequest(instant=instant, schema_id=7, added=files(*many(instant)))
+    with pytest.raises(InvalidSchema):
+        lake.timeline.commit(table, wrong_schema)
     with pytest.raises(InstantStateError, match="brought the last files"):
         lake.stage(table, instant, 1, [file(instant, "a", 2)])
     with pytest.raises(InvalidFile, match=r"a commit request .* other files"):
         lake.commit(table, instant, many(instant, "h"))
     with pytest.raises(InstantStateError, match="brought the last files"):
         lake.commit(table, instant, [file(instant, "a", 2)])
+    assert lake.commit(table, instant, many(instant)).version == 1
+    assert len(lake.paths(table)) == 200
+
+
+def test_a_commit_that_lost_gives_up_its_instant_at_once(lake: Lake) -> None:
+    """Its early claim must not hold off those who come next."""
+    table = lake.table()
+    late = lake.open(table, P, profile(1))
+    lake.put(table, [1])
     with pytest.raises(CommitConflict):
-        lake.commit(table, instant, many(instant))
+        lake.commit(table, late, many(late))
+    record, living = lake.timeline.instant(table.table_id, late)
+    assert (record.state, living) == (t.ROLLED_BACK, None)
+    assert "refused" in record.rolled_back_reason
+    lake.open(table, P, profile(1))
+    assert verify(lake.store) == []
 
 
 def test_a_large_commit_asked_for_twice(lake: Lake) -> None:
@@ -262,7 +276,7 @@ def test_open_instants_are_bounded_started_or_not(lake: Lake, monkeypatch: pytes
 def test_a_writer_far_behind_is_checked_against_every_version(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_log, "PAGE_VERSIONS", 3)
     table = lake.table()
-    late = lake.open(table, P)
+    late, later = lake.open(table, P), lake.open(table, P)
     free = lake.open(table, P)
     for month in range(1, 11):
         lake.put(table, [month])
@@ -275,7 +289,7 @@ def test_a_writer_far_behind_is_checked_against_every_version(lake: Lake, monkey
     with pytest.raises(CommitConflict, match=r"version 1 .*m=1"):
         commit(late, 1)
     with pytest.raises(CommitConflict, match=r"version 10 .*m=10"):
-        commit(late, 10)
+        commit(later, 10)
     assert commit(free, 77).rebased_over == 10
 
 
