@@ -32,4 +32,4 @@ health = health_pb2_grpc.HealthStub(grpc.insecure_channel('127.0.0.1:9090')); \
 answer = health.Check(health_pb2.HealthCheckRequest(), timeout=4); \
 raise SystemExit(answer.status != health_pb2.HealthCheckResponse.SERVING)"]
 ENTRYPOINT ["lakemark"]
-CMD ["serve", "--host", "0.0.0.0", "--data-dir", "/var/lib/lakemark"]
+CMD ["serve", "--host", "0.0.0.0", "--store", "sqlite:////var/lib/lakemark/lakemark.db", "--warehouse", "/var/lib/lakemark/warehouse"]

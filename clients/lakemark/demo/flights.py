@@ -21,7 +21,13 @@ COLUMNS = (
     "time_hour TIMESTAMP, month INT"
 )
 NAMES = tuple(column.split()[0] for column in COLUMNS.split(", "))
-_TYPES = {"INT": pa.int32(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(), "STRING": pa.string()}
+_TYPES: dict[str, pa.DataType] = {
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+}
 
 
 @dataclass(frozen=True)
@@ -61,4 +67,4 @@ def load(directory: Path) -> Flights:
 
 def _type_of(name: str) -> pa.DataType:
     kind = next(column.split()[1] for column in COLUMNS.split(", ") if column.split()[0] == name)
-    return _TYPES.get(kind, pa.timestamp("us", tz="UTC"))
+    return _TYPES[kind]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,10 @@ class Sql:
         """The first value of each row."""
         return [row[0] for row in self(text, quiet=quiet)]
 
+    def tables(self, database: str) -> list[str]:
+        """Names, without Spark's temporary views."""
+        return sorted(row[1] for row in self(f"SHOW TABLES IN {database}", quiet=True) if row[0] == database)
+
     def fails(self, text: str) -> str:
         """The first line of the error that the statement ends with; "" if it works."""
         self._report.sql(text)
@@ -48,11 +54,23 @@ def start(metastore: str, directory: Path) -> SparkSession:
     os.chdir(directory)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
-        SparkSession.builder.appName("lakemark-demo")
-        .config("spark.hive.metastore.uris", metastore)
-        .enableHiveSupport()
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    with _errors_to(directory / "spark.log"):
+        return (
+            SparkSession.builder.appName("lakemark-demo")
+            .config("spark.hive.metastore.uris", metastore)
+            .enableHiveSupport()
+            .getOrCreate()
+        )
+
+
+@contextmanager
+def _errors_to(log: Path) -> Iterator[None]:
+    """What is started meanwhile, the JVM, writes its errors and progress bars to the log and not over ours."""
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

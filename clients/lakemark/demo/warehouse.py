@@ -28,7 +28,7 @@ def tour(sql: Sql, report: Report, flights: Flights) -> None:
     _statistics(sql, report, flights)
     _views_and_functions(sql, report, flights)
     sql("DROP TABLE air.wh")
-    report.check("after DROP TABLE", sql.column("SHOW TABLES IN air"), [])
+    report.check("after DROP TABLE", sql.tables("air"), [])
 
 
 def _inserts(sql: Sql, report: Report, flights: Flights) -> None:
@@ -37,7 +37,7 @@ def _inserts(sql: Sql, report: Report, flights: Flights) -> None:
         sql(f"INSERT INTO air.wh PARTITION (month = 1) SELECT {_DATA} FROM source WHERE month = 1")
         sql("SET hive.exec.dynamic.partition.mode=nonstrict", quiet=True)
         sql(f"INSERT INTO air.wh PARTITION (month) SELECT {_DATA}, month FROM source WHERE month > 1")
-    found = {row[0]: row[1] for row in sql("SELECT month, count(*) FROM air.wh GROUP BY month", quiet=True)}
+    found: dict[int, int] = dict(sql("SELECT month, count(*) FROM air.wh GROUP BY month ORDER BY month", quiet=True))
     report.check("rows of each month", found, months)
     sql(f"INSERT OVERWRITE air.wh PARTITION (month = 2) SELECT {_DATA} FROM source WHERE month = 2 AND origin = 'JFK'")
     from_jfk = flights.of_month(2).filter(pc.field("origin") == "JFK").num_rows
@@ -94,7 +94,9 @@ def _statistics(sql: Sql, report: Report, flights: Flights) -> None:
     described = {row[0]: row[1] for row in sql("DESCRIBE EXTENDED air.wh", quiet=True)}
     report.check("rows in the table's statistics", f"{_all(flights)} rows" in described["Statistics"], True)
     column = {row[0]: row[1] for row in sql("DESCRIBE EXTENDED air.wh carrier", quiet=True)}
-    report.check("carriers in the column's statistics", column["distinct_count"], "16")
+    report.check(
+        "carriers in the column's statistics (Spark estimates them)", 14 <= int(column["distinct_count"]) <= 18, True
+    )
 
 
 def _views_and_functions(sql: Sql, report: Report, flights: Flights) -> None:

@@ -1,0 +1,36 @@
+"""The demo's report: one failed check fails the demo, and nothing checked is not a success."""
+
+from __future__ import annotations
+
+import io
+
+from lakemark.demo.report import Report
+from rich.console import Console
+
+
+def _report() -> tuple[Report, io.StringIO]:
+    out = io.StringIO()
+    return Report(Console(file=out, width=100)), out
+
+
+def test_a_demo_without_checks_has_not_passed() -> None:
+    assert _report()[0].passed is False
+
+
+def test_one_difference_fails_the_demo_and_is_shown_with_what_was_expected() -> None:
+    report, out = _report()
+    report.chapter("first")
+    report.check("a count", 3, 3)
+    assert report.passed
+    report.check("another [count]", 4, 5)
+    assert not report.passed
+    report.summary()
+    assert "another [count]" in out.getvalue()
+    assert "(expected 5)" in out.getvalue()
+    assert "1 of 2 checks failed" in out.getvalue()
+
+
+def test_long_values_are_compared_whole() -> None:
+    report, _ = _report()
+    report.check("lists", list(range(100)), [*range(99), 0])
+    assert not report.passed
