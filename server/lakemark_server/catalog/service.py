@@ -25,12 +25,13 @@ from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_n
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.ids import IdSource
 from lakemark_server.keyspace import FUNCTIONS
-from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction
 from lakemark_server.requests import once
 
 T = TypeVar("T")
 
 DEFAULT_DATABASE: Final = "default"
+LAKE_TABLES_KEPT: Final = 1_000
 
 
 class Catalog:
@@ -42,6 +43,9 @@ class Catalog:
         self.clock = clock
         self.database_ids = IdSource(store, "database")
         self.table_ids = IdSource(store, "table")
+        self._lake_tables: ReadMemo[tuple[str, str, str], LakeTable] = ReadMemo(
+            lambda tx, name: lake.get(tx, *name), entries_max=LAKE_TABLES_KEPT
+        )
 
     def ensure_default_database(self) -> None:
         """Every metastore has a database ``default``, whose directory is the warehouse itself."""
@@ -168,8 +172,8 @@ class Catalog:
         return self._with_directory(new.location, lambda: self.store.transact(body))
 
     def get_lake_table(self, catalog: str, database: str, name: str) -> LakeTable:
-        """Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a warehouse table."""
-        return self.store.read(lambda tx: lake.get(tx, catalog, database, name))
+        """Not to be changed. Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a warehouse table."""
+        return self.store.read(lambda tx: self._lake_tables.get(tx, (catalog, database, name)))
 
     def set_properties(
         self,

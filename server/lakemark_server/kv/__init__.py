@@ -28,6 +28,7 @@ from .api import (
     strinc,
 )
 from .keys import Space, pack, range_of, unpack
+from .memo import ReadMemo
 
 __all__ = [
     "CommitUnknownResult",
@@ -36,6 +37,7 @@ __all__ = [
     "KeyTooLarge",
     "KeyValue",
     "OpenTransaction",
+    "ReadMemo",
     "ReadTransaction",
     "ReservedKey",
     "Space",

@@ -23,32 +23,42 @@ _log = structlog.get_logger(__name__)
 class ErrorInterceptor(grpc.ServerInterceptor):
     """Wraps unary methods, the only ones that the services have."""
 
+    def __init__(self) -> None:
+        self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}  # by method: made at its first request
+
     def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler = continuation(handler_call_details)
-        if handler is None or handler.unary_unary is None:
-            return handler
-        inner, method = handler.unary_unary, str(handler_call_details.method)
+        method = str(handler_call_details.method)
+        if method not in self._wrapped:
+            handler = continuation(handler_call_details)
+            if handler is None or handler.unary_unary is None:
+                return handler
+            self._wrapped[method] = _wrapped(handler, handler.unary_unary, method)
+        return self._wrapped[method]
 
-        def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
-            try:
-                return inner(request, context)
-            except LakemarkError as error:
-                abort(context, error)
-            except NotImplementedError:
-                abort(context, Unimplemented(f"{method.rsplit('/', 1)[-1]} is not available in this release"))
-            except Exception:
-                if not context.is_active():
-                    raise
-                _log.exception("request failed", method=method)
-                abort(context, Internal(f"{method} failed by a defect of the service; its log has the details"))
 
-        return grpc.unary_unary_rpc_method_handler(
-            wrapped, request_deserializer=handler.request_deserializer, response_serializer=handler.response_serializer
-        )
+def _wrapped(
+    handler: grpc.RpcMethodHandler[Any, Any], inner: Callable[[Any, grpc.ServicerContext], Any], method: str
+) -> grpc.RpcMethodHandler[Any, Any]:
+    def call(request: Any, context: grpc.ServicerContext) -> Any:
+        try:
+            return inner(request, context)
+        except LakemarkError as error:
+            abort(context, error)
+        except NotImplementedError:
+            abort(context, Unimplemented(f"{method.rsplit('/', 1)[-1]} is not available in this release"))
+        except Exception:
+            if not context.is_active():
+                raise
+            _log.exception("request failed", method=method)
+            abort(context, Internal(f"{method} failed by a defect of the service; its log has the details"))
+
+    return grpc.unary_unary_rpc_method_handler(
+        call, request_deserializer=handler.request_deserializer, response_serializer=handler.response_serializer
+    )
 
 
 def abort(context: grpc.ServicerContext, error: LakemarkError) -> NoReturn:
