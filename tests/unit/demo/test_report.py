@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 
-from lakemark.demo.report import Report
 from rich.console import Console
+
+from lakemark.demo.report import Report
 
 
 def _report() -> tuple[Report, io.StringIO]:
