@@ -141,7 +141,7 @@ def test_pages_may_end_within_a_partition(
 ) -> None:
     monkeypatch.setattr(partition_sets, "_PAGE", 5)
     table = make_table(warehouse)
-    sizes = [10, 250_000, 10, 10, 350_000, 10, 10, 150_000, 10]
+    sizes = [10, 10, 10, 250_000, 10, 350_000, 10, 10, 150_000, 10]
     for at, size in enumerate(sizes):
         warehouse.partitions.add(table, [row(table, str(at), bytes(size))])
     assert [len(head) for _, head in values(PartitionSets(store, clock), table)] == sizes

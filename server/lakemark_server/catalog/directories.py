@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -17,8 +18,8 @@ def with_directories(locations: Iterable[str], change: Callable[[], T]) -> T:
     made: list[str] = []
     try:
         for location in locations:
-            if location and storage.make_directory(location):
-                made.append(location)
+            if location:
+                made += _made(location)
         return change()
     except LakemarkError as error:
         # Whoever was first may be using a directory by now, and so may a change of unknown outcome.
@@ -26,6 +27,18 @@ def with_directories(locations: Iterable[str], change: Callable[[], T]) -> T:
             for location in reversed(made):
                 storage.remove_if_empty(location)
         raise
+
+
+def _made(location: str) -> list[str]:
+    """Makes a directory; which ones that took, the outermost first."""
+    missing: list[str] = []
+    parent = location
+    while parent not in ("", "/", "file:", "file:/") and not storage.is_directory(parent):
+        missing.append(parent)
+        parent = posixpath.dirname(parent)
+    if missing:
+        storage.make_directory(location)
+    return missing[::-1]
 
 
 def with_moved_directory(source: str, target: str, change: Callable[[], T]) -> T:

@@ -1,0 +1,141 @@
+"""Changes of warehouse tables that meet others, or fail half way."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakemark.errors import AlreadyExists, FailedPrecondition, TableNotFound, Unavailable
+from lakemark_server.catalog.service import Catalog
+from lakemark_server.catalog.warehouse import Warehouse
+from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
+from lakemark_server.catalog.warehouse_records import HiveTable, Partition, new_partition
+from lakemark_server.catalog.warehouse_tables import TableChange, TableDefinition
+from lakemark_server.kv import CommitUnknownResult, Store, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(f"sqlite:///{tmp_path}/store.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "warehouse"
+
+
+@pytest.fixture
+def warehouse(store: Store, place: Path) -> Warehouse:
+    catalog = Catalog(store, str(place))
+    catalog.ensure_default_database()
+    return Warehouse(catalog)
+
+
+def definition(name: str, place: Path, hive: bytes = b"table") -> TableDefinition:
+    columns = [("p", "string")]
+    return TableDefinition(
+        name, hive, "MANAGED_TABLE", f"file:{place}/{name}", owns_data=True, partition_columns=columns
+    )
+
+
+@pytest.fixture
+def table(warehouse: Warehouse, place: Path) -> HiveTable:
+    return warehouse.tables.create(warehouse.catalog.get_database("hive", "default"), definition("t", place))
+
+
+def row(table: HiveTable, value: str, head: bytes = b"head") -> Partition:
+    return new_partition(table, (value,), f"{table.record.location}/p={value}", head, b"", located=True)
+
+
+def test_a_decision_is_made_again_when_the_table_was_changed_meanwhile(
+    warehouse: Warehouse, table: HiveTable, place: Path
+) -> None:
+    seen: list[bytes] = []
+
+    def change(old: HiveTable) -> TableChange:
+        if not seen:
+            warehouse.tables.alter(
+                "hive", "default", "t", lambda _: TableChange(table.database, definition("t", place, b"between"))
+            )
+        seen.append(old.record.hive)
+        return TableChange(table.database, definition("t", place, old.record.hive + b"+mine"))
+
+    warehouse.tables.alter("hive", "default", "t", change)
+    assert seen == [b"table", b"between"]
+    assert warehouse.tables.get("hive", "default", "t").record.hive == b"between+mine"
+
+
+def test_a_rename_that_comes_second_puts_the_directory_back(
+    warehouse: Warehouse, table: HiveTable, place: Path
+) -> None:
+    (place / "t" / "file").write_text("x")
+    first = True
+
+    def change(_: HiveTable) -> TableChange:
+        nonlocal first
+        if first:
+            first = False
+            warehouse.tables.create(table.database, TableDefinition("u", b"", "VIRTUAL_VIEW", "", owns_data=False))
+        return TableChange(table.database, definition("u", place), moves=True)
+
+    with pytest.raises(AlreadyExists):
+        warehouse.tables.alter("hive", "default", "t", change)
+    assert (place / "t" / "file").read_text() == "x"
+    assert not (place / "u").exists()
+
+
+def test_partitions_of_a_dropped_table_cannot_be_added_or_changed(warehouse: Warehouse, table: HiveTable) -> None:
+    warehouse.partitions.add(table, [row(table, "1")])
+    warehouse.tables.drop("hive", "default", "t", delete_data=True)
+    with pytest.raises(TableNotFound):
+        warehouse.partitions.add(table, [row(table, "2")])
+    with pytest.raises(TableNotFound):
+        warehouse.partitions.drop(table, [("1",)], delete_data=True, if_exists=True)
+    with pytest.raises(TableNotFound):
+        warehouse.statistics.put(table, "", {"a": b"x"})
+    assert not Path(table.record.location.removeprefix("file:")).exists()
+
+
+def test_a_large_request_that_fails_in_its_second_part_is_taken_back(
+    warehouse: Warehouse, table: HiveTable, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = WarehousePartitions._add
+    calls: list[int] = []
+
+    def failing(self: WarehousePartitions, *args: Any) -> list[Partition]:
+        calls.append(len(args[1]))
+        if len(calls) > 1:
+            raise Unavailable("the store went away")
+        return add(self, *args)
+
+    monkeypatch.setattr(WarehousePartitions, "_add", failing)
+    rows = [row(table, str(at), bytes(90_000)) for at in range(60)]
+    with pytest.raises(Unavailable):
+        warehouse.partitions.add(table, rows)
+    assert 0 < calls[0] < 60
+    assert warehouse.partitions.all(table).rows == []
+    assert list((place / "t").iterdir()) == []
+
+
+def test_after_an_unknown_outcome_directories_stay(
+    warehouse: Warehouse, table: HiveTable, place: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise CommitUnknownResult("who knows")
+
+    monkeypatch.setattr(store, "transact", unknown)
+    with pytest.raises(CommitUnknownResult):
+        warehouse.partitions.add(table, [row(table, "1")])
+    assert (place / "t" / "p=1").is_dir()
+
+
+def test_an_external_table_is_not_truncated(warehouse: Warehouse, place: Path) -> None:
+    own = TableDefinition("e", b"", "EXTERNAL_TABLE", f"file:{place}/e", owns_data=False)
+    made = warehouse.tables.create(warehouse.catalog.get_database("hive", "default"), own)
+    (place / "e" / "file").write_text("x")
+    with pytest.raises(FailedPrecondition, match="external"):
+        warehouse.tables.truncate(made, [made.record.location])
+    assert (place / "e" / "file").exists()
