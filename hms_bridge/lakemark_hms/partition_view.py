@@ -91,10 +91,9 @@ class PartitionView:
     @cached_property
     def _typed(self) -> dict[str, pa.Array[Any]]:
         """The values of each column. Raises InvalidArgument for a value that is not of the column's type."""
-        columns = zip(*self.values, strict=True) if self.values else [()] * len(self.columns)
         return {
-            name: _typed_column(texts, parse_type(type_text))
-            for name, type_text, texts in zip(self.columns, self.types, columns, strict=True)
+            name: _typed_column([row[at] for row in self.values], parse_type(self.types[at]))
+            for at, name in enumerate(self.columns)
         }
 
     def list_value(self, chosen: Sequence[int] | None = None) -> Pieces:

@@ -33,7 +33,8 @@ def _made(location: str) -> list[str]:
     """Makes a directory; which ones that took, the outermost first."""
     missing: list[str] = []
     parent = location
-    while parent not in ("", "/", "file:", "file:/") and not storage.is_directory(parent):
+    # Up to the root, or the bucket.
+    while parent.partition(":")[2].strip("/") and not storage.is_directory(parent):
         missing.append(parent)
         parent = posixpath.dirname(parent)
     if missing:
