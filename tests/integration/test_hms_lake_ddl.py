@@ -171,7 +171,13 @@ def test_properties_comment_and_name_can_be_altered(reading: Client, catalog: Ca
     shown.parameters |= {"team": "red", "comment": "hello", "transient_lastDdlTime": "17", "lakemark.version": "99"}
     del shown.parameters["old"]
     reading.alter_table("default", "t", shown)
-    assert dict(found(catalog).record.properties) == LAKE | {"team": "red", "comment": "hello"}
+    assert dict(found(catalog).record.properties) == LAKE | {"team": "red"}
+    assert found(catalog).record.comment == "hello"
+    shown = reading.get_table("default", "t")
+    assert shown.parameters["comment"] == "hello"
+    del shown.parameters["comment"]
+    reading.alter_table("default", "t", shown)
+    assert found(catalog).record.comment == ""
     shown = reading.get_table("default", "t")
     shown.tableName = "u"
     reading.alter_table("default", "t", shown)

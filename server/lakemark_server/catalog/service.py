@@ -185,7 +185,10 @@ class Catalog:
         *,
         request_id: str = "",
     ) -> LakeTable:
-        """Of a lake table. Raises InvalidArgument for unknown ``lakemark.`` properties; ``lakemark.type`` stays."""
+        """Of a lake table; ``comment`` is its comment, as in Hive.
+
+        Raises InvalidArgument for unknown ``lakemark.`` properties; ``lakemark.type`` stays.
+        """
         removed = set(remove)
 
         def body(tx: Transaction) -> LakeTable:
@@ -197,6 +200,8 @@ class Catalog:
                 if properties.get(lake.TYPE_PROPERTY) != "lake":
                     raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
                 lake.check_properties(properties)
+                if "comment" in removed or "comment" in properties:
+                    record.comment = properties.pop("comment", "")
                 record.properties.clear()
                 record.properties.update(properties)
                 lake.put(tx, record)
