@@ -18,9 +18,10 @@ from lakemark.client import (
 )
 from lakemark.errors import CommitConflict, LakemarkError
 from lakemark.files import ColumnStatistics, DataFile
-from lakemark.reading import Plan, PlanSummary
+from lakemark.reading import Changes, Plan, PlanSummary
 
 __all__ = [
+    "Changes",
     "Client",
     "ColumnStatistics",
     "Commit",

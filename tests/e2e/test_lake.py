@@ -174,6 +174,19 @@ def test_inserts_are_refused_and_change_nothing(client: Client, spark: SparkProc
     assert client.snapshot(table).version == 1
 
 
+def test_increments_are_the_rows_that_came_in_between(client: Client, spark: SparkProcess, table: str) -> None:
+    for commit in range(3):
+        append(client, table, rows(commit * 5, 5))
+    with client.begin(table, "overwrite_partitions", partitions=[{"m": 1}]) as writer:
+        writer.write(rows(100, 2, month=1))
+        writer.commit()
+    assert ids(spark, at(table, "v1..v3")) == list(range(5, 15))
+    assert ids(spark, at(table, "v2..v3"), "m = 1") == [13]
+    assert ids(spark, at(table, "v3..v4")) == [100, 101]
+    assert ids(spark, at(table, "v1..v4"), "m = 1") == [100, 101]
+    assert ids(spark, at(table, "v2..v2")) == []
+
+
 def test_names_that_are_no_snapshot_say_why(client: Client, spark: SparkProcess, table: str) -> None:
     append(client, table, rows(0, 1))
     with pytest.raises(SparkStatementError, match="has no version 9; the latest is 1"):

@@ -68,6 +68,28 @@ def plan(
 
 
 @app.command()
+def changes(
+    context: typer.Context,
+    table: Name,
+    since: Annotated[int, typer.Option("--since", help="after this version", min=0)],
+    upto: Annotated[int, typer.Option("--upto", help="up to this version; 0: the latest", min=0)] = 0,
+) -> None:
+    """The files that came and went between two versions."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.changes(table, since, upto)
+    if call.as_json:
+        show_json(found)
+        return
+    rows = [
+        [mark, file.path, file.row_count, size_text(file.size_bytes), file.added_version]
+        for mark, files in (("+", found.added), ("-", found.removed))
+        for file in files
+    ]
+    show_rows(["", "path", "rows", "size", "version"], rows)
+
+
+@app.command()
 def commit(
     context: typer.Context,
     table: Name,

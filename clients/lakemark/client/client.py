@@ -19,6 +19,7 @@ from lakemark.client.partitions import Partition
 from lakemark.client.tables import Tables
 from lakemark.client.timeline import Timeline
 from lakemark.client.writer import Writer
+from lakemark.reading.changes import Changes, list_changes
 from lakemark.reading.plan import Plan, snapshot_reference
 from lakemark.reading.scan import read_plan
 from lakemark_proto.v1 import snapshot_pb2
@@ -133,6 +134,13 @@ class Client:
         UnsupportedOperation for a predicate that only an engine can evaluate (functions, casts, two columns).
         """
         return read_plan(self.plan(table, predicate, version=version, timestamp=timestamp), columns)
+
+    def changes(self, table: str, from_version: int, to_version: int = 0) -> Changes:
+        """The files that were added and removed after ``from_version`` up to ``to_version`` (0: the latest).
+
+        Raises TableNotFound, VersionNotFound, InvalidArgument.
+        """
+        return list_changes(self._calls, table, from_version, to_version)
 
     def close(self) -> None:
         """Ends the connection. Open instants are not rolled back; the service does that when their time is over."""

@@ -14,7 +14,8 @@ from lakemark.client.calls import Calls
 from lakemark.client.model import milliseconds
 from lakemark.convert import schema_from_proto
 from lakemark.errors import InvalidArgument
-from lakemark.files import ENTRY_FIELDS, DataFile, file_from_message, files_from_arrow, files_to_arrow
+from lakemark.files import DataFile
+from lakemark.files.pages import files_of_page, table_of_page
 from lakemark.locations import join
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
@@ -59,7 +60,7 @@ class Plan:
         )
 
     def __iter__(self) -> Iterator[DataFile]:
-        return chain.from_iterable(map(self._files_of, self._all_pages()))
+        return chain.from_iterable(files_of_page(page, self.schema) for page in self._all_pages())
 
     def files(self) -> list[DataFile]:
         """All files."""
@@ -67,7 +68,7 @@ class Plan:
 
     def pages(self) -> Iterator[pa.Table]:
         """The files as Arrow columns, one table a page."""
-        return map(self._table_of, self._all_pages())
+        return (table_of_page(page, self.schema) for page in self._all_pages())
 
     def table(self) -> pa.Table:
         """All files as Arrow columns."""
@@ -96,16 +97,6 @@ class Plan:
         self._pages.append(answer.files)
         return answer
 
-    def _files_of(self, page: types_pb2.DataFiles) -> list[DataFile]:
-        if page.WhichOneof("form") == "arrow":
-            return files_from_arrow(_read_stream(page.arrow), self.schema)
-        return [file_from_message(message, self.schema) for message in page.list.files]
-
-    def _table_of(self, page: types_pb2.DataFiles) -> pa.Table:
-        if page.WhichOneof("form") == "arrow":
-            return _read_stream(page.arrow)
-        return files_to_arrow(self._files_of(page), self.schema)
-
 
 def snapshot_reference(version: int | None, timestamp: dt.datetime | int | str | None) -> pb.SnapshotReference:
     """Raises InvalidArgument if both are given."""
@@ -116,10 +107,3 @@ def snapshot_reference(version: int | None, timestamp: dt.datetime | int | str |
     if timestamp is not None:
         return pb.SnapshotReference(timestamp_ms=milliseconds(timestamp))
     return pb.SnapshotReference()
-
-
-def _read_stream(data: bytes) -> pa.Table:
-    if not data:
-        return ENTRY_FIELDS.empty_table()
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from lakemark.errors import DatabaseNotFound, InvalidName, TableNotFound, UnsupportedOperation, VersionNotFound
@@ -12,11 +13,32 @@ from lakemark_hms.wire.splice import encode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.cache import ByteLru
+from lakemark_server.snapshot.changes import added_between
+from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.service import At, Snapshots
 
 _STRUCTS_BYTES: Final = 16 << 20
 _VIEWS_BYTES: Final = 128 << 20
 _Key = tuple[bytes, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """What a name stands for now."""
+
+    table: LakeTable
+    name: str
+    version: int
+    wanted: names.SnapshotName
+
+    @property
+    def key(self) -> _Key:
+        """All that the answer is made from."""
+        return self.table.record.SerializeToString(deterministic=True), self.name, self.version
+
+    @property
+    def hidden(self) -> str:
+        return names.hidden_name(self.table.record.name, self.version, self.wanted.since)
 
 
 class SparkFacet:
@@ -29,52 +51,48 @@ class SparkFacet:
         self._views: ByteLru[_Key, PartitionView] = ByteLru(_VIEWS_BYTES, _view_bytes)
 
     def get_table(self, database: DatabaseRecord, name: str, entry: TableEntry | None) -> bytes | None:
-        """A serialized Thrift Table for ``t``, ``t@v12``, ``t@<time>`` or the hidden table ``t@v12@files``.
+        """A serialized Thrift Table for ``t``, ``t@v12``, ``t@<time>``, ``t@v1..v2`` or a hidden table ``t@v12@files``.
 
-        None if there is no lake table ``t``. Raises InvalidName (no such snapshot), UnsupportedOperation.
+        None if there is no lake table ``t``. Raises InvalidName (no such snapshot).
         """
         del entry
-        resolved = self._resolve(database, name)
-        if resolved is None:
-            return None
-        table, version, files = resolved
-        key = (table.record.SerializeToString(deterministic=True), name, version)
-        found = self._structs.get(key)
+        found = self._resolve(database, name)
         if found is None:
-            if files:
-                thrift = tables.hidden(table, self._snapshots.load(table, version))
+            return None
+        struct = self._structs.get(found.key)
+        if struct is None:
+            if found.wanted.files:
+                thrift = tables.hidden(found.table, name, self._snapshot(found))
             else:
-                thrift = tables.view(table, name, version, self._snapshots.schema(table, version))
-            found = encode_struct(thrift)
-            self._structs.put(key, found)
-        return found
+                schema = self._snapshots.schema(found.table, found.version)
+                thrift = tables.view(found.table, name, found.hidden, found.version, schema)
+            struct = encode_struct(thrift)
+            self._structs.put(found.key, struct)
+        return struct
 
     def partitions(
         self, database: DatabaseRecord, name: str, entry: TableEntry | None, filter_text: str
     ) -> PartitionView | None:
         """The file slices of a hidden table; any other name has none: UnsupportedOperation."""
         del entry
-        resolved = self._resolve(database, name)
-        if resolved is None:
+        found = self._resolve(database, name)
+        if found is None:
             return None
-        table, version, files = resolved
-        if not files:
+        if not found.wanted.files:
             raise UnsupportedOperation(
                 f"{database.name}.{name} is a view of a lake table and has no partitions of its own; its file slices "
-                f"are those of {database.name}.{names.hidden_name(table.record.name, version)}",
+                f"are those of {database.name}.{found.hidden}",
                 table=f"{database.name}.{name}",
             )
         if filter_text.strip():
-            return slices_view(table, self._snapshots.load(table, version), filter_text)
-        key = (table.record.SerializeToString(deterministic=True), name, version)
-        found = self._views.get(key)
-        if found is None:
-            found = slices_view(table, self._snapshots.load(table, version))
-            self._views.put(key, found)
-        return found
+            return slices_view(found.table, name, self._snapshot(found), filter_text)
+        view = self._views.get(found.key)
+        if view is None:
+            view = slices_view(found.table, name, self._snapshot(found))
+            self._views.put(found.key, view)
+        return view
 
-    def _resolve(self, database: DatabaseRecord, name: str) -> tuple[LakeTable, int, bool] | None:
-        """The table, the version, and whether its hidden table is meant."""
+    def _resolve(self, database: DatabaseRecord, name: str) -> _Resolved | None:
         base = name.partition("@")[0]
         try:
             self._snapshots.version(database.catalog, database.name, base, At())
@@ -86,7 +104,13 @@ class SparkFacet:
         except VersionNotFound as error:
             # "No such object" would make engines say only that there is no such table.
             raise InvalidName(error.message, **error.details) from error
-        return table, version, wanted.files
+        return _Resolved(table, name, version, wanted)
+
+    def _snapshot(self, found: _Resolved) -> Snapshot:
+        newer = self._snapshots.load(found.table, found.version)
+        if found.wanted.since is None:
+            return newer
+        return added_between(self._snapshots.load(found.table, found.wanted.since), newer)
 
 
 def _view_bytes(view: PartitionView) -> int:

@@ -1,4 +1,4 @@
-"""Names of snapshots in SQL: ``t``, ``t@v12``, ``t@2026-11-20t10:00:00``, and the hidden tables behind them.
+"""Names of snapshots in SQL: ``t``, ``t@v12``, ``t@2026-11-20t10:00:00``, ``t@v10..v12``, and what they hide.
 
 Spark lower-cases table names, so ``T`` and ``Z`` of a timestamp come as ``t`` and ``z``. Times without a zone are UTC.
 """
@@ -10,34 +10,42 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from lakemark.errors import InvalidName, UnsupportedOperation
+from lakemark.errors import InvalidName
 from lakemark_server.snapshot.service import At
 
 FILES_SUFFIX: Final = "files"
 _VERSION = re.compile(r"v(\d{1,18})")
-_RANGE = re.compile(r"v?\d+\.\.v?\d*")
+_RANGE = re.compile(r"v(\d{1,18})\.\.v(\d{1,18})")
 _TIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[t ](\d{2}:\d{2})(:\d{2})?(\.\d{1,6})?)?(z|[+-]\d{2}:?\d{2})?", re.IGNORECASE
 )
-_FORMS: Final = "t@v12 (a version) or t@2026-11-20t10:00:00 (the last version committed at or before a time, UTC)"
+_FORMS: Final = (
+    "t@v12 (a version), t@2026-11-20t10:00:00 (the last version committed at or before a time, UTC) or t@v10..v12 (the "
+    "rows that came with versions 11 and 12)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotName:
-    """``table`` at a snapshot; ``files`` if the hidden table of its file slices is meant."""
+    """``table`` at a snapshot; ``files`` if the hidden table of its file slices is meant.
+
+    With ``since`` only the files that were added after that version.
+    """
 
     table: str
     at: At
     files: bool = False
+    since: int | None = None
 
 
 def is_snapshot_name(name: str) -> bool:
     return "@" in name
 
 
-def hidden_name(table: str, version: int) -> str:
-    """The table of one version's file slices, which a view reads."""
-    return f"{table}@v{version}@{FILES_SUFFIX}"
+def hidden_name(table: str, version: int, since: int | None = None) -> str:
+    """The table of a version's file slices (or of those added after ``since``), which a view reads."""
+    versions = f"v{version}" if since is None else f"v{since}..v{version}"
+    return f"{table}@{versions}@{FILES_SUFFIX}"
 
 
 def parse(name: str) -> SnapshotName:
@@ -45,11 +53,16 @@ def parse(name: str) -> SnapshotName:
     table, *rest = name.lower().split("@")
     if not rest:
         return SnapshotName(table, At())
-    if rest[1:] == [FILES_SUFFIX] and _VERSION.fullmatch(rest[0]):
-        return SnapshotName(table, _at(rest[0]), files=True)
-    if len(rest) > 1:
+    files = rest[1:] == [FILES_SUFFIX]
+    increment = _RANGE.fullmatch(rest[0])
+    if len(rest) > 1 and not (files and (increment or _VERSION.fullmatch(rest[0]))):
         raise InvalidName(f"{name!r} names no snapshot; write {_FORMS}", name=name)
-    return SnapshotName(table, _at(rest[0]))
+    if increment:
+        since, version = map(int, increment.groups())
+        if since > version:
+            raise InvalidName(f"{name!r}: version {since} is not before version {version}", name=name)
+        return SnapshotName(table, At(version=version), files, since)
+    return SnapshotName(table, _at(rest[0]), files)
 
 
 def _at(reference: str) -> At:
@@ -59,8 +72,6 @@ def _at(reference: str) -> At:
     time = _TIME.fullmatch(reference)
     if time:
         return At(timestamp_ms=_milliseconds(reference, time))
-    if _RANGE.fullmatch(reference):
-        raise UnsupportedOperation("incremental reads (t@v10..v12) are not available yet; read t@v10 and t@v12")
     raise InvalidName(
         f"'@{reference}' is no snapshot; write {_FORMS}. Branches, tags and read-optimized views are not available yet",
         name=reference,

@@ -12,7 +12,6 @@ import pyarrow as pa
 from lakemark.errors import InvalidPredicate
 from lakemark.types import format_type, parse_partition_name, partition_value_from_string, to_arrow
 from lakemark_hms.filters import evaluate, parse_filter
-from lakemark_hms.lake.names import hidden_name
 from lakemark_hms.lake.tables import parquet_storage, slice_key
 from lakemark_hms.partition_view import PartitionView, Values
 from lakemark_hms.wire.splice import encode_struct, string_list_value, string_value
@@ -24,14 +23,14 @@ _MARK: Final = "\x00location\x00"
 _VALUES_HEAD: Final = b"\x0f\x00\x01"  # field 1, a list
 
 
-def slices_view(table: LakeTable, snapshot: Snapshot, filter_text: str = "") -> PartitionView:
-    """The live file slices of a snapshot in the order of their versions.
+def slices_view(table: LakeTable, name: str, snapshot: Snapshot, filter_text: str = "") -> PartitionView:
+    """The live file slices of a snapshot in the order of their versions, as partitions of the hidden table ``name``.
 
     Those of partitions that the filter surely does not select are left out, decided once for each partition; a filter
     that cannot be understood leaves out nothing.
     """
     schema = snapshot.schema
-    before, after = _template(table, snapshot.version)
+    before, after = _template(table, name)
     place = table.record.location
     values: list[Values] = []
     structs: list[bytes] = []
@@ -74,13 +73,13 @@ def _slice_value(path: str) -> str:
     return f"{parts[0]}.{parts[-2]}"
 
 
-def _template(table: LakeTable, version: int) -> tuple[bytes, bytes]:
+def _template(table: LakeTable, name: str) -> tuple[bytes, bytes]:
     """The bytes of a partition after its values up to its location, and after its location."""
     record = table.record
     whole = encode_struct(
         ttypes.Partition(
             dbName=record.database,
-            tableName=hidden_name(record.name, version),
+            tableName=name,
             createTime=record.created_ms // 1_000,
             lastAccessTime=0,
             # Without columns a client takes those of the table, and the answer is a fifth of the size.

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from lakemark.types import STRING, Field, ListOf, MapOf, Schema, Struct, Type, Varchar, format_type
 from lakemark.types import Char as CharType
-from lakemark_hms.lake.names import hidden_name
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.fold import Snapshot
 from lakemark_thrift import ttypes
@@ -26,12 +25,11 @@ _VIEW_OUTPUT: Final = "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat
 _VIEW_SERDE: Final = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
-def view(table: LakeTable, name: str, version: int, schema: Schema) -> ttypes.Table:
-    """The table ``name`` (``t``, ``t@v12`` …) as a view pinned to a version."""
+def view(table: LakeTable, name: str, hidden_table: str, version: int, schema: Schema) -> ttypes.Table:
+    """The table ``name`` (``t``, ``t@v12`` …) as a view pinned to a version, over the hidden table of its slices."""
     record = table.record
     columns = ", ".join(_quoted(column.name) for column in schema.columns)
-    hidden = hidden_name(record.name, version)
-    text = f"SELECT {columns} FROM {_quoted(record.database)}.{_quoted(hidden)}"  # noqa: S608 - names are quoted
+    text = f"SELECT {columns} FROM {_quoted(record.database)}.{_quoted(hidden_table)}"  # noqa: S608 - names are quoted
     parameters = dict(record.properties)
     parameters["lakemark.version"] = str(version)
     parameters["lakemark.location"] = record.location
@@ -66,12 +64,12 @@ def view(table: LakeTable, name: str, version: int, schema: Schema) -> ttypes.Ta
     )
 
 
-def hidden(table: LakeTable, snapshot: Snapshot) -> ttypes.Table:
-    """The table of the snapshot's file slices."""
+def hidden(table: LakeTable, name: str, snapshot: Snapshot) -> ttypes.Table:
+    """The table ``name`` of the snapshot's file slices."""
     record, schema = table.record, snapshot.schema
     keys = [*schema.partition_fields, Field(0, slice_key(schema), STRING)]
     return ttypes.Table(
-        tableName=hidden_name(record.name, snapshot.version),
+        tableName=name,
         dbName=record.database,
         owner=record.owner,
         createTime=record.created_ms // 1_000,

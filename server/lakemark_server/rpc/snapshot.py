@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import grpc
+import pyarrow as pa
+from google.protobuf.message import Message
 
 from lakemark.convert import schema_to_proto
 from lakemark.convert_predicate import predicate_from_proto
@@ -21,12 +23,15 @@ from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import require_name
 from lakemark_server.rpc.files import partition_message, to_messages
 from lakemark_server.snapshot.blocks import to_ipc
+from lakemark_server.snapshot.changes import added_between, removed_between
+from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.partitions import partition_totals
 from lakemark_server.snapshot.planning import Plan, Planner
 from lakemark_server.snapshot.service import At, Snapshots, TableSnapshot
 
 Context = grpc.ServicerContext
 PAGE_FILES: Final = 20_000
+_NO_REFERENCES: Final = "branches other than 'main' and tags are not available yet; name a version or a time"
 PAGE_FILES_MAX: Final = 100_000
 PAGE_MESSAGES_MAX: Final = 5_000
 
@@ -84,7 +89,9 @@ class SnapshotServicer(SnapshotServiceServicer):
         if token:
             at, offset = At(version=token.version), token.offset
         found = self._snapshot(request.table, at)
-        digest = _digest(request, found.table.table_id)
+        digest = _digest_of(
+            pb.PlanFilesRequest(table=request.table, predicate=request.predicate, limit=request.limit), found
+        )
         if token and token.digest != digest:
             raise InvalidArgument("the page token belongs to another request: send the same table and predicate again")
         plan = self._plan(found, request)
@@ -93,10 +100,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         size = min(_page_size(request), max(0, wanted - offset))
         page = plan.page(offset, size, columns)
         response = pb.PlanFilesResponse(version=found.snapshot.version, page_files=page.num_rows)
-        if request.encoding == pb.PROTOBUF:
-            response.files.list.files.extend(to_messages(page, found.schema))
-        else:
-            response.files.arrow = to_ipc(page)
+        put_files(response.files, page, found.schema, request.encoding)
         if offset + size < wanted:
             response.next_page_token = PageToken(found.snapshot.version, offset + size, digest).encode()
         if not offset:
@@ -116,12 +120,36 @@ class SnapshotServicer(SnapshotServiceServicer):
         ]
         return pb.PlanPartitionsResponse(version=found.snapshot.version, partitions=partitions)
 
-    # -- what comes later ---------------------------------------------------------------------------------------------
-
     def ListChanges(self, request: pb.ListChangesRequest, context: Context) -> pb.ListChangesResponse:
-        raise Unimplemented(
-            "incremental reads are not available yet; the files of a plan tell the version that added them"
+        token = PageToken.decode(request.page_token) if request.page_token else None
+        upto = At(version=token.version) if token else At(version=request.to_version or None)
+        check_branch(request.branch)
+        newer = self._snapshot(request.table, upto)
+        older = self._older(request, newer)
+        digest = _digest_of(pb.ListChangesRequest(table=request.table, from_version=request.from_version), newer)
+        if token and token.digest != digest:
+            raise InvalidArgument("the page token belongs to another request: send the same table and versions again")
+        plans = (
+            self._planner.plan(added_between(older, newer.snapshot), None),
+            self._planner.plan(removed_between(older, newer.snapshot), None),
         )
+        offset, left = token.offset if token else 0, _page_size(request)
+        response = pb.ListChangesResponse(to_version=newer.snapshot.version)
+        total = first = 0
+        for plan, files in zip(plans, (response.added, response.removed), strict=True):
+            page = plan.page(max(0, offset - first), min(left, max(0, first + plan.files - offset)), ())
+            put_files(files, page, newer.schema, request.encoding)
+            left -= page.num_rows
+            total += page.num_rows
+            first += plan.files
+        if not offset:
+            response.schema.CopyFrom(schema_to_proto(newer.schema))
+            response.location = newer.table.record.location
+        if offset + total < first:
+            response.next_page_token = PageToken(newer.snapshot.version, offset + total, digest).encode()
+        return response
+
+    # -- what comes later ---------------------------------------------------------------------------------------------
 
     def ListFileSlices(self, request: pb.ListFileSlicesRequest, context: Context) -> pb.PlanFilesResponse:
         raise Unimplemented("file slices are not available yet; PlanFiles returns the files of a snapshot")
@@ -133,6 +161,13 @@ class SnapshotServicer(SnapshotServiceServicer):
         require_name(name)
         return self._snapshots.snapshot(name.catalog, name.database, name.table, at)
 
+    def _older(self, request: pb.ListChangesRequest, newer: TableSnapshot) -> Snapshot:
+        if not 0 <= request.from_version <= newer.snapshot.version:
+            raise InvalidArgument(
+                f"from_version {request.from_version} must lie between 0 and to_version {newer.snapshot.version}"
+            )
+        return self._snapshots.load(newer.table, request.from_version)
+
     def _plan(self, found: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest) -> Plan:
         given = predicate_from_proto(request.predicate) if request.HasField("predicate") else None
         return self._planner.plan(found.snapshot, given)
@@ -140,8 +175,9 @@ class SnapshotServicer(SnapshotServiceServicer):
 
 def at_of(reference: pb.SnapshotReference) -> At:
     """Raises Unimplemented for branches and tags."""
-    if reference.branch not in ("", "main") or reference.WhichOneof("at") == "tag":
-        raise Unimplemented("branches other than 'main' and tags are not available yet; name a version or a time")
+    check_branch(reference.branch)
+    if reference.WhichOneof("at") == "tag":
+        raise Unimplemented(_NO_REFERENCES)
     match reference.WhichOneof("at"):
         case "version":
             return At(version=reference.version)
@@ -151,15 +187,27 @@ def at_of(reference: pb.SnapshotReference) -> At:
             return At()
 
 
-def _page_size(request: pb.PlanFilesRequest) -> int:
+def check_branch(branch: str) -> None:
+    if branch not in ("", "main"):
+        raise Unimplemented(_NO_REFERENCES)
+
+
+def put_files(files: types_pb2.DataFiles, page: pa.RecordBatch, schema: Schema, encoding: int) -> None:
+    """The entries of a page in the encoding that the client asked for."""
+    if encoding == pb.PROTOBUF:
+        files.list.files.extend(to_messages(page, schema))
+    else:
+        files.arrow = to_ipc(page)
+
+
+def _page_size(request: pb.PlanFilesRequest | pb.ListChangesRequest) -> int:
     most = PAGE_MESSAGES_MAX if request.encoding == pb.PROTOBUF else PAGE_FILES_MAX
     return min(request.page_size, most) if request.page_size > 0 else min(PAGE_FILES, most)
 
 
-def _digest(request: pb.PlanFilesRequest, table_id: int) -> str:
+def _digest_of(same: Message, found: TableSnapshot) -> str:
     """Of what must stay the same from page to page; another table may have taken the name meanwhile."""
-    same = pb.PlanFilesRequest(table=request.table, predicate=request.predicate, limit=request.limit)
-    data = same.SerializeToString(deterministic=True) + table_id.to_bytes(8, "big")
+    data = same.SerializeToString(deterministic=True) + found.table.table_id.to_bytes(8, "big")
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 

@@ -9,6 +9,7 @@ from typing import Final, cast
 import structlog
 
 from lakemark.errors import (
+    CommitConflict,
     InstantStateError,
     InvalidArgument,
     LakemarkError,
@@ -89,7 +90,8 @@ class Timeline:
     def commit(self, table: LakeTable, request: pb.CommitRequest) -> pb.CommitResponse:
         """INFLIGHT -> COMPLETED as a new version. Asked again, it answers the same.
 
-        Raises CommitConflict, InstantStateError, InstantNotFound, InvalidFile, InvalidSchema, LimitExceeded.
+        Raises CommitConflict (the instant is rolled back then), InstantStateError, InstantNotFound, InvalidFile,
+        InvalidSchema, LimitExceeded.
         """
         instant = request.instant
         check_request_id(request.request_id)
@@ -106,7 +108,12 @@ class Timeline:
                 if record.state == pb.COMPLETED:
                     return response_of(record)
                 staging.stage(self._store, table, instant, entries, staging.COMMIT_SEQUENCE)
-        return cast(pb.CommitResponse, self._batches.submit((table.table_id, MAIN), job))
+        try:
+            return cast(pb.CommitResponse, self._batches.submit((table.table_id, MAIN), job))
+        except CommitConflict as conflict:
+            # The versions that it lost to stay: it could never succeed, and must not hold off others until it expires.
+            self.rollback(table, instant, conflict.message)
+            raise
 
     def heartbeat(self, table_id: int, instants: Iterable[int]) -> list[int]:
         """Renews them; returns those that are not alive any more."""

@@ -9,7 +9,8 @@ import lakemark_spark
 
 def test_the_names_of_lakemark() -> None:
     assert sorted(lakemark.__all__) == [
-        "Client",
+        "Changes",
+    "Client",
         "ColumnStatistics",
         "Commit",
         "CommitConflict",

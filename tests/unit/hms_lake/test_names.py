@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from lakemark.errors import InvalidName, UnsupportedOperation
+
+from lakemark.errors import InvalidName
 from lakemark_hms.lake.names import SnapshotName, hidden_name, parse
 from lakemark_server.snapshot.service import At
 
@@ -38,13 +39,16 @@ def test_the_hidden_name_leads_back_to_the_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["t@", "t@v", "t@v-1", "t@vx", "t@main", "t@2026-13-40t00:00:00", "t@v1@x", "t@v1@files@v2", "t@files", "t@1"]
+    "name",
+    ["t@", "t@v", "t@v-1", "t@vx", "t@main", "t@2026-13-40t00:00:00", "t@v1@x", "t@v1@files@v2", "t@files", "t@1"],
 )
 def test_what_names_no_snapshot_is_refused_with_the_forms(name: str) -> None:
-    with pytest.raises(InvalidName, match="t@v12|not a time"):
+    with pytest.raises(InvalidName, match=r"t@v12|not a time"):
         parse(name)
 
 
-def test_increments_are_refused_until_they_exist() -> None:
-    with pytest.raises(UnsupportedOperation, match="incremental"):
-        parse("t@v10..v12")
+def test_increments() -> None:
+    assert parse("t@v10..v12") == SnapshotName("t", At(version=12), since=10)
+    assert parse(hidden_name("t", 12, 10)) == SnapshotName("t", At(version=12), files=True, since=10)
+    with pytest.raises(InvalidName, match="is not before"):
+        parse("t@v12..v10")
