@@ -106,7 +106,7 @@ def _load(service: Service, load: Load) -> tuple[Tally, float]:
     finally:
         process.join()
     if not isinstance(answer, Tally):
-        raise RuntimeError(f"a writer failed: {answer}")
+        raise RuntimeError(f"a writer failed: {answer}")  # noqa: TRY004 - not the type of an argument
     return answer, used
 
 
