@@ -3,6 +3,7 @@
 A table of 20 columns and 2 partition keys gets 10,000 partitions. Both systems run all the time, but only one is asked
 at a time, in turns (ours, theirs, ours …), so that a machine that gets slower or faster meanwhile does so for both. The
 figures are medians over the turns; a ratio is ours / theirs in calls per second, that of the least favourable case.
+Replies are checked when a connection makes its first call; after that the client only sends and receives bytes.
 """
 
 from __future__ import annotations
