@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -29,8 +29,8 @@ APPEND, PARTITIONS, WHOLE = t.APPEND, t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE
 TIMEOUT_MS = 100
 
 _numbers = itertools.count()
-_months = st.frozensets(st.integers(0, 3), max_size=2)
-_operations = st.sampled_from([APPEND, PARTITIONS, WHOLE])
+_months = st.frozensets(st.integers(0, 2), max_size=2)
+_operations = st.sampled_from([APPEND] * 4 + [PARTITIONS] * 4 + [WHOLE])
 _which = st.integers(0, 1_000_000)
 
 
@@ -115,6 +115,14 @@ class TimelineMachine(RuleBasedStateMachine):
         return [file(writer.instant, f"f{next(_numbers)}", month) for month in sorted(months)]
 
     # -- what happens --------------------------------------------------------------------------------------------------
+
+    @rule(operation=_operations, months=_months)
+    def short_commit(self, operation: t.Operation.ValueType, months: frozenset[int]) -> None:
+        """Opened and committed at once, past those that take their time."""
+        before = len(self.writers)
+        self.open(operation, frozenset(), start=True, behind=0)
+        for writer in self.writers[before:]:
+            self.commit_by(writer, months)
 
     @rule(operation=_operations, months=_months, start=st.booleans(), behind=st.sampled_from([0, 0, 0, 1, 3]))
     def open(self, operation: t.Operation.ValueType, months: frozenset[int], start: bool, behind: int) -> None:
@@ -224,7 +232,7 @@ class TimelineMachine(RuleBasedStateMachine):
             content = {path: month for path, month in content.items() if month not in writer.months}
         self.contents.append(content | {one.path: one.partition[0].integer for one in writer.files})
 
-    @precondition(lambda self: self.writers)
+    @precondition(lambda self: len(self.writers) > 2)
     @rule(which=_which)
     def rollback(self, which: int) -> None:
         writer = self.pick(which)
@@ -236,7 +244,19 @@ class TimelineMachine(RuleBasedStateMachine):
             assert writer.state != "committed"
             writer.state = "gone"
 
-    @rule()
+    @rule(what=st.sampled_from(["heartbeat", "sweep", "another process", 1, 10, TIMEOUT_MS, TIMEOUT_MS + 1]))
+    def meanwhile(self, what: str | int) -> None:
+        """One rule, so that it does not crowd out those of the writers."""
+        if isinstance(what, int):
+            self.clock.advance(what)
+        elif what == "heartbeat":
+            self.heartbeat()
+        elif what == "sweep":
+            self.sweep()
+        else:  # nothing that counts is remembered outside of the store
+            self.lake.timeline = Timeline(self.lake.store, self.clock)
+            self.lake.snapshots = Snapshots(self.lake.store, cache_bytes=5_000)
+
     def heartbeat(self) -> None:
         living = [one for one in self.writers if one.state in {"requested", "inflight"} and not self.expired(one)]
         lost = self.lake.timeline.heartbeat(self.table.table_id, [one.instant for one in self.writers])
@@ -244,22 +264,11 @@ class TimelineMachine(RuleBasedStateMachine):
         for writer in living:
             writer.deadline = self.clock() + TIMEOUT_MS
 
-    @rule(ms=st.sampled_from([1, 10, TIMEOUT_MS, TIMEOUT_MS + 1]))
-    def time_passes(self, ms: int) -> None:
-        self.clock.advance(ms)
-
-    @rule()
     def sweep(self) -> None:
         lost = [one for one in self.writers if one.state in {"requested", "inflight"} and self.expired(one)]
         assert {instant for _, instant in self.lake.timeline.roll_back_expired()} == {one.instant for one in lost}
         for writer in lost:
             writer.state = "gone"
-
-    @rule()
-    def another_process(self) -> None:
-        """Nothing that counts is remembered outside of the store."""
-        self.lake.timeline = Timeline(self.lake.store, self.clock)
-        self.lake.snapshots = Snapshots(self.lake.store, cache_bytes=5_000)
 
     @invariant()
     def every_version_holds_what_it_did(self) -> None:
@@ -269,7 +278,15 @@ class TimelineMachine(RuleBasedStateMachine):
 
 
 class TestTimeline(TimelineMachine.TestCase):  # type: ignore[misc]
-    settings = settings(max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+    """A failure is told as it was found; the long run makes it short."""
+
+    settings = settings(
+        max_examples=60,
+        stateful_step_count=60,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    )
 
 
 @pytest.mark.slow
