@@ -118,6 +118,10 @@ class Resolver:
         """Adds the writes of an admitted transaction to the batch."""
         self._batch.record(_UNSEALED, write_keys, write_ranges)
 
+    def recorded(self) -> tuple[list[bytes], list[KeyRange]]:
+        """The keys and ranges that the batch writes so far."""
+        return list(self._batch.points), [(begin, end) for begin, end, _ in self._batch.ranges.items()]
+
     def seal(self, version: int) -> None:
         """The batch is durable at ``version``, which must be newer than any before."""
         if version <= self.newest:

@@ -10,12 +10,12 @@ from typing import Final
 
 from lakemark.errors import LakemarkError
 
-from .api import TRANSACTION_SECONDS_MAX, CommitUnknownResult, Conflict
+from .api import TRANSACTION_SECONDS_MAX, CommitUnknownResult
+from .batch import resolve
 from .buffer import CommitRequest
-from .limits import too_old
 from .overlay import Overlay, add_to_counter
 from .reads import Clock
-from .resolver import Resolver, Verdict
+from .resolver import Resolver
 from .sqlite_file import error_code, translated
 
 # COMMIT failed before its last frame could be whole: SQLite rolls back, and recovery after a crash finds nothing.
@@ -44,7 +44,7 @@ class SqliteWriter:
         errors: list[LakemarkError | None] = [None] * len(batch)
         try:
             connection, resolver = self._begin()
-            writes, errors = _resolve(resolver, batch)
+            writes, errors = resolve(resolver, batch)
             if all(errors):
                 connection.execute("ROLLBACK")
                 return errors
@@ -93,30 +93,6 @@ class SqliteWriter:
             self._marks.append((now, resolver.newest))
         while self._marks and now - self._marks[0][0] > TRANSACTION_SECONDS_MAX:
             resolver.forget(self._marks.popleft()[1])
-
-
-def _resolve(resolver: Resolver, batch: Sequence[CommitRequest]) -> tuple[Overlay, list[LakemarkError | None]]:
-    """The folded writes of all that is admitted, and the errors of the others."""
-    folded: Overlay | None = None
-    errors: list[LakemarkError | None] = []
-    for request in batch:
-        verdict = Verdict.ADMITTED
-        if request.read_version is not None:
-            verdict = resolver.check(request.read_version, request.read_keys, request.read_ranges)
-        if verdict is Verdict.ADMITTED:
-            writes = request.writes
-            resolver.record(writes.points, (*writes.cleared_ranges(), *request.write_conflicts))
-            if folded is None:
-                # The first one's own overlay serves for all: most batches of large transactions have no second one.
-                folded = writes
-            else:
-                folded.merge(writes)
-            errors.append(None)
-        elif verdict is Verdict.CONFLICT:
-            errors.append(Conflict("another transaction wrote what this one had read; nothing was applied"))
-        else:
-            errors.append(too_old())
-    return folded or Overlay(), errors
 
 
 def _write(connection: sqlite3.Connection, writes: Overlay, version: int) -> None:
