@@ -22,7 +22,7 @@ from tests.lakes import files
 COLUMNS = (("id", "bigint"), ("x", "double"), ("name", "string"), ("m", "int"))  # ids 1 to 4
 
 
-class Refused(Exception):  # noqa: N818 - what a call met, not a defect
+class Refused(Exception):
     """A call that failed, with what the trailer says."""
 
     def __init__(self, error: grpc.RpcError) -> None:

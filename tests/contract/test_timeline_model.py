@@ -281,7 +281,7 @@ class TestTimeline(TimelineMachine.TestCase):  # type: ignore[misc]
     """A failure is told as it was found; the long run makes it short."""
 
     settings = settings(
-        max_examples=60,
+        max_examples=35,
         stateful_step_count=60,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -126,7 +126,7 @@ class Commit:
 
 
 def planned(count: int, chance: random.Random) -> list[Commit]:
-    """1 to 3 files each, some of them staged before; now and then many, staged by the commit itself, or one given up."""
+    """1 to 3 files each, some of them staged before; now and then many, in blocks of their own, or one given up."""
     plan = []
     for number in range(count):
         kind = chance.random()
