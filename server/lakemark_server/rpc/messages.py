@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from lakemark.convert import schema_to_proto
+from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, VersionRecord
 from lakemark_proto.v1 import catalog_pb2, timeline_pb2, types_pb2
 from lakemark_server.catalog.lake import POLICIES, LakeTable
@@ -49,7 +52,7 @@ def lake_table(table: LakeTable, version: int) -> catalog_pb2.Table:
         properties=record.properties,
         owner=record.owner,
         created_ms=record.created_ms,
-        schema=schema_to_proto(table.schema),
+        schema=_schema(table.schema),
         conflict_policy=POLICIES[table.policy],
         version=version,
         comment=record.comment,
@@ -83,9 +86,15 @@ def opened_instant(record: InstantRecord, table: LakeTable) -> timeline_pb2.Inst
     """With what a writer needs to begin."""
     message = instant(record, table)
     message.staging_location = f"{table.record.location}/{record.instant}"
-    message.schema.CopyFrom(schema_to_proto(table.schema))
+    message.schema.CopyFrom(_schema(table.schema))
     message.conflict_policy = POLICIES[table.policy]
     return message
+
+
+@lru_cache(maxsize=256)
+def _schema(schema: Schema) -> types_pb2.Schema:
+    """Shared: not to be changed."""
+    return schema_to_proto(schema)
 
 
 def version(record: VersionRecord) -> timeline_pb2.Version:

@@ -32,7 +32,9 @@ class _Ticket(Generic[J, R]):
         self.answer: list[R] = []
         self.error: BaseException | None = None
         self.leads = False
-        self.wake = threading.Event()
+        # A bare lock is the cheapest thing that a thread can sleep on: taken here, released once to wake it.
+        self.wake = threading.Lock()
+        self.wake.acquire()
 
 
 class Batcher(Generic[K, J, R]):
@@ -55,7 +57,7 @@ class Batcher(Generic[K, J, R]):
                 raise LimitExceeded(f"{WAITING_MAX} requests already wait for this table; try again later")
             queue.append(ticket)
         if not ticket.leads:
-            ticket.wake.wait()
+            ticket.wake.acquire()
         if ticket.leads:
             self._lead(key, queue)
         if ticket.error is not None:
@@ -71,7 +73,7 @@ class Batcher(Generic[K, J, R]):
             with self._lock:
                 if queue:
                     queue[0].leads = True
-                    queue[0].wake.set()
+                    queue[0].wake.release()
                 else:
                     del self._queues[key]
 
@@ -93,4 +95,4 @@ class Batcher(Generic[K, J, R]):
                 if ticket.error is None and not ticket.answer:
                     ticket.error = RuntimeError("the batch was interrupted; whether it was applied is not known")
                 if not ticket.leads:
-                    ticket.wake.set()
+                    ticket.wake.release()
