@@ -16,6 +16,7 @@ IDS: Final = Space.of("ids")  # (kind) -> the next free id
 DATABASES: Final = Space.of("db")  # (catalog, name) -> DatabaseRecord
 TABLE_NAMES: Final = Space.of("name")  # (database id, name) -> TableEntry
 LAKE_TABLES: Final = Space.of("lake")  # (table id) -> LakeTableRecord
+LOCATIONS: Final = Space.of("loc")  # (location of a lake table) -> its table id
 SCHEMAS: Final = Space.of("schema")  # (table id, schema id) -> Schema
 HIVE_TABLES: Final = Space.of("hive")  # (table id) -> HiveTableRecord with the Thrift Table
 PARTITIONS: Final = Space.of("part")  # (table id, value …) -> HivePartitionRecord with the Thrift Partition

@@ -48,6 +48,7 @@ class Writer:
     sequence: int = 0
     version: int = 0
     answer: t.CommitResponse | None = None
+    lost_to: set[int] = field(default_factory=set)  # instants; a refused commit stays refused for the same reason
 
 
 def check_named(conflict: CommitConflict, expected: set[int]) -> None:
@@ -167,7 +168,7 @@ class TimelineMachine(RuleBasedStateMachine):
 
     def start_refusals(self, writer: Writer, months: frozenset[int]) -> set[int]:
         if writer.state != "requested" or self.expired(writer):
-            return set()
+            return writer.lost_to
         writer.months = set(months)
         return self.lost_against(writer) | self.blocked_by(writer)
 
@@ -180,6 +181,9 @@ class TimelineMachine(RuleBasedStateMachine):
             count = self.lake.stage(self.table, writer.instant, writer.sequence + 1, given)
             if again:
                 assert self.lake.stage(self.table, writer.instant, writer.sequence + 1, given) == count
+        except CommitConflict as conflict:
+            check_named(conflict, writer.lost_to)
+            return
         except InstantStateError:
             assert writer.state != "inflight"
             return
@@ -205,12 +209,12 @@ class TimelineMachine(RuleBasedStateMachine):
         if ready:
             writer.files += given
             writer.months |= months or frozenset()
-        expected = self.lost_against(writer) if ready else set()
+        expected = self.lost_against(writer) if ready else writer.lost_to
         try:
             answer = self.lake.commit(self.table, writer.instant, None if months is None else given)
         except CommitConflict as conflict:
             check_named(conflict, expected)
-            writer.state = "gone"
+            writer.state, writer.lost_to = "gone", expected
         except InstantStateError:
             assert not ready
             assert writer.state != "committed"

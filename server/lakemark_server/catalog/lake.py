@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import Final
 
 from lakemark.convert import schema_from_proto, schema_to_proto
-from lakemark.errors import CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
+from lakemark.errors import AlreadyExists, CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
 from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2, types_pb2
 from lakemark_server.catalog import tables
-from lakemark_server.keyspace import LAKE_TABLES, SCHEMAS
+from lakemark_server.keyspace import LAKE_TABLES, LOCATIONS, SCHEMAS
 from lakemark_server.kv import ReadTransaction, Transaction, blob
 
 TYPE_PROPERTY: Final = "lakemark.type"
@@ -70,6 +70,18 @@ def put(tx: Transaction, record: LakeTableRecord) -> None:
 
 def put_schema(tx: Transaction, table_id: int, schema: Schema) -> None:
     blob.put(tx, SCHEMAS.space(table_id, schema.schema_id), schema_to_proto(schema).SerializeToString())
+
+
+def take_location(tx: Transaction, record: LakeTableRecord) -> None:
+    """Raises AlreadyExists: two tables in one directory would delete each other's files."""
+    key = LOCATIONS.key(record.location)
+    if tx.get(key) is not None:
+        raise AlreadyExists(f"another lake table lives at {record.location}; choose a directory of its own")
+    tx.set(key, record.table_id.to_bytes(8, "big"))
+
+
+def leave_location(tx: Transaction, record: LakeTableRecord) -> None:
+    tx.clear(LOCATIONS.key(record.location))
 
 
 def get_record(tx: ReadTransaction, table_id: int) -> LakeTableRecord:

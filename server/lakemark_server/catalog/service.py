@@ -159,6 +159,7 @@ class Catalog:
                     return lake.get_record(tx, entry.table_id)
                 if entry is not None:
                     raise AlreadyExists(f"table {new.database}.{new.name} exists already", table=new.name)
+                lake.take_location(tx, new)
                 entry = TableEntry(table_id=new.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
                 tables.put(tx, owner.database_id, new.name, entry)
                 lake.put(tx, new)
@@ -262,6 +263,7 @@ class Catalog:
                 record = lake.get_record(tx, entry.table_id)
                 tables.clear_name(tx, owner.database_id, name.lower())
                 tables.clear_content(tx, entry.table_id)
+                lake.leave_location(tx, record)
                 return record
 
             return once(tx, request_id, f"DropTable {database}.{name}", self.clock(), LakeTableRecord, drop)

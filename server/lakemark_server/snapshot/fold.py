@@ -23,7 +23,8 @@ from lakemark_proto.v1 import timeline_pb2
 from lakemark_server.snapshot.arrow import concat_batches, dictionary, nulls
 from lakemark_server.snapshot.entries import entry_schema, statistics_ids
 
-MERGED_FILES_MAX: Final = 65_536
+# Large enough that numpy's cost for a call does not count, small enough to be skipped as a whole.
+PART_FILES_MAX: Final = 8_192
 ADDED_VERSION: Final = pa.field("added_version", pa.int64())
 
 Mask = npt.NDArray[np.bool_]
@@ -39,6 +40,11 @@ class Part:
     @cached_property
     def files(self) -> int:
         return self.entries.num_rows if self.live is None else int(self.live.sum())
+
+    @cached_property
+    def zones(self) -> dict[int, tuple[Any, ...]]:
+        """What ``snapshot.zones`` has found out, by column id; entries never change."""
+        return {}
 
     @cached_property
     def partition_codes(self) -> tuple[npt.NDArray[np.int32], list[str]]:
@@ -91,6 +97,11 @@ class Snapshot:
     def memory_bytes(self) -> int:
         return sum(part.entries.nbytes for part in self.parts) + 2_000
 
+    @cached_property
+    def derived(self) -> dict[str, object]:
+        """Small things that others made from the snapshot, by a name of theirs; it never changes."""
+        return {}
+
     def entries(self) -> pa.RecordBatch:
         """All live entries in one batch."""
         return concat([part.live_entries() for part in self.parts], self.schema)
@@ -132,12 +143,15 @@ def _with_version(entries: pa.RecordBatch, version: int) -> pa.RecordBatch:
 def _appended(parts: list[Part], added: list[pa.RecordBatch], schema: Schema) -> list[Part]:
     if not added:
         return parts
-    parts = [*parts, Part(concat(added, schema))]
-    while len(parts) > 1:
-        last, before = parts[-1], parts[-2]
-        if before.files > 2 * last.files or before.files + last.files > MERGED_FILES_MAX:
-            break
-        parts[-2:] = [Part(concat([before.live_entries(), last.live_entries()], schema))]
+    parts = list(parts)
+    entries = concat(added, schema)
+    for start in range(0, entries.num_rows, PART_FILES_MAX):
+        parts.append(Part(entries.slice(start, PART_FILES_MAX)))
+        while len(parts) > 1:
+            last, before = parts[-1], parts[-2]
+            if before.files > 2 * last.files or before.files + last.files > PART_FILES_MAX:
+                break
+            parts[-2:] = [Part(concat([before.live_entries(), last.live_entries()], schema))]
     return parts
 
 

@@ -20,6 +20,7 @@ from lakemark_server.snapshot.file_stats import PreparedStats
 from lakemark_server.snapshot.fold import ADDED_VERSION, Part, Snapshot
 from lakemark_server.snapshot.pruning import prune
 from lakemark_server.snapshot.statistics import prepared
+from lakemark_server.snapshot.zones import zones
 
 MATCHES: Final = pa.field("matches_entirely", pa.bool_())
 _STATISTICS_CACHE_BYTES: Final = 256 << 20
@@ -96,11 +97,17 @@ class Planner:
         """Raises InvalidPredicate for unknown columns and literals of a wrong type."""
         bound = TRUE if predicate is None else normalize(bind(predicate, snapshot.schema))
         selections = []
-        for part in snapshot.parts:
+        for part in self._candidates(snapshot, bound):
             selection = self._select(part, bound, snapshot.schema)
             if len(selection.places):
                 selections.append(selection)
         return Plan(snapshot, bound, tuple(selections))
+
+    def _candidates(self, snapshot: Snapshot, bound: Expr) -> Sequence[Part]:
+        """The parts that can hold a matching row."""
+        if bound == TRUE or len(snapshot.parts) == 1:
+            return snapshot.parts
+        return [snapshot.parts[at] for at in np.flatnonzero(prune(bound, zones(snapshot)).may_match)]
 
     def _select(self, part: Part, bound: Expr, schema: Schema) -> Selection:
         live = part.live

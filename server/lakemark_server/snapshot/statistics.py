@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from lakemark.types import Schema, parse_partition_name, partition_value_from_string, to_arrow
-from lakemark_server.snapshot.arrow import take
+from lakemark.types import Field, Schema, parse_partition_name, partition_value_from_string, to_arrow
+from lakemark_server.snapshot.arrow import AnyArray, take
 from lakemark_server.snapshot.entries import statistics_ids
 from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, PreparedStats, prepare
 from lakemark_server.snapshot.fold import Part
@@ -38,13 +39,12 @@ def _column(entries: pa.RecordBatch, name: str) -> pa.Array[Any] | None:
 
 def partition_values(part: Part, schema: Schema) -> dict[int, pa.Array[Any]]:
     """By column id: the value of each entry's partition."""
-    fields = schema.partition_fields
-    if not fields:
-        return {}
     codes, names = part.partition_codes
-    texts = [[text for _, text in parse_partition_name(name)] for name in names]
-    found: dict[int, pa.Array[Any]] = {}
-    for place, field in enumerate(fields):
-        values = [partition_value_from_string(row[place], field.type) for row in texts]
-        found[field.id] = take(pa.array(values, to_arrow(field.type)), codes)
-    return found
+    return {field.id: take(partition_values_by_name(names, field, schema), codes) for field in schema.partition_fields}
+
+
+def partition_values_by_name(names: Sequence[str], field: Field, schema: Schema) -> AnyArray:
+    """The value that each of these partition names has for one of the partition columns; typed, null is null."""
+    place = schema.partition_fields.index(field)
+    texts = [parse_partition_name(name)[place][1] for name in names]
+    return pa.array([partition_value_from_string(text, field.type) for text in texts], to_arrow(field.type))

@@ -112,7 +112,7 @@ class Timeline:
             return cast(pb.CommitResponse, self._batches.submit((table.table_id, MAIN), job))
         except CommitConflict as conflict:
             # The versions that it lost to stay: it could never succeed, and must not hold off others until it expires.
-            self.rollback(table, instant, conflict.message)
+            self.rollback(table, instant, conflict.message, conflict)
             raise
 
     def heartbeat(self, table_id: int, instants: Iterable[int]) -> list[int]:
@@ -136,9 +136,12 @@ class Timeline:
 
         return self._store.transact(body)
 
-    def rollback(self, table: LakeTable, instant: int, reason: str) -> InstantRecord:
+    def rollback(
+        self, table: LakeTable, instant: int, reason: str, conflict: CommitConflict | None = None
+    ) -> InstantRecord:
         """REQUESTED, INFLIGHT -> ROLLED_BACK; what was staged is forgotten, the writer's files are deleted.
 
+        ``conflict`` is kept with the instant, as the answer to a commit that is asked for again.
         Again: nothing happens. Raises InstantStateError for a version, InstantNotFound.
         """
         table_id = table.table_id
@@ -152,6 +155,9 @@ class Timeline:
                     state="COMPLETED",
                 )
             if record.state != pb.ROLLED_BACK:
+                if conflict is not None:
+                    record.conflict.code, record.conflict.message = conflict.code, conflict.message
+                    record.conflict.details.update({key: value[:1_000] for key, value in conflict.details.items()})
                 _roll_back(tx, table_id, record, reason, self._clock())
             return record
 

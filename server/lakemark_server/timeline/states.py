@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakemark.errors import InstantStateError
+from lakemark.errors import CommitConflict, InstantStateError
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 
@@ -12,9 +12,14 @@ ADVICE: Final = "open a new instant, read the latest version and try again"
 
 
 def require_inflight(record: InstantRecord) -> None:
-    """Raises InstantStateError that says what the instant is instead, and why."""
+    """Raises InstantStateError that says what the instant is instead, and why.
+
+    An instant whose commit was refused answers with that refusal, a CommitConflict, however often it is asked.
+    """
     if record.state == pb.INFLIGHT:
         return
+    if record.HasField("conflict"):
+        raise CommitConflict(record.conflict.message, **record.conflict.details)
     state = pb.InstantState.Name(record.state)
     why = {
         pb.REQUESTED: "it was not started: tell what it is going to write (StartInstant) first",

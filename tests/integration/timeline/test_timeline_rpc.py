@@ -287,7 +287,7 @@ def test_a_refusal_names_everything(wire: Wire) -> None:
         "read_version": "0",
     }
     assert wire.get(slow).state == t.ROLLED_BACK, "it could never succeed"
-    with refused("instant_state", "is ROLLED_BACK", f"instant {fast} of fast"):
+    with refused("commit_conflict", f"instant {fast} of fast"):
         wire.commit(slow)
     assert wire.snapshot().version == 1
 

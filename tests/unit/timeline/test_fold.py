@@ -82,7 +82,7 @@ def rows_of(snapshot: Snapshot) -> list[Row]:
 @given(STEPS, st.lists(st.integers(1, 6), max_size=10), st.integers(1, 12))
 def test_any_history_folded_in_any_pieces_equals_the_list(steps: list[Step], cuts: list[int], merged_max: int) -> None:
     """Snapshots of old versions are kept and looked at again in the end: nothing that is folded later changes them."""
-    most, folding.MERGED_FILES_MAX = folding.MERGED_FILES_MAX, merged_max  # type: ignore[misc]
+    most, folding.PART_FILES_MAX = folding.PART_FILES_MAX, merged_max  # type: ignore[misc]
     try:
         versions, models, model = [], {0: []}, []  # type: ignore[var-annotated]
         for number, step in enumerate(steps, 1):
@@ -101,7 +101,7 @@ def test_any_history_folded_in_any_pieces_equals_the_list(steps: list[Step], cut
             assert snapshot.size_bytes == 10 * snapshot.files
             assert rows_of(fold(empty(SCHEMA), versions[: snapshot.version], SCHEMA)) == models[snapshot.version]
     finally:
-        folding.MERGED_FILES_MAX = most  # type: ignore[misc]
+        folding.PART_FILES_MAX = most  # type: ignore[misc]
 
 
 def appends(count: int, files_each: int = 1) -> list[Version]:

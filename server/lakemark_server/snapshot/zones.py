@@ -1,0 +1,115 @@
+"""Zones: what is known of all files of a part together, so that whole parts are skipped.
+
+A part's zone is the statistics of one file that held the rows of all its files. So the rules of pruning apply to it
+as they are (small materialized aggregates, Moerkotte 1998). A column is summed up when a predicate first asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.types import Field, Schema, to_arrow
+from lakemark_server.snapshot.arrow import AnyArray
+from lakemark_server.snapshot.entries import statistics_type
+from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, PreparedStats, prepare
+from lakemark_server.snapshot.fold import Part, Snapshot
+from lakemark_server.snapshot.statistics import partition_values_by_name
+
+_NAME: Final = "zones"
+
+
+class Zone(NamedTuple):
+    """Of one column in one part; None is unknown."""
+
+    low: Any
+    high: Any
+    nulls: int | None
+    nans: int | None
+
+
+def zones(snapshot: Snapshot) -> PreparedStats:
+    """One entry for each part of the snapshot, which keeps them."""
+    found = snapshot.derived.get(_NAME)
+    if not isinstance(found, PreparedStats):
+        rows = np.array([_rows(part) for part in snapshot.parts], np.int64)
+        found = snapshot.derived[_NAME] = prepare(FileStats(rows, _Zones(snapshot.parts, snapshot.schema)))
+    return found
+
+
+class _Zones(Mapping[int, ColumnStats]):
+    """Column ids to statistics, made when they are asked for."""
+
+    def __init__(self, parts: tuple[Part, ...], schema: Schema) -> None:
+        self._parts = parts
+        self._schema = schema
+
+    def __getitem__(self, column_id: int) -> ColumnStats:
+        field = self._schema.find_id(column_id)
+        if field is None:
+            raise KeyError(column_id)
+        found = [_zone(part, field, self._schema) for part in self._parts]
+        bounds = to_arrow(field.type)
+        return ColumnStats(
+            min=pa.array([zone.low for zone in found], bounds),
+            max=pa.array([zone.high for zone in found], bounds),
+            null_count=pa.array([zone.nulls for zone in found], pa.int64()),
+            nan_count=pa.array([zone.nans for zone in found], pa.int64()),
+        )
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(column.id for column in self._schema.columns)
+
+    def __len__(self) -> int:
+        return len(self._schema.columns)
+
+    def __contains__(self, column_id: object) -> bool:
+        return isinstance(column_id, int) and self._schema.find_id(column_id) is not None
+
+
+def _zone(part: Part, field: Field, schema: Schema) -> Zone:
+    found = part.zones.get(field.id)
+    if found is None:
+        partition = field in schema.partition_fields
+        found = _partition_zone(part, field, schema) if partition else _statistics_zone(part, field)
+        part.zones[field.id] = found
+    return Zone(*found)
+
+
+def _statistics_zone(part: Part, field: Field) -> Zone:
+    low, high = (_column(part, f"{kind}.{field.id}", statistics_type(kind, field)) for kind in ("min", "max"))
+    return Zone(
+        # A bound that one file lacks is unknown for all.
+        None if low is None or low.null_count else pc.min(low).as_py(),
+        None if high is None or high.null_count else pc.max(high).as_py(),
+        _sum(_column(part, f"null_count.{field.id}", pa.int64())),
+        _sum(_column(part, f"nan_count.{field.id}", pa.int64())),
+    )
+
+
+def _partition_zone(part: Part, field: Field, schema: Schema) -> Zone:
+    codes, names = part.partition_codes
+    values = partition_values_by_name(names, field, schema)
+    is_null = np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    rows = part.column("row_count").to_numpy()
+    present = values.drop_null()
+    low, high = (pc.min(present).as_py(), pc.max(present).as_py()) if len(present) else (None, None)
+    return Zone(low, high, int(rows[is_null[codes]].sum()), None)
+
+
+def _rows(part: Part) -> int:
+    return int(part.column("row_count").to_numpy().sum())
+
+
+def _sum(counts: AnyArray | None) -> int | None:
+    return None if counts is None or counts.null_count else int(counts.to_numpy().sum())
+
+
+def _column(part: Part, name: str, data_type: pa.DataType) -> AnyArray | None:
+    """In the type that the schema has now: the part may be older than a widening."""
+    at = part.entries.schema.get_field_index(name)
+    return None if at < 0 else part.entries.column(at).cast(data_type)
