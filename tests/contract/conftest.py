@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from lakemark_server.kv import Store
+from lakemark_server.kv.postgres import PostgresStore
+from lakemark_server.kv.postgres_url import parse
 from lakemark_server.kv.sqlite import SqliteStore
+from tests.stores import postgres_url, remove_schema
 
 Factory = Callable[[Path, Callable[[], float]], Store]
 
 FACTORIES: dict[str, Factory] = {
     "sqlite": lambda directory, clock: SqliteStore(directory / "kv.db", clock=clock),
+    "postgresql": lambda directory, clock: PostgresStore(parse(postgres_url(directory)), clock=clock),
 }
 
 
@@ -36,9 +40,11 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=FACTORIES)
-def open_again(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Callable[[], Store]:
+def open_again(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[[], Store]]:
     """Opens the test's store; called after ``close`` it opens the same data again."""
-    return lambda: FACTORIES[request.param](tmp_path, clock)
+    yield lambda: FACTORIES[request.param](tmp_path, clock)
+    if request.param == "postgresql":
+        remove_schema(tmp_path)
 
 
 @pytest.fixture

@@ -58,13 +58,15 @@ __all__ = [
     "unpack",
 ]
 
-_FORMS = "sqlite:///relative/path.db or sqlite:////absolute/path.db"
+_FORMS = "sqlite:///relative/path.db, sqlite:////absolute/path.db or postgresql://user@host/database"
 
 
 def open_store(url: str) -> Store:
-    """Opens the store at ``url``, which is written as for SQLAlchemy: a path after the third slash.
+    """Opens the store at ``url``: for SQLite written as for SQLAlchemy, a path after the third slash; for PostgreSQL as
+    for libpq, with ``schema`` and ``connections`` as further parameters.
 
-    Raises InvalidArgument for other URLs, Unimplemented for stores to come, and what ``SqliteStore`` raises.
+    Raises InvalidArgument for other URLs, Unimplemented for stores to come or without their extra, and what
+    ``SqliteStore`` and ``PostgresStore`` raise.
     """
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
@@ -74,6 +76,13 @@ def open_store(url: str) -> Store:
         from .sqlite import SqliteStore
 
         return SqliteStore(Path(path))
-    if separator and scheme.partition("+")[0] in {"postgresql", "postgres", "fdb"}:
+    if separator and scheme in {"postgresql", "postgres"}:
+        try:
+            from .postgres import PostgresStore
+            from .postgres_url import parse
+        except ImportError as error:
+            raise Unimplemented("PostgreSQL needs the extra: pip install 'lakemark[server,postgres]'") from error
+        return PostgresStore(parse(url))
+    if separator and scheme == "fdb":
         raise Unimplemented(f"stores on {scheme} are not there yet; use {_FORMS}")
-    raise InvalidArgument(f"{url!r} names no store: write {_FORMS}")
+    raise InvalidArgument(f"{scheme!r} names no kind of store: write {_FORMS}")

@@ -1,0 +1,117 @@
+"""The store in PostgreSQL: any number of processes on one database, each with readers and one committing thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+import psycopg
+
+from .api import OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
+from .buffer import BufferedTransaction
+from .group_commit import GroupCommitter
+from .postgres_errors import PostgresFailure, failure_of, translated
+from .postgres_reader import PostgresReaders, PostgresSnapshot
+from .postgres_schema import configure, prepare
+from .postgres_statements import READ, WRITE
+from .postgres_url import PostgresTarget
+from .postgres_window import Window
+from .postgres_wire import PostgresConnection
+from .postgres_writer import PostgresWriter
+from .reads import Clock, ReadOnlyTransaction
+from .retry import run_transaction
+
+# A statement of a reader has as long as a transaction lives. A process that hangs with the turn to commit in its hands
+# loses it after ``idle_in_transaction``, so that the others go on.
+_READER: Final = {"statement_timeout": "5s", "idle_in_transaction_session_timeout": "15s"}
+_WRITER: Final = {
+    "statement_timeout": "20s",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "5s",
+}
+_OPENING: Final = {"statement_timeout": "60s", "lock_timeout": "30s"}
+_PREPARE_SECONDS_MAX: Final = 10.0
+
+T = TypeVar("T")
+
+
+class PostgresStore(Store):
+    """Opens (or makes) the store at ``target``.
+
+    ``clock`` counts the seconds of a transaction's age. Raises StoreFormatUnknown, FailedPrecondition, Unavailable.
+    """
+
+    name = "postgresql"
+
+    def __init__(self, target: PostgresTarget, *, clock: Clock = time.monotonic) -> None:
+        self.target = target
+        self._clock = clock
+        self._closing = threading.Lock()
+        self._closed = False
+        with self._driver(_OPENING) as driver:
+            try:
+                log_oid, version = prepare(driver, target.schema)
+            except psycopg.Error as error:
+                raise translated(failure_of(error, target.scrubbed(str(error)))) from None
+        self._readers = PostgresReaders(self._reader, target.connections - 1)
+        self._writer = PostgresWriter(self._committing, Window(version, clock), log_oid)
+        self._committer = GroupCommitter(self._writer.apply, f"lakemark-commit {target.schema}")
+
+    def read(self, body: Callable[[ReadTransaction], T]) -> T:
+        self._check_open()
+        transaction = ReadOnlyTransaction(self._open_snapshot, self._clock)
+        try:
+            return body(transaction)
+        finally:
+            transaction.finish()
+
+    def transact(self, body: Callable[[Transaction], T], *, attempts_max: int = 50) -> T:
+        return run_transaction(self.begin, body, attempts_max)
+
+    def begin(self) -> OpenTransaction:
+        self._check_open()
+        return BufferedTransaction(self._open_snapshot, self._committer.commit, self._clock)
+
+    def close(self) -> None:
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._committer.close()
+            self._readers.close()
+            self._writer.close()
+
+    def _open_snapshot(self) -> PostgresSnapshot:
+        self._check_open()
+        return PostgresSnapshot(self._readers)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("the store is closed")
+
+    def _reader(self, generation: int) -> PostgresConnection:
+        return self._connection(_READER, READ, generation)
+
+    def _committing(self) -> PostgresConnection:
+        return self._connection(_WRITER, WRITE, 0)
+
+    def _connection(
+        self, settings: Mapping[str, str], statements: Mapping[str, str], generation: int
+    ) -> PostgresConnection:
+        connection = PostgresConnection(self._driver(settings), generation)
+        try:
+            connection.prepare(statements, seconds_max=_PREPARE_SECONDS_MAX)
+        except PostgresFailure as failure:
+            raise translated(failure) from None
+        return connection
+
+    def _driver(self, settings: Mapping[str, str]) -> psycopg.Connection:
+        """A session. Raises what ``translated`` gives."""
+        try:
+            driver = psycopg.connect(**self.target.parameters, autocommit=True)  # type: ignore[arg-type]
+            configure(driver, self.target.schema, settings)
+        except psycopg.Error as error:
+            raise translated(failure_of(error, self.target.scrubbed(str(error)))) from None
+        return driver

@@ -1,0 +1,154 @@
+"""Readers of the store in PostgreSQL: a pool of connections, each transaction on one snapshot of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
+
+from lakemark.errors import Unavailable
+
+from .api import KeyValue
+from .postgres_binary import bytea_array, from_int8, int8
+from .postgres_errors import PostgresFailure, read_error
+from .postgres_statements import SHORT_KEY_BYTES_MAX
+from .postgres_wire import Call, PostgresConnection, Rows
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+
+WAIT_SECONDS: Final = 10.0
+# The server gives up on a statement before this; so it is for servers that hang and networks that swallow.
+ANSWER_SECONDS_MAX: Final = 8.0
+
+Connect = Callable[[int], PostgresConnection]
+
+
+class PostgresReaders:
+    """Up to ``connections`` snapshots at a time; a further one waits WAIT_SECONDS for its turn."""
+
+    def __init__(self, connect: Connect, connections: int) -> None:
+        self._generation = 0
+        self._connections = connections
+        self._pool = QueuePool(
+            lambda: cast("DBAPIConnection", connect(self._generation)),
+            pool_size=connections,
+            max_overflow=0,
+            timeout=WAIT_SECONDS,
+            # Ends the snapshot; also of a transaction that was dropped without commit or cancel.
+            reset_on_return="rollback",
+            use_lifo=True,
+        )
+        self._closed = False
+
+    def take(self) -> PoolProxiedConnection:
+        """A connection that was not known to be lost when it was given back. Raises Unavailable and what connecting
+        raises."""
+        while True:
+            try:
+                connection = self._pool.connect()
+            except PoolTimeout as error:
+                raise Unavailable(f"{self._connections} transactions are reading already; try again") from error
+            inner = wire(connection)
+            if not inner.closed and inner.generation == self._generation:
+                return connection
+            connection.invalidate()
+
+    def lost(self, connection: PoolProxiedConnection) -> bool:
+        """Drops the connection, and with it all that were made no later: what ended one has mostly ended all.
+
+        Answers whether it is worth trying another one: not if this one was new.
+        """
+        if not connection.is_valid:
+            return False
+        inner = wire(connection)
+        stale = inner.used
+        if inner.generation == self._generation:
+            self._generation += 1
+        connection.invalidate()
+        return stale
+
+    def give_back(self, connection: PoolProxiedConnection) -> None:
+        if connection.is_valid:
+            if wire(connection).closed:
+                connection.invalidate()
+            else:
+                connection.close()
+        if self._closed:
+            self._pool.dispose()
+
+    def close(self) -> None:
+        """Closes what is idle now, and the others when they are given back."""
+        self._closed = True
+        self._pool.dispose()
+
+
+def wire(connection: PoolProxiedConnection) -> PostgresConnection:
+    return cast(PostgresConnection, connection.dbapi_connection)
+
+
+class PostgresSnapshot:
+    """One snapshot in REPEATABLE READ, taken by its first statement, which goes along with BEGIN."""
+
+    __slots__ = ("_connection", "_has_long_keys", "_readers", "_run", "_version")
+
+    def __init__(self, readers: PostgresReaders) -> None:
+        self._readers = readers
+        self._connection = readers.take()
+        self._run = wire(self._connection).run
+        self._version: int | None = None
+        self._has_long_keys = False
+
+    def get(self, key: bytes) -> bytes | None:
+        rows = self._answers(("get" if len(key) <= SHORT_KEY_BYTES_MAX else "get_long", (key,)))[0]
+        return rows[0][0] if rows else None
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        short = [key for key in keys if len(key) <= SHORT_KEY_BYTES_MAX]
+        found = dict(cast(list[KeyValue], self._answers(("get_many", (bytea_array(short),)))[0]))
+        if len(short) < len(keys):
+            long = [key for key in keys if len(key) > SHORT_KEY_BYTES_MAX]
+            for key, rows in zip(long, self._answers(*(("get_long", (key,)) for key in long)), strict=True):
+                if rows:
+                    found[key] = rows[0][0]
+        return [found.get(key) for key in keys]
+
+    def get_range(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
+        name = "range_reverse" if reverse else "range"
+        values = (begin, end, int8(limit) if limit else None)
+        pairs = cast(list[KeyValue], self._answers((name, values))[0])
+        if self._has_long_keys:
+            more = cast(list[KeyValue], self._answers(("long_" + name, values))[0])
+            if more:
+                pairs = sorted([*pairs, *more], reverse=reverse)[: limit or None]
+        return pairs
+
+    def version(self) -> int:
+        if self._version is None:
+            self._answers()
+        return cast(int, self._version)
+
+    def release(self) -> None:
+        self._readers.give_back(self._connection)
+
+    def _answers(self, *calls: Call) -> list[Rows]:
+        """Raises TransactionTooOld, Unavailable and what else ``read_error`` gives."""
+        while True:
+            try:
+                if self._version is not None:
+                    return self._run(*calls, seconds_max=ANSWER_SECONDS_MAX)
+                answers = self._run(("begin", ()), ("state", ()), *calls, seconds_max=ANSWER_SECONDS_MAX)
+            except PostgresFailure as failure:
+                # Nothing was read yet: a connection that had died in the pool is not the caller's business.
+                again = self._readers.lost(self._connection) if failure.lost else False
+                if self._version is not None or not again:
+                    raise read_error(failure) from None
+                self._connection = self._readers.take()
+                self._run = wire(self._connection).run
+                continue
+            version, long_keys = answers[1][0]
+            self._version = from_int8(version)
+            self._has_long_keys = from_int8(long_keys) != 0
+            return answers[2:]

@@ -1,0 +1,100 @@
+"""The tables of a store in PostgreSQL: made, migrated and checked by whoever opens it; and the settings of sessions.
+
+``kv`` holds the pairs. A b-tree cannot index keys longer than a third of a page, so pairs with longer keys, of which
+there is hardly ever one, live in ``kv_long``. ``log`` holds what the commits of the last seconds wrote (see
+``postgres_window``); its newest version is the store's version. All names are looked up in the store's schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from lakemark.errors import FailedPrecondition
+
+from .api import StoreFormatUnknown
+
+FORMAT: Final = 1
+SERVER_VERSION_MIN: Final = 130_000
+
+# The nth statements lead from format n to n + 1. What is stored is compact: PostgreSQL need not compress it.
+MIGRATIONS: Final[tuple[tuple[LiteralString, ...], ...]] = (
+    (
+        "CREATE TABLE format (version integer NOT NULL)",
+        "INSERT INTO format VALUES (1)",
+        "CREATE TABLE kv (key bytea PRIMARY KEY, value bytea NOT NULL)"
+        " WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05)",
+        "ALTER TABLE kv ALTER value SET STORAGE EXTERNAL",
+        "CREATE TABLE kv_long"
+        " (head bytea, digest bytea, key bytea NOT NULL, value bytea NOT NULL, PRIMARY KEY (head, digest))",
+        "ALTER TABLE kv_long ALTER value SET STORAGE EXTERNAL",
+        "CREATE TABLE log (version bigint PRIMARY KEY, writes bytea NOT NULL)"
+        " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000)",
+        "ALTER TABLE log ALTER writes SET STORAGE EXTERNAL",
+        "INSERT INTO log VALUES ((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, '')",
+    ),
+)
+
+_SETTINGS: Final = {
+    # Always the index, whatever the statistics say.
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+
+
+def configure(driver: psycopg.Connection, schema: str, settings: Mapping[str, str]) -> None:
+    """Prepares the session. Raises psycopg.Error."""
+    for name, value in {**_SETTINGS, **settings, "search_path": schema}.items():
+        driver.execute("SELECT set_config(%s, %s, false)", (name, value))
+    # Acknowledged means on the disk. What waits for more than the local one stays.
+    driver.execute(
+        "SELECT set_config(name, 'on', false) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'"
+    )
+
+
+def prepare(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
+    """Makes the tables if they are not there, and migrates older ones. Safe when several processes start at once.
+
+    Returns the oid of the log and the store's version. Raises StoreFormatUnknown, FailedPrecondition, psycopg.Error.
+    """
+    if driver.info.server_version < SERVER_VERSION_MIN:
+        raise FailedPrecondition(f"PostgreSQL {SERVER_VERSION_MIN // 10_000} or newer is needed")
+    with driver.transaction():
+        driver.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"lakemark.{schema}",))
+        if driver.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone() is None:
+            driver.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        found = _format(driver)
+        if found > FORMAT:
+            raise StoreFormatUnknown(
+                f"the store has format {found}, and this release of Lakemark knows formats up to {FORMAT}; "
+                "open it with the release that wrote it",
+                format=str(found),
+            )
+        for statements in MIGRATIONS[found:]:
+            for statement in statements:
+                driver.execute(statement)
+        if found < FORMAT:
+            driver.execute("UPDATE format SET version = %s", (FORMAT,))
+        row = driver.execute("SELECT 'log'::regclass::oid::bigint, max(version) FROM log").fetchone()
+        if row is None or row[1] is None:
+            raise StoreFormatUnknown("the store's log is empty: its schema was changed by another program")
+    return int(row[0]), int(row[1])
+
+
+def _format(driver: psycopg.Connection) -> int:
+    """0 if there is no store."""
+    row = driver.execute("SELECT to_regclass('format')").fetchone()
+    if row is None or row[0] is None:
+        return 0
+    try:
+        row = driver.execute("SELECT version FROM format").fetchone()
+    except psycopg.errors.UndefinedColumn:
+        row = None
+    if row is None:
+        raise StoreFormatUnknown("the schema holds a table that is not Lakemark's: format")
+    return int(row[0])

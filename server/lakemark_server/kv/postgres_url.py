@@ -1,0 +1,65 @@
+"""``postgresql://`` URLs: what is for the driver, what is for us, and nothing of it secret in a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from lakemark.errors import InvalidArgument
+
+SCHEMA: Final = "lakemark"
+CONNECTIONS: Final = 32
+CONNECTIONS_MIN: Final = 2  # one reads, one commits
+CONNECTIONS_MAX: Final = 1_000
+CONNECT_SECONDS_MAX: Final = "5"
+
+_SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_FORM: Final = "postgresql://user:password@host:port/database?schema=lakemark&connections=32"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTarget:
+    """Where a store lives. ``parameters`` are libpq's and may hold a password, so no repr shows them."""
+
+    parameters: Mapping[str, str] = field(repr=False)
+    schema: str = SCHEMA
+    connections: int = CONNECTIONS
+
+    def scrubbed(self, text: str) -> str:
+        """``text`` without the password, should the driver have put it there."""
+        password = self.parameters.get("password")
+        return text.replace(password, "***") if password else text
+
+
+def parse(url: str) -> PostgresTarget:
+    """``url`` is libpq's, with ``schema`` and ``connections`` (at most, by this process) as further parameters.
+
+    Raises InvalidArgument, which never quotes the URL.
+    """
+    parts = urlsplit(url)
+    theirs: list[tuple[str, str]] = []
+    ours = {"schema": SCHEMA, "connections": str(CONNECTIONS)}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name in ours:
+            ours[name] = value
+        else:
+            theirs.append((name, value))
+    if not _SCHEMA_NAME.fullmatch(ours["schema"]):
+        raise InvalidArgument("the schema of a PostgreSQL store is a lower-case name of at most 63 letters and digits")
+    if not ours["connections"].isdecimal() or not (CONNECTIONS_MIN <= int(ours["connections"]) <= CONNECTIONS_MAX):
+        raise InvalidArgument(f"connections must be a number from {CONNECTIONS_MIN} to {CONNECTIONS_MAX}")
+    try:
+        known = conninfo_to_dict(urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(theirs), "")))
+    except psycopg.Error:
+        # The driver's message quotes the URL, password and all.
+        raise InvalidArgument(f"this is no URL of a PostgreSQL database; write {_FORM}") from None
+    parameters = {name: str(value) for name, value in known.items() if value is not None}
+    parameters.setdefault("connect_timeout", CONNECT_SECONDS_MAX)
+    parameters.setdefault("application_name", "lakemark")
+    return PostgresTarget(parameters, ours["schema"], int(ours["connections"]))
