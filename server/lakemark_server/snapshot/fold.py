@@ -8,7 +8,7 @@ thousand parts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -111,7 +111,9 @@ def empty(schema: Schema) -> Snapshot:
     return Snapshot(0, schema)
 
 
-def fold(base: Snapshot, versions: Sequence[tuple[VersionRecord, pa.RecordBatch]], schema: Schema) -> Snapshot:
+def fold(
+    base: Snapshot, versions: Sequence[tuple[VersionRecord, Sequence[pa.RecordBatch]]], schema: Schema
+) -> Snapshot:
     """``base`` with the following versions, each with the entries that it added, applied in order."""
     parts = list(base.parts)
     pending: list[pa.RecordBatch] = []
@@ -120,8 +122,7 @@ def fold(base: Snapshot, versions: Sequence[tuple[VersionRecord, pa.RecordBatch]
         if record.operation in (timeline_pb2.OVERWRITE_TABLE, timeline_pb2.OVERWRITE_PARTITIONS):
             parts = _replace(_appended(parts, pending, schema), record)
             pending = []
-        if added.num_rows:
-            pending.append(_with_version(added, record.version))
+        pending += [_with_version(batch, record.version) for batch in added if batch.num_rows]
     parts = _appended(parts, pending, schema)
     version = record.version if record is not None else 0
     return Snapshot(version, schema, tuple(parts), record)
@@ -141,12 +142,9 @@ def _with_version(entries: pa.RecordBatch, version: int) -> pa.RecordBatch:
 
 
 def _appended(parts: list[Part], added: list[pa.RecordBatch], schema: Schema) -> list[Part]:
-    if not added:
-        return parts
     parts = list(parts)
-    entries = concat(added, schema)
-    for start in range(0, entries.num_rows, PART_FILES_MAX):
-        parts.append(Part(entries.slice(start, PART_FILES_MAX)))
+    for group in _grouped(added):
+        parts.append(Part(concat(group, schema)))
         while len(parts) > 1:
             last, before = parts[-1], parts[-2]
             if before.files > 2 * last.files or before.files + last.files > PART_FILES_MAX:
@@ -155,17 +153,28 @@ def _appended(parts: list[Part], added: list[pa.RecordBatch], schema: Schema) ->
     return parts
 
 
-def concat(batches: Sequence[pa.RecordBatch], schema: Schema, *, versioned: bool = True) -> pa.RecordBatch:
-    """One batch with the statistics columns of all of them, in the schema's types; missing ones are null.
+def _grouped(added: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Neighbours that fit into one part together."""
+    group: list[pa.RecordBatch] = []
+    files = 0
+    for batch in added:
+        for start in range(0, batch.num_rows, PART_FILES_MAX):
+            piece = batch.slice(start, PART_FILES_MAX)
+            if group and files + piece.num_rows > PART_FILES_MAX:
+                yield group
+                group, files = [], 0
+            group.append(piece)
+            files += piece.num_rows
+    if group:
+        yield group
 
-    ``versioned`` entries carry the version that added them.
-    """
+
+def concat(batches: Sequence[pa.RecordBatch], schema: Schema) -> pa.RecordBatch:
+    """One batch with the statistics columns of all of them, in the schema's types; missing ones are null."""
     if len(batches) == 1:
         return batches[0]
     ids = set().union(*(statistics_ids(batch.schema.names) for batch in batches)) if batches else set()
-    wanted = entry_schema(schema, ids)
-    if versioned:
-        wanted = wanted.append(ADDED_VERSION)
+    wanted = entry_schema(schema, ids).append(ADDED_VERSION)
     if not batches:
         return pa.RecordBatch.from_pylist([], schema=wanted)
     if any(batch.schema != wanted for batch in batches):

@@ -16,7 +16,7 @@ from lakemark_server.keyspace import BLOCKS, MAIN
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.snapshot.fold import Snapshot, concat, empty, fold
+from lakemark_server.snapshot.fold import Snapshot, empty, fold
 from lakemark_server.timeline import records
 
 CACHE_BYTES_DEFAULT: Final = 512 << 20
@@ -137,7 +137,7 @@ class Snapshots:
 
         return self._store.read(body)
 
-    def _added(self, table: LakeTable, record: VersionRecord, schema: Schema) -> pa.RecordBatch:
+    def _added(self, table: LakeTable, record: VersionRecord, schema: Schema) -> list[pa.RecordBatch]:
         """What a version added: its staged blocks and the one in its own record."""
         batches: list[pa.RecordBatch] = []
         for first in range(0, record.staged.blocks, BLOCKS_A_READ):
@@ -152,4 +152,4 @@ class Snapshots:
                 batches.append(blocks.decode(block, schema))
         if record.inline_block:
             batches.append(blocks.decode(record.inline_block, schema))
-        return batches[0] if len(batches) == 1 else concat(batches, schema, versioned=False)
+        return batches

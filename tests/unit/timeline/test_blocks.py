@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,6 @@ from lakemark_server.kv.api import VALUE_BYTES_MAX
 from lakemark_server.snapshot.admission import admit
 from lakemark_server.snapshot.blocks import BLOCK_BYTES_MAX, LIST_FILES_MAX, decode, encode, encode_list
 from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import concat
 from tests.lakes import ID, NAME, SCHEMA, file, stat
 
 INSTANT = 1_800_000_000_000
@@ -48,7 +48,9 @@ def test_arrow_blocks_hold_everything_in_order(count: int, noise: int, chance: o
     encoded = encode(batch)
     assert all(block[:1] == b"A" and len(block) <= BLOCK_BYTES_MAX < VALUE_BYTES_MAX for block in encoded)
     if count:
-        assert concat([decode(block, SCHEMA) for block in encoded], SCHEMA, versioned=False).equals(batch)
+        assert pa.Table.from_batches([decode(block, SCHEMA) for block in encoded]).equals(
+            pa.Table.from_batches([batch])
+        )
         assert len(encoded) <= 2 + batch.nbytes // (BLOCK_BYTES_MAX // 4), "blocks are not needlessly small"
     else:
         assert encoded == []

@@ -31,7 +31,7 @@ class Step:
 
 
 Row = tuple[str, int, int | None]  # path, version, min of id
-Version = tuple[VersionRecord, pa.RecordBatch]
+Version = tuple[VersionRecord, list[pa.RecordBatch]]
 
 _months = st.integers(0, 3)
 STEPS = st.lists(
@@ -60,7 +60,7 @@ def built(version: int, step: Step) -> tuple[Version, list[tuple[str, Row]]]:
         (f"m={month}", (one.path, version, version if step.statistics else None))
         for one, month in zip(given_files, step.months, strict=True)
     ]
-    return (record, from_messages(given_files, SCHEMA)), rows
+    return (record, [from_messages(given_files, SCHEMA)]), rows
 
 
 def applied(model: list[tuple[str, Row]], record: VersionRecord, rows: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
@@ -145,6 +145,6 @@ def test_an_overwrite_does_not_replace_its_own_files() -> None:
 def test_statistics_that_some_files_lack_are_unknown() -> None:
     one = from_messages([file(INSTANT, "a", 1, stats=[stat(ID, 1, 2)])], SCHEMA)
     two = from_messages([file(INSTANT, "b", 1, stats=[stat(X, nulls=3)])], SCHEMA)
-    merged = folding.concat([one, two], SCHEMA, versioned=False)
+    merged = folding.concat([one, two], SCHEMA)
     assert merged.column("min.1").to_pylist() == [1, None]
     assert merged.column("null_count.2").to_pylist() == [None, 3]

@@ -28,12 +28,12 @@ def snapshot() -> Snapshot:
     gone = [file(INSTANT, "gone", 7)]
     second = [file(INSTANT, "b", 1, rows=7, size=70)]
     versions = [
-        (VersionRecord(version=1, operation=t.APPEND), from_messages(first + gone, SCHEMA)),
+        (VersionRecord(version=1, operation=t.APPEND), [from_messages(first + gone, SCHEMA)]),
         (
             VersionRecord(version=2, operation=t.OVERWRITE_PARTITIONS, partitions=["m=7"]),
-            from_messages([], SCHEMA),
+            [from_messages([], SCHEMA)],
         ),
-        (VersionRecord(version=3, operation=t.APPEND), from_messages(second, SCHEMA)),
+        (VersionRecord(version=3, operation=t.APPEND), [from_messages(second, SCHEMA)]),
     ]
     return fold(empty(SCHEMA), versions, SCHEMA)
 
