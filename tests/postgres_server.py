@@ -1,0 +1,138 @@
+"""A real PostgreSQL server of one's own: in a new directory, on a Unix socket, as durable as by default.
+
+``python -m tests.postgres_server COMMAND...`` runs the command with ``LAKEMARK_TEST_POSTGRES`` naming a new server.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import quote
+
+import psycopg
+
+from tests.stores import VARIABLE
+
+ROOT = Path(__file__).resolve().parents[1]
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 60.0
+
+
+def binaries() -> Path | None:
+    """Where ``postgres`` and ``initdb`` are: what scripts/test-postgres fetched, else the newest that is installed."""
+    found = [*ROOT.glob(".postgres/*/pginstall18/bin")]
+    found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
+    on_path = shutil.which("postgres")
+    found += [Path(on_path).resolve().parent] if on_path else []
+    return next((path for path in found if (path / "initdb").exists() and (path / "postgres").exists()), None)
+
+
+class PostgresServer:
+    """Started by ``with`` or ``start``. PostgreSQL refuses to run as root: then it runs as ``nobody``."""
+
+    def __init__(self, programs: Path, *settings: str) -> None:
+        self._programs = programs
+        self._settings = [argument for setting in settings for argument in ("-c", setting)]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._as_user = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+        self.directory = Path(tempfile.mkdtemp(prefix="lakemark-pg-"))
+        password = secrets.token_hex(8)
+        (self.directory / "password").write_text(password)
+        if os.geteuid() == 0:
+            for path in (self.directory, self.directory / "password"):
+                shutil.chown(path, "nobody", "nogroup")
+        self.url = f"postgresql://lakemark:{password}@/postgres?host={quote(str(self.directory), safe='')}"
+        self._run("initdb", "-U", "lakemark", "-A", "scram-sha-256", f"--pwfile={self.directory / 'password'}")
+
+    def __enter__(self) -> PostgresServer:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def start(self) -> None:
+        """Returns once it answers; after ``kill`` this includes its recovery."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while True:
+            if self._process is None or self._process.poll() is not None:
+                # Right after a kill, a child of the old server may still hold its memory; then the new one gives up.
+                self._process = self._spawn()
+            try:
+                psycopg.connect(self.url).close()
+            except psycopg.OperationalError as error:
+                if time.monotonic() > deadline:
+                    raise RuntimeError((self.directory / "log").read_text()) from error
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def kill(self) -> None:
+        """Ends the server and all its children by SIGKILL."""
+        assert self._process is not None
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for victim in (pid, *map(int, children)):
+            try:
+                os.kill(victim, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self._process.wait()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with (self.directory / "log").open("ab") as log:
+            return subprocess.Popen(
+                [
+                    *(self._programs / "postgres", "-D", self.directory / "data", "-k", self.directory),
+                    *("-c", "listen_addresses=", "-c", "fsync=on", "-c", "synchronous_commit=on"),
+                    *self._settings,
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=self.directory,
+                **self._as_user,  # type: ignore[call-overload]
+            )
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [self._programs / program, "-D", self.directory / "data", "-E", "UTF8", "--locale=C", *arguments],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self.directory,
+            **self._as_user,  # type: ignore[call-overload]
+        )
+
+
+def main() -> int:
+    programs = binaries()
+    if programs is None:
+        print("no PostgreSQL server is installed: run scripts/test-postgres", file=sys.stderr)
+        return 2
+    with PostgresServer(programs) as server:
+        command = subprocess.Popen(sys.argv[1:], env={**os.environ, VARIABLE: server.url})
+        try:
+            return command.wait()
+        finally:
+            command.terminate()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
