@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from lakemark.errors import LakemarkError
 
@@ -21,6 +21,9 @@ from .sqlite_file import error_code, translated
 # COMMIT failed before its last frame could be whole: SQLite rolls back, and recovery after a crash finds nothing.
 _SURELY_NOT_COMMITTED: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM})
 _MARK_SECONDS: Final = 0.25
+ROWS_PER_STATEMENT: Final = 64
+
+T = TypeVar("T")
 
 
 class SqliteWriter:
@@ -99,18 +102,33 @@ def _write(connection: sqlite3.Connection, writes: Overlay, version: int) -> Non
     execute = connection.execute
     connection.executemany("DELETE FROM kv WHERE key >= ? AND key < ?", writes.cleared_ranges())
     values: list[tuple[bytes, bytes]] = []
-    cleared: list[tuple[bytes]] = []
+    cleared: list[bytes] = []
     for key, pending in writes.points.items():
         if pending is None:
-            cleared.append((key,))
+            cleared.append(key)
         elif isinstance(pending, int):
             row = execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone()
             values.append((key, add_to_counter(row[0] if row else None, pending)))
         else:
             values.append((key, pending))
-    connection.executemany("DELETE FROM kv WHERE key = ?", cleared)
-    connection.executemany("INSERT OR REPLACE INTO kv VALUES (?, ?)", values)
+    for keys in _pieces(cleared):
+        execute(f"DELETE FROM kv WHERE key IN ({','.join('?' * len(keys))})", keys)  # noqa: S608
+    for rows in _pieces(values):
+        marks = ",".join(["(?,?)"] * len(rows))
+        execute(f"INSERT OR REPLACE INTO kv VALUES {marks}", [item for row in rows for item in row])  # noqa: S608
     execute("UPDATE clock SET version = ?", (version,))
+
+
+def _pieces(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Few statements instead of one for each row: each gives up the interpreter's lock and has to wait for it again.
+
+    The pieces' sizes are powers of two, so that few different statements are prepared and all stay cached.
+    """
+    at = 0
+    while at < len(rows):
+        size = min(ROWS_PER_STATEMENT, 1 << ((len(rows) - at).bit_length() - 1))
+        yield rows[at : at + size]
+        at += size
 
 
 def _failure(error: sqlite3.Error, committing: bool) -> LakemarkError:
