@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, cast
@@ -26,6 +27,7 @@ from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.keyspace import INSTANTS, MAIN
 from lakemark_server.kv import ReadTransaction, Store, Transaction, TransactionTooLarge
 from lakemark_server.requests import check_request_id, once
+from lakemark_server.snapshot.blocks import LIST_FILES_MAX
 from lakemark_server.snapshot.entries import partition_of
 from lakemark_server.timeline import alive, records, staging
 from lakemark_server.timeline.alive import Alive
@@ -62,6 +64,7 @@ class Timeline:
         self._store = store
         self._clock = clock
         self._log = ChangeLog()
+        self._reading = threading.Lock()
         self._batches: Batcher[tuple[int, str], _Job, _Answer] = Batcher(self._run)
 
     # -- writers ------------------------------------------------------------------------------------------------------
@@ -100,7 +103,7 @@ class Timeline:
             staging.check_file_schema(request.file_schema, table)
         job = CommitJob(instant, request.schema_id, dict(request.metadata))
         if request.HasField("added"):
-            entries = staging.read_entries(request.added, table, instant)
+            entries = self._read_entries(request.added, table, instant)
             if entries.inline:
                 job = CommitJob(instant, request.schema_id, job.metadata, entries)
             else:
@@ -235,6 +238,14 @@ class Timeline:
         return found[:limit], len(found) > limit
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _read_entries(self, files: types_pb2.DataFiles, table: LakeTable, instant: int) -> staging.Entries:
+        """Few files: one request at a time. Each of the many calls into Arrow gives up the interpreter's lock, and
+        threads that do so at once spend more time on getting it back than on their work."""
+        if files.WhichOneof("form") == "list" and len(files.list.files) <= LIST_FILES_MAX:
+            with self._reading:
+                return staging.read_entries(files, table, instant)
+        return staging.read_entries(files, table, instant)
 
     def _run(self, key: tuple[int, str], jobs: list[_Job]) -> list[_Answer | LakemarkError]:
         table_id, branch = key
