@@ -1,4 +1,5 @@
-"""The stores that must keep the contract. A new backend adds its factory to ``FACTORIES`` and nothing else."""
+"""The stores that must keep the contract. A new backend adds its factory to ``FACTORIES`` and,
+if several processes can share it, its URL to ``SHARED_URLS``."""
 
 from __future__ import annotations
 
@@ -18,6 +19,11 @@ Factory = Callable[[Path, Callable[[], float]], Store]
 FACTORIES: dict[str, Factory] = {
     "sqlite": lambda directory, clock: SqliteStore(directory / "kv.db", clock=clock),
     "postgresql": lambda directory, clock: PostgresStore(parse(postgres_url(directory)), clock=clock),
+}
+
+# Stores that several processes may open at once: the URL for a test's directory, and what to do with it afterwards.
+SHARED_URLS: dict[str, tuple[Callable[[Path], str], Callable[[Path], None]]] = {
+    "postgresql": (postgres_url, remove_schema),
 }
 
 

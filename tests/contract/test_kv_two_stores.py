@@ -1,0 +1,165 @@
+"""Two stores, in one process and in two, on the same data: what holds within one store holds between them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lakemark_server.kv import Conflict, Store, Transaction, TransactionTooOld, counter, open_store
+from tests.contract.conftest import SHARED_URLS
+from tests.contract.test_kv_isolation import CONFLICTS, NO_CONFLICTS, seed
+
+CLIENTS = 4
+ROUNDS = 30
+
+# Both kinds of operation, timed by a clock that all processes of the machine share.
+REGISTER = """
+import json, sys, time
+from lakemark_server.kv import open_store
+
+url, rounds, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+store = open_store(url)
+
+def increment(tx):
+    seen = int(tx.get(b"register") or b"0") + 1
+    tx.set(b"register", b"%d" % seen)
+    tx.add(b"count", 1)
+    return seen
+
+print("ready", flush=True)
+sys.stdin.readline()
+for turn in range(rounds):
+    writes = (turn + number) % 2 == 0
+    began = time.monotonic_ns()
+    if writes:
+        seen = store.transact(increment, attempts_max=1_000)
+    else:
+        seen = store.read(lambda tx: int(tx.get(b"register") or b"0"))
+    print(json.dumps([began, time.monotonic_ns(), seen, writes]), flush=True)
+store.close()
+"""
+
+History = list[tuple[int, int, int, bool]]
+
+
+@pytest.fixture(params=SHARED_URLS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    made, remove = SHARED_URLS[request.param]
+    yield made(tmp_path)
+    remove(tmp_path)
+
+
+@pytest.fixture
+def stores(url: str) -> Iterator[tuple[Store, Store]]:
+    one, other = open_store(url), open_store(url)
+    yield one, other
+    one.close()
+    other.close()
+
+
+@pytest.mark.parametrize("case", [*CONFLICTS, *NO_CONFLICTS])
+def test_transactions_of_two_stores(stores: tuple[Store, Store], case: str) -> None:
+    first, other = (CONFLICTS | NO_CONFLICTS)[case]
+    here, there = stores
+    seed(there, b"a", b"b", b"c", b"d")
+    one, two = here.begin(), there.begin()
+    first(one)
+    one.set(b"elsewhere", b"1")
+    other(two)
+    two.commit()
+    if case in CONFLICTS:
+        with pytest.raises(Conflict):
+            one.commit()
+    else:
+        one.commit()
+    assert there.read(lambda tx: tx.get(b"elsewhere")) == (None if case in CONFLICTS else b"1")
+
+
+def test_what_one_store_acknowledged_the_other_reads(stores: tuple[Store, Store]) -> None:
+    for number in range(50):
+        writer, reader = stores[number % 2], stores[1 - number % 2]
+        writer.transact(lambda tx, value=b"%d" % number: tx.set(b"a", value))  # type: ignore[misc]
+        assert reader.read(lambda tx: tx.get(b"a")) == b"%d" % number
+
+
+def test_a_store_that_slept_for_long_knows_what_it_missed(stores: tuple[Store, Store]) -> None:
+    sleeping, busy = stores
+    old = sleeping.begin()
+    assert old.get(b"a") is None
+    old.set(b"b", b"1")
+    for number in range(300):
+        busy.transact(lambda tx, key=b"%d" % number: tx.set(key, b""))  # type: ignore[misc]
+    old.commit()
+    late = sleeping.begin()
+    assert late.get(b"299") == b""
+    late.set(b"299", b"1")
+    busy.transact(lambda tx: tx.clear_range(b"2", b"3"))
+    with pytest.raises((Conflict, TransactionTooOld)):
+        late.commit()
+
+
+def test_no_increment_of_two_stores_is_lost(stores: tuple[Store, Store]) -> None:
+    def increment(tx: Transaction) -> None:
+        tx.set(b"read", b"%d" % (int(tx.get(b"read") or b"0") + 1))
+        tx.add(b"added", 1)
+
+    with ThreadPoolExecutor(8) as pool:
+        for future in [
+            pool.submit(lambda store: [store.transact(increment, attempts_max=1_000) for _ in range(20)], stores[n % 2])
+            for n in range(8)
+        ]:
+            future.result()
+    for store in stores:
+        assert store.read(lambda tx: (tx.get(b"read"), counter(tx.get(b"added")))) == (b"160", 160)
+
+
+def test_two_stores_that_add_to_one_counter_never_refuse_each_other(stores: tuple[Store, Store]) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for future in [
+            pool.submit(
+                lambda store: [store.transact(lambda tx: tx.add(b"n", 1), attempts_max=1) for _ in range(20)],
+                stores[n % 2],
+            )
+            for n in range(8)
+        ]:
+            future.result()
+    assert counter(stores[0].read(lambda tx: tx.get(b"n"))) == 160
+
+
+def test_a_register_of_several_processes_is_linearizable(url: str) -> None:
+    """As in test_kv_threads: what began after an operation had ended saw at least its number (a write: a larger)."""
+    open_store(url).close()
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", REGISTER, url, str(ROUNDS), str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(CLIENTS)
+    ]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    history: History = []
+    for child in children:
+        output, _ = child.communicate()
+        assert child.returncode == 0
+        history += [tuple(json.loads(line)) for line in output.splitlines()]
+    assert len(history) == CLIENTS * ROUNDS
+    written = [seen for _, _, seen, writes in history if writes]
+    assert sorted(written) == list(range(1, len(written) + 1))
+    for _, ended, earlier, _ in history:
+        for began, _, later, writes in history:
+            if ended < began:
+                assert earlier < later if writes else earlier <= later
