@@ -1,0 +1,190 @@
+"""The key-value stores side by side: ``scripts/bench kv [--json] [--postgres URL]``.
+
+For each backend, on a store with 20,000 pairs of 100 bytes: gets and ranges of 100 pairs, each a transaction of its
+own; durable commits of one new pair from 1, 16 and 64 threads; read-modify-writes of one hot key from 16 threads, with
+all the retries that they need; and additions to one counter. Figures are operations a second. ``group_commit_ratio`` is
+what 64 threads commit, by what they commit if each transaction is made durable alone. For PostgreSQL, a server is
+started in a directory of its own, unless one is named. All stores are on the same disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+from uuid import uuid4
+
+from tests.postgres_server import PostgresServer, binaries
+from tests.stores import VARIABLE, with_schema
+
+from benchmarks import machine
+from lakemark_server.kv import Store, Transaction, group_commit, open_store
+
+PAIRS: Final = 20_000
+RANGE_PAIRS: Final = 100
+CLIENTS: Final = (1, 16, 64)
+HOT_CLIENTS: Final = 16
+SECONDS: Final = 4.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="scripts/bench kv", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
+    parser.add_argument("--postgres", metavar="URL", default=os.environ.get(VARIABLE), help="a server to measure")
+    arguments = parser.parse_args()
+    result: dict[str, Any] = {
+        "benchmark": "kv",
+        "machine": machine.description(),
+        "seconds_each": SECONDS,
+        "group_commit_ratio": {},
+        "backends": {},
+    }
+    with tempfile.TemporaryDirectory(prefix="lakemark-bench-", dir=".") as directory:
+        result["machine"]["fsyncs_per_s"] = _fsyncs_per_s(Path(directory))
+        result["backends"]["sqlite"] = _measure(lambda: open_store(f"sqlite:///{directory}/kv.db"))
+    with _postgres(arguments.postgres) as url:
+        if url is not None:
+            target = with_schema(url, f"bench_{uuid4().hex[:12]}") + "&connections=80"
+            result["backends"]["postgresql"] = _measure(lambda: open_store(target))
+    for name, figures in result["backends"].items():
+        result["group_commit_ratio"][name] = round(figures["commits"]["64"] / figures["single_commits"], 2)
+    result["machine"]["load_1min_after"] = round(os.getloadavg()[0], 2)
+    _print_table(result)
+    if arguments.json:
+        print(json.dumps(result))
+
+
+@contextmanager
+def _postgres(url: str | None) -> Iterator[str | None]:
+    programs = binaries()
+    if url is not None or programs is None:
+        yield url
+    else:
+        with PostgresServer(programs) as server:
+            yield server.url
+
+
+def _measure(opened: Callable[[], Store]) -> dict[str, Any]:
+    store = opened()
+    try:
+        _fill(store)
+        key = [b"key/%06d" % (number * 7919 % PAIRS) for number in range(PAIRS)]
+        end = b"key0"
+        figures: dict[str, Any] = {
+            "gets": _rate(1, lambda _, turn: store.read(lambda tx: tx.get(key[turn % PAIRS])))["per_s"],
+            "gets_16": _rate(16, lambda _, turn: store.read(lambda tx: tx.get(key[turn % PAIRS])))["per_s"],
+            "ranges": _rate(
+                1, lambda _, turn: store.read(lambda tx: tx.get_range(key[turn % PAIRS], end, limit=RANGE_PAIRS))
+            )["per_s"],
+            "commits": {},
+            "commit_ms": {},
+        }
+        for clients in CLIENTS:
+            measured = _rate(clients, _writing(store, f"new/{clients}"))
+            figures["commits"][str(clients)] = measured["per_s"]
+            figures["commit_ms"][str(clients)] = {"p50": measured["p50_ms"], "p99": measured["p99_ms"]}
+        figures["hot_key"] = _rate(HOT_CLIENTS, lambda _client, _turn: store.transact(_hot, attempts_max=10_000))[
+            "per_s"
+        ]
+        figures["counter"] = _rate(HOT_CLIENTS, lambda _c, _t: store.transact(lambda tx: tx.add(b"n", 1)))["per_s"]
+    finally:
+        store.close()
+    with mock.patch.object(group_commit, "BATCH_TRANSACTIONS_MAX", 1):
+        store = opened()
+        try:
+            figures["single_commits"] = _rate(64, _writing(store, "single"))["per_s"]
+        finally:
+            store.close()
+    return figures
+
+
+def _writing(store: Store, name: str) -> Callable[[int, int], None]:
+    def write(client: int, turn: int) -> None:
+        store.transact(lambda tx: tx.set(b"%s/%d/%d" % (name.encode(), client, turn), bytes(100)))
+
+    return write
+
+
+def _hot(tx: Transaction) -> None:
+    tx.set(b"hot", b"%d" % (int(tx.get(b"hot") or b"0") + 1))
+
+
+def _fill(store: Store) -> None:
+    for start in range(0, PAIRS, 2_000):
+        store.transact(
+            lambda tx, start=start: [  # type: ignore[misc]
+                tx.set(b"key/%06d" % number, bytes(100)) for number in range(start, start + 2_000)
+            ]
+        )
+
+
+def _rate(clients: int, work: Callable[[int, int], object]) -> dict[str, float]:
+    """Operations a second of all clients together, and how long one took."""
+    latencies: list[list[float]] = [[] for _ in range(clients)]
+    barrier = threading.Barrier(clients + 1)
+    over = threading.Event()
+
+    def run(client: int) -> None:
+        mine, turn = latencies[client], 0
+        barrier.wait()
+        while not over.is_set():
+            began = time.perf_counter()
+            work(client, turn)
+            mine.append(time.perf_counter() - began)
+            turn += 1
+
+    threads = [threading.Thread(target=run, args=(client,)) for client in range(clients)]
+    for thread in threads:
+        thread.start()
+    barrier.wait()
+    began = time.perf_counter()
+    over.wait(SECONDS)
+    over.set()
+    for thread in threads:
+        thread.join()
+    passed = time.perf_counter() - began
+    every = sorted(latency for mine in latencies for latency in mine)
+    cuts = statistics.quantiles(every, n=100)
+    return {
+        "per_s": round(len(every) / passed, 1),
+        "p50_ms": round(cuts[49] * 1_000, 3),
+        "p99_ms": round(cuts[98] * 1_000, 3),
+    }
+
+
+def _fsyncs_per_s(directory: Path) -> float:
+    """Of 4 KiB appended to a file: what a durable commit costs at least, here and now."""
+    descriptor = os.open(directory / "fsync", os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        began, count = time.perf_counter(), 0
+        while time.perf_counter() - began < 1:
+            os.write(descriptor, bytes(4_096))
+            os.fdatasync(descriptor)
+            count += 1
+        return round(count / (time.perf_counter() - began), 1)
+    finally:
+        os.close(descriptor)
+
+
+def _print_table(result: dict[str, Any]) -> None:
+    print(f"operations a second; {result['machine']['fsyncs_per_s']:,.0f} fsyncs/s on this disk")
+    for name, figures in result["backends"].items():
+        commits = ", ".join(f"{figures['commits'][str(clients)]:,.0f} ({clients})" for clients in CLIENTS)
+        print(
+            f"{name:>11}: gets {figures['gets']:,.0f}, ranges {figures['ranges']:,.0f}, commits {commits}, "
+            f"hot key {figures['hot_key']:,.0f}, counter {figures['counter']:,.0f}, "
+            f"group commit x{result['group_commit_ratio'][name]}"
+        )
+
+
+if __name__ == "__main__":
+    main()
