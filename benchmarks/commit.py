@@ -1,4 +1,4 @@
-"""How many commits a second one hot table takes: ``scripts/bench commit [--json] [--profile]``.
+"""How many commits a second one hot table takes: ``scripts/bench commit [--json] [--one-core] [--profile]``.
 
 Each of 1, 8 and 32 writers opens an instant (inflight at once) and commits it with one new file in a random partition,
 over gRPC, as fast as it can, to a table of its own kind; every commit is durable on SQLite before it is acknowledged.
@@ -38,6 +38,7 @@ PROFILE_LINES: Final = 45
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench commit", description=__doc__)
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
+    parser.add_argument("--one-core", action="store_true", help="hold the service to one core")
     parser.add_argument("--profile", action="store_true", help="only 32 writers, and where the service spends its time")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
@@ -45,23 +46,25 @@ def main() -> None:
         if arguments.profile:
             _profile(work_dir)
             return
-        result = _measure(work_dir)
+        core = min(os.sched_getaffinity(0)) if arguments.one_core else None
+        result = _measure(work_dir, core)
     _print_table(result)
     if arguments.json:
         print(json.dumps(result))
 
 
-def _measure(work_dir: Path) -> dict[str, Any]:
+def _measure(work_dir: Path, core: int | None) -> dict[str, Any]:
     result: dict[str, Any] = {
         "benchmark": "commit",
         "machine": machine.description(),
         "versions": machine.versions("lakemark", "grpcio", "protobuf", "pyarrow"),
         "seconds_each": SECONDS,
+        "service_on_one_core": core is not None,
         "hot_table_commits_per_s": {},
         "client_retries": 0,
         "writers": {},
     }
-    with running_service(work_dir, hms=False) as service:
+    with running_service(work_dir, hms=False, core=core) as service:
         _run(service, "warm_up", writers=8, seconds=WARM_UP_S)
         for writers in WRITERS:
             figures = _run(service, f"hot_{writers}", writers, SECONDS)

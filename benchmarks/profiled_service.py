@@ -17,6 +17,8 @@ from pathlib import Path
 from lakemark_server.process import main
 from lakemark_server.settings import Settings
 
+JOIN_TIMEOUT_S = 5.0
+
 _profilers: list[cProfile.Profile] = []
 
 
@@ -46,4 +48,7 @@ def _write(path: Path) -> None:
 if __name__ == "__main__":
     threading.Thread.run = _profiled(threading.Thread.run)  # type: ignore[method-assign]
     main(Settings())
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join(JOIN_TIMEOUT_S)  # a profiler that still runs would be charged with this thread's time
     _write(Path(sys.argv[1]))

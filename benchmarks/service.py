@@ -37,13 +37,17 @@ class Service:
 
 
 @contextmanager
-def running_service(work_dir: Path, *, hms: bool, profile: Path | None = None) -> Iterator[Service]:
+def running_service(
+    work_dir: Path, *, hms: bool, profile: Path | None = None, core: int | None = None
+) -> Iterator[Service]:
     """A service with an empty SQLite store in ``work_dir``, stopped by its pid when the block ends.
 
-    With ``profile`` it runs under cProfile and writes its figures there when it stops. Raises ServiceStartError.
+    With ``profile`` it runs under cProfile and writes its figures there when it stops; with ``core`` it runs on that
+    core only. Raises ServiceStartError.
     """
     work_dir.mkdir(parents=True, exist_ok=True)
     log = work_dir / "service.log"
+    held = [] if core is None else ["taskset", "--cpu-list", str(core)]
     start = ["-c", _SERVE] if profile is None else ["-m", "benchmarks.profiled_service", str(profile)]
     environment = os.environ | {
         "LAKEMARK_STORE": f"sqlite:///{work_dir}/lakemark.db",
@@ -55,7 +59,11 @@ def running_service(work_dir: Path, *, hms: bool, profile: Path | None = None) -
     }
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [sys.executable, *start], env=environment, stdout=subprocess.PIPE, stderr=sink, start_new_session=True
+            [*held, sys.executable, *start],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            start_new_session=True,
         )
     try:
         yield _when_ready(process, log)
