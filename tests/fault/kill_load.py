@@ -1,0 +1,89 @@
+"""Writers that a test kills, and what must be true of the store that they leave behind.
+
+Each transaction writes four parts, a blob of one or many chunks, the writer's latest number instead of the one before,
+and adds one to a common counter, so that half a transaction shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from lakemark_server.kv import Space, Store, blob, counter
+
+PARTS = 4
+WRITERS = 4
+
+# Four threads, so that batches of several transactions are cut too. One line per transaction: how it ended, its number.
+CHILD = """
+import sys, threading, time
+from lakemark.errors import Unavailable
+from lakemark_server.kv import CommitUnknownResult, Space, blob, open_store
+
+url, first, parts, writers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+store = open_store(url)
+output = threading.Lock()
+
+def write(writer):
+    number = first + writer
+    while True:
+        def body(tx):
+            for part in range(parts):
+                tx.set(Space.of("part", number).key(part), b"%d" % number)
+            blob.put(tx, Space.of("blob", writer), b"%09d" % number * (20_000 if number % 3 else 5))
+            tx.clear_range(*Space.of("latest", writer).range())
+            tx.set(Space.of("latest", writer).key(number), b"")
+            tx.add(Space.of("count").key(), 1)
+        outcome = "done"
+        try:
+            store.transact(body)
+        except CommitUnknownResult:
+            outcome = "unknown"
+        except Unavailable:
+            outcome = "failed"
+            time.sleep(0.01)
+        with output:
+            sys.stdout.write(f"{outcome} {number}\\n")
+            sys.stdout.flush()
+        number += writers
+
+print("ready", flush=True)
+for writer in range(writers):
+    threading.Thread(target=write, args=(writer,)).start()
+"""
+
+
+class Outcomes:
+    """What the writers were told, by number."""
+
+    def __init__(self) -> None:
+        self.done: set[int] = set()
+        self.failed: set[int] = set()
+        self.unknown: set[int] = set()
+
+    def note(self, line: str) -> None:
+        """``line`` is one of the child's; the last one before its death may be cut, and does not count then."""
+        if line.endswith("\n"):
+            outcome, number = line.split()
+            getattr(self, outcome).add(int(number))
+
+
+def check(store: Store, acknowledged: Set[int], refused: Set[int] = frozenset(), writers: int = WRITERS) -> set[int]:
+    """The numbers in the store, once it is sure that each is whole."""
+    parts: dict[int, list[bytes]] = {}
+    for key, value in store.read(lambda tx: tx.get_range(*Space.of("part").range())):
+        number = Space.of("part").unpack(key)[0]
+        assert isinstance(number, int)
+        parts.setdefault(number, []).append(value)
+    assert parts == {number: [b"%d" % number] * PARTS for number in parts}, "half a transaction"
+    assert acknowledged <= parts.keys(), "an acknowledged transaction is lost"
+    assert not refused & parts.keys(), "a transaction of which it was said that nothing was applied is there"
+    assert counter(store.read(lambda tx: tx.get(Space.of("count").key()))) == len(parts)
+    for writer in range(writers):
+        latest = Space.of("latest", writer)
+        rows = store.read(lambda tx, space=latest: tx.get_range(*space.range()))  # type: ignore[misc]
+        mine = [number for number in parts if number % writers == writer]
+        assert [latest.unpack(key) for key, _ in rows] == [(max(mine),)] if mine else not rows
+        stored = store.read(lambda tx, w=writer: blob.get(tx, Space.of("blob", w)))  # type: ignore[misc]
+        if mine:
+            assert stored == b"%09d" % max(mine) * (20_000 if max(mine) % 3 else 5)
+    return set(parts)
