@@ -13,13 +13,15 @@ from lakemark_server.kv import Space, Store, blob, counter
 PARTS = 4
 WRITERS = 4
 
-# Four threads, so that batches of several transactions are cut too. One line per transaction: how it ended, its number.
+# Several threads, so that batches of several transactions are cut too; ``step`` is how many there are in all processes.
+# One line per transaction: how it ended, its number.
 CHILD = """
 import sys, threading, time
 from lakemark.errors import Unavailable
 from lakemark_server.kv import CommitUnknownResult, Space, blob, open_store
 
-url, first, parts, writers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+url = sys.argv[1]
+first, parts, writers, step = map(int, sys.argv[2:])
 store = open_store(url)
 output = threading.Lock()
 
@@ -29,9 +31,9 @@ def write(writer):
         def body(tx):
             for part in range(parts):
                 tx.set(Space.of("part", number).key(part), b"%d" % number)
-            blob.put(tx, Space.of("blob", writer), b"%09d" % number * (20_000 if number % 3 else 5))
-            tx.clear_range(*Space.of("latest", writer).range())
-            tx.set(Space.of("latest", writer).key(number), b"")
+            blob.put(tx, Space.of("blob", number % step), b"%09d" % number * (20_000 if number % 3 else 5))
+            tx.clear_range(*Space.of("latest", number % step).range())
+            tx.set(Space.of("latest", number % step).key(number), b"")
             tx.add(Space.of("count").key(), 1)
         outcome = "done"
         try:
@@ -44,7 +46,7 @@ def write(writer):
         with output:
             sys.stdout.write(f"{outcome} {number}\\n")
             sys.stdout.flush()
-        number += writers
+        number += step
 
 print("ready", flush=True)
 for writer in range(writers):

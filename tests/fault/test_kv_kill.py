@@ -33,7 +33,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def run_until_killed(url: str, first: int, delay_seconds: float) -> set[int]:
     """The numbers that the child acknowledged before its death."""
     outcomes = Outcomes()
-    command = [sys.executable, "-c", CHILD, url, str(first), str(PARTS), str(WRITERS)]
+    command = [sys.executable, "-c", CHILD, url, str(first), str(PARTS), str(WRITERS), str(WRITERS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"

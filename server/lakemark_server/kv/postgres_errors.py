@@ -51,8 +51,6 @@ MEANINGS: Final[dict[str, tuple[type[LakemarkError], str]]] = {
     "08": (Unavailable, "the connection to PostgreSQL failed"),
     "25006": (Unavailable, "PostgreSQL takes no writes here: a standby, or one that was demoted"),
     "25P03": (Unavailable, "this process held a transaction open for too long"),
-    "28": (FailedPrecondition, "PostgreSQL does not let this user in"),
-    "3D000": (FailedPrecondition, "there is no such database"),
     "3F000": (StoreFormatUnknown, "the store's schema is gone"),
     "40": (Conflict, "PostgreSQL rolled the transaction back to let others through"),
     "42501": (FailedPrecondition, "this user lacks a right on the store's schema"),
@@ -73,6 +71,7 @@ def translated(failure: PostgresFailure) -> LakemarkError:
     """The error for a caller for whom nothing was applied."""
     code = failure.sqlstate
     if code is None:
+        # Also a connection that is refused: libpq keeps the server's code for that to itself, and shows only words.
         return Unavailable(f"PostgreSQL cannot be reached ({failure}); {_NOTHING}")
     meaning = MEANINGS.get(code) or MEANINGS.get(code[:2])
     if meaning is None:

@@ -79,7 +79,6 @@ class PostgresConnection:
 
     def rollback(self) -> None:
         """Ends the transaction, if there is one, without waiting for it. Never raises."""
-        self.used = True
         if self._in_transaction and not self.closed:
             try:
                 self._send([("rollback", ())])
@@ -102,6 +101,7 @@ class PostgresConnection:
                 self._in_transaction = True
             elif name in {"commit", "rollback"}:
                 self._in_transaction = False
+                self.used = True
         return len(calls)
 
     def _exchange(self, send: Callable[[], int], seconds_max: float) -> list[Rows]:
