@@ -10,7 +10,7 @@ import lakemark_spark
 def test_the_names_of_lakemark() -> None:
     assert sorted(lakemark.__all__) == [
         "Changes",
-    "Client",
+        "Client",
         "ColumnStatistics",
         "Commit",
         "CommitConflict",

@@ -32,7 +32,9 @@ def test_other_urls_are_told_the_accepted_forms(url: str) -> None:
         open_store(url)
 
 
-@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///a.db?mode=ro", "mysql://host/db", "postgresql+psycopg://host/db"])
+@pytest.mark.parametrize(
+    "url", ["sqlite:///:memory:", "sqlite:///a.db?mode=ro", "mysql://host/db", "postgresql+psycopg://host/db"]
+)
 def test_what_cannot_hold_a_store_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgument, match=r"sqlite:///relative/path\.db"):
         open_store(url)
