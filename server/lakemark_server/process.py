@@ -19,7 +19,7 @@ from lakemark.errors import LakemarkError
 from lakemark_server import logs
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.clock import ClockMs, now_ms
-from lakemark_server.kv import Store, open_store
+from lakemark_server.kv import Store, open_store, public_url
 from lakemark_server.rpc.server import GrpcServer
 from lakemark_server.settings import Settings
 from lakemark_server.snapshot.planning import Planner
@@ -71,7 +71,7 @@ class Service:
         if self.hms:
             self.hms.start()
         self._sweeper.start()
-        _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=self.settings.store)
+        _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
     def stop(self) -> None:
         self._stopped.set()

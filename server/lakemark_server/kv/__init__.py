@@ -53,12 +53,14 @@ __all__ = [
     "counter",
     "open_store",
     "pack",
+    "public_url",
     "range_of",
     "strinc",
     "unpack",
 ]
 
 _FORMS = "sqlite:///relative/path.db, sqlite:////absolute/path.db or postgresql://user@host/database"
+_POSTGRES = {"postgresql", "postgres"}
 
 
 def open_store(url: str) -> Store:
@@ -76,7 +78,7 @@ def open_store(url: str) -> Store:
         from .sqlite import SqliteStore
 
         return SqliteStore(Path(path))
-    if separator and scheme in {"postgresql", "postgres"}:
+    if separator and scheme in _POSTGRES:
         try:
             from .postgres import PostgresStore
             from .postgres_url import parse
@@ -86,3 +88,13 @@ def open_store(url: str) -> Store:
     if separator and scheme == "fdb":
         raise Unimplemented(f"stores on {scheme} are not there yet; use {_FORMS}")
     raise InvalidArgument(f"{scheme!r} names no kind of store: write {_FORMS}")
+
+
+def public_url(url: str) -> str:
+    """The URL of an opened store as it may be logged: without what is secret in it."""
+    scheme = url.partition("://")[0]
+    if scheme in _POSTGRES:
+        from .postgres_url import parse
+
+        return parse(url).public_url
+    return url if scheme in {"sqlite", "fdb"} else f"{scheme}://..."

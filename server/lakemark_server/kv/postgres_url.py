@@ -31,6 +31,14 @@ class PostgresTarget:
     schema: str = SCHEMA
     connections: int = CONNECTIONS
 
+    @property
+    def public_url(self) -> str:
+        """User, place and schema."""
+        known = self.parameters
+        user = f"{known['user']}@" if "user" in known else ""
+        port = f":{known['port']}" if "port" in known else ""
+        return f"postgresql://{user}{known.get('host', '')}{port}/{known.get('dbname', '')}?schema={self.schema}"
+
     def scrubbed(self, text: str) -> str:
         """``text`` without the password, should the driver have put it there."""
         password = self.parameters.get("password")
@@ -42,7 +50,10 @@ def parse(url: str) -> PostgresTarget:
 
     Raises InvalidArgument, which never quotes the URL.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _not_a_url() from None
     theirs: list[tuple[str, str]] = []
     ours = {"schema": SCHEMA, "connections": str(CONNECTIONS)}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
@@ -57,9 +68,13 @@ def parse(url: str) -> PostgresTarget:
     try:
         known = conninfo_to_dict(urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(theirs), "")))
     except psycopg.Error:
-        # The driver's message quotes the URL, password and all.
-        raise InvalidArgument(f"this is no URL of a PostgreSQL database; write {_FORM}") from None
+        raise _not_a_url() from None
     parameters = {name: str(value) for name, value in known.items() if value is not None}
     parameters.setdefault("connect_timeout", CONNECT_SECONDS_MAX)
     parameters.setdefault("application_name", "lakemark")
     return PostgresTarget(parameters, ours["schema"], int(ours["connections"]))
+
+
+def _not_a_url() -> InvalidArgument:
+    """Without the parser's own message, which quotes the URL, password and all."""
+    return InvalidArgument(f"this is no URL of a PostgreSQL database; write {_FORM}")

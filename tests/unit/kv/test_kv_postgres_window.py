@@ -1,0 +1,92 @@
+"""The log of recent commits: its encoding, and what a process makes of it that knows only a part."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from lakemark_server.kv.postgres_binary import bytea_array, from_int8, int8
+from lakemark_server.kv.postgres_window import LOG_SECONDS, Window, decode_writes, encode_writes
+from lakemark_server.kv.resolver import Verdict
+
+keys = st.binary(max_size=20) | st.just(b"k" * 10_001)
+Log = list[tuple[int, bytes]]
+
+
+class Clock:
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def wrote(version: int, *some: bytes) -> tuple[int, bytes]:
+    return version, encode_writes(some, [])
+
+
+def verdict(window: Window, version: int, key: bytes) -> Verdict:
+    return window.check(version, [key], [])
+
+
+@given(st.lists(keys, max_size=5), st.lists(st.tuples(keys, keys), max_size=5))
+def test_what_is_encoded_is_decoded(some: list[bytes], ranges: list[tuple[bytes, bytes]]) -> None:
+    assert decode_writes(encode_writes(some, ranges)) == (some, ranges)
+
+
+def test_the_first_entry_of_a_log_wrote_nothing() -> None:
+    assert decode_writes(b"") == ([], [])
+
+
+def test_what_others_committed_is_followed() -> None:
+    window = Window(10, Clock())
+    window.follow([(10, b""), wrote(13, b"a"), (17, encode_writes([], [(b"b", b"d")]))])
+    assert window.newest == 17
+    assert verdict(window, 10, b"a") is Verdict.CONFLICT
+    assert verdict(window, 13, b"a") is Verdict.ADMITTED
+    assert verdict(window, 13, b"c") is Verdict.CONFLICT
+    assert verdict(window, 10, b"e") is Verdict.ADMITTED
+
+
+def test_a_version_that_no_commit_had_is_too_old() -> None:
+    """Read before a failover that lost it."""
+    window = Window(10, Clock())
+    window.follow([(10, b""), wrote(20, b"a")])
+    assert verdict(window, 15, b"z") is Verdict.TOO_OLD
+
+
+@pytest.mark.parametrize("log", [[wrote(30, b"a"), wrote(31, b"b")], [wrote(5, b"a"), wrote(31, b"b")]])
+def test_after_a_gap_only_what_follows_it_is_known(log: Log) -> None:
+    window = Window(10, Clock())
+    window.follow([(10, b""), wrote(12, b"c")])
+    window.follow(log)
+    assert verdict(window, 10, b"z") is Verdict.TOO_OLD
+    assert verdict(window, 12, b"z") is Verdict.TOO_OLD
+    assert verdict(window, log[0][0], b"z") is Verdict.ADMITTED
+    assert verdict(window, log[0][0], b"b") is Verdict.CONFLICT
+    assert verdict(window, 31, b"b") is Verdict.ADMITTED
+
+
+def test_the_log_is_cut_behind_the_oldest_transaction_that_may_live() -> None:
+    clock = Clock()
+    window = Window(10, clock)
+    assert window.due() is None
+    window.follow([(10, b""), wrote(20, b"a")])
+    clock.seconds = LOG_SECONDS
+    assert window.due() is None
+    assert verdict(window, 10, b"z") is Verdict.ADMITTED
+    clock.seconds += 0.5
+    assert window.due() is None, "not that often"
+    clock.seconds += 0.5
+    assert window.due() == 10
+    window.follow([(20, b""), wrote(30, b"b")])
+    clock.seconds += LOG_SECONDS
+    assert window.due() == 20
+    assert verdict(window, 10, b"z") is Verdict.TOO_OLD
+    assert verdict(window, 20, b"z") is Verdict.ADMITTED
+
+
+def test_binary_formats() -> None:
+    assert [from_int8(int8(number)) for number in (0, -1, 1 << 62)] == [0, -1, 1 << 62]
+    assert bytea_array([]) == bytes(8) + b"\0\0\0\x11"
+    assert bytea_array([b"ab", b""]).endswith(b"\0\0\0\x02\0\0\0\x01\0\0\0\x02ab\0\0\0\0")
