@@ -24,7 +24,7 @@ from unittest import mock
 from uuid import uuid4
 
 from tests.postgres_server import PostgresServer, binaries
-from tests.stores import VARIABLE, with_schema
+from tests.stores import SERVER_VARIABLE, with_schema
 
 from benchmarks import machine
 from lakemark_server.kv import Store, Transaction, group_commit, open_store
@@ -39,7 +39,7 @@ SECONDS: Final = 4.0
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench kv", description=__doc__)
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
-    parser.add_argument("--postgres", metavar="URL", default=os.environ.get(VARIABLE), help="a server to measure")
+    parser.add_argument("--postgres", metavar="URL", default=os.environ.get(SERVER_VARIABLE), help="a server")
     arguments = parser.parse_args()
     result: dict[str, Any] = {
         "benchmark": "kv",

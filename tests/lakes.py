@@ -12,13 +12,13 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import POLICY_PROPERTY, LakeTable
 from lakemark_server.catalog.service import Catalog
-from lakemark_server.kv import Store
-from lakemark_server.kv.sqlite import SqliteStore
+from lakemark_server.kv import Store, open_store
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.service import At, Snapshots
 from lakemark_server.timeline.jobs import OpenJob
 from lakemark_server.timeline.service import Timeline
+from tests.stores import store_url
 
 ID, X, NAME, PLACE, MONTH = 1, 2, 3, 4, 5  # column ids of SCHEMA
 SCHEMA = assign_ids(
@@ -156,7 +156,7 @@ class Lake:
 
 @contextmanager
 def open_lake(directory: Path) -> Iterator[Lake]:
-    store = SqliteStore(directory / "lake.db")
+    store = open_store(store_url(directory))
     try:
         yield Lake(store, directory, Clock())
     finally:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import psycopg
 
-from tests.stores import VARIABLE
+from tests.stores import SERVER_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS_MAX = 60.0
@@ -127,7 +127,7 @@ def main() -> int:
         print("no PostgreSQL server is installed: run scripts/test-postgres", file=sys.stderr)
         return 2
     with PostgresServer(programs) as server:
-        command = subprocess.Popen(sys.argv[1:], env={**os.environ, VARIABLE: server.url})
+        command = subprocess.Popen(sys.argv[1:], env={**os.environ, SERVER_VARIABLE: server.url})
         try:
             return command.wait()
         finally:

@@ -1,4 +1,8 @@
-"""Where tests of PostgreSQL find a server, and a schema of their own in it."""
+"""Where the stores of tests are.
+
+``LAKEMARK_TEST_POSTGRES`` names a PostgreSQL server, in which each test has a schema of its own, and
+``LAKEMARK_TEST_STORE`` the backend that the tests of the service use: ``sqlite`` (the default) or ``postgresql``.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,35 @@ import psycopg
 import pytest
 from psycopg import sql
 
-VARIABLE = "LAKEMARK_TEST_POSTGRES"
+SERVER_VARIABLE = "LAKEMARK_TEST_POSTGRES"
+STORE_VARIABLE = "LAKEMARK_TEST_STORE"
+
+_schemas: set[str] = set()
+
+
+def store_url(directory: Path) -> str:
+    """The URL of the store that belongs to this directory, in the backend that the environment asks for."""
+    backend = os.environ.get(STORE_VARIABLE, "sqlite")
+    return {"sqlite": sqlite_url, "postgresql": postgres_url}[backend](directory)
+
+
+def sqlite_url(directory: Path) -> str:
+    return f"sqlite:///{directory}/lakemark.db"
 
 
 def postgres_server() -> str:
     """The URL of the server; without one, the test is skipped."""
-    url = os.environ.get(VARIABLE)
+    url = os.environ.get(SERVER_VARIABLE)
     if not url:
-        pytest.skip(f"{VARIABLE} names no PostgreSQL server (scripts/test-postgres starts one)")
+        pytest.skip(f"{SERVER_VARIABLE} names no PostgreSQL server (scripts/test-postgres starts one)")
     return url
 
 
 def postgres_url(directory: Path) -> str:
-    """The URL of a store that belongs to the test whose ``tmp_path`` this is."""
-    return with_schema(postgres_server(), schema_of(directory))
+    """The URL of the store that belongs to this directory."""
+    server, schema = postgres_server(), schema_of(directory)
+    _schemas.add(schema)
+    return with_schema(server, schema)
 
 
 def with_schema(url: str, schema: str) -> str:
@@ -34,9 +53,10 @@ def schema_of(directory: Path) -> str:
     return "test_" + hashlib.sha256(str(directory).encode()).hexdigest()[:16]
 
 
-def remove_schema(directory: Path) -> None:
-    """Without a server there is nothing to remove."""
-    url = os.environ.get(VARIABLE)
-    if url:
-        with psycopg.connect(url, autocommit=True) as driver:
-            driver.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema_of(directory))))
+def remove_schemas() -> None:
+    """All that ``postgres_url`` has named."""
+    if _schemas:
+        with psycopg.connect(postgres_server(), autocommit=True) as driver:
+            for schema in sorted(_schemas):
+                driver.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+        _schemas.clear()

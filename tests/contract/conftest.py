@@ -12,7 +12,7 @@ from lakemark_server.kv import Store
 from lakemark_server.kv.postgres import PostgresStore
 from lakemark_server.kv.postgres_url import parse
 from lakemark_server.kv.sqlite import SqliteStore
-from tests.stores import postgres_url, remove_schema
+from tests.stores import postgres_url
 
 Factory = Callable[[Path, Callable[[], float]], Store]
 
@@ -21,10 +21,8 @@ FACTORIES: dict[str, Factory] = {
     "postgresql": lambda directory, clock: PostgresStore(parse(postgres_url(directory)), clock=clock),
 }
 
-# Stores that several processes may open at once: the URL for a test's directory, and what to do with it afterwards.
-SHARED_URLS: dict[str, tuple[Callable[[Path], str], Callable[[Path], None]]] = {
-    "postgresql": (postgres_url, remove_schema),
-}
+# Stores that several processes may open at once: the URL for a test's directory.
+SHARED_URLS: dict[str, Callable[[Path], str]] = {"postgresql": postgres_url}
 
 
 class ManualClock:
@@ -46,11 +44,9 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=FACTORIES)
-def open_again(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[[], Store]]:
+def open_again(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Callable[[], Store]:
     """Opens the test's store; called after ``close`` it opens the same data again."""
-    yield lambda: FACTORIES[request.param](tmp_path, clock)
-    if request.param == "postgresql":
-        remove_schema(tmp_path)
+    return lambda: FACTORIES[request.param](tmp_path, clock)
 
 
 @pytest.fixture

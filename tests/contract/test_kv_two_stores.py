@@ -49,10 +49,8 @@ History = list[tuple[int, int, int, bool]]
 
 
 @pytest.fixture(params=SHARED_URLS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    made, remove = SHARED_URLS[request.param]
-    yield made(tmp_path)
-    remove(tmp_path)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return SHARED_URLS[request.param](tmp_path)
 
 
 @pytest.fixture

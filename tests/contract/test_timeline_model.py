@@ -19,11 +19,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lakemark.errors import CommitConflict, InstantStateError
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.kv.sqlite import SqliteStore
+from lakemark_server.kv import open_store
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import Clock, Lake, file, profile
+from tests.stores import store_url
 
 APPEND, PARTITIONS, WHOLE = t.APPEND, t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE
 TIMEOUT_MS = 100
@@ -62,7 +63,7 @@ class TimelineMachine(RuleBasedStateMachine):
         self._directory = tempfile.TemporaryDirectory()
         directory = Path(self._directory.name)
         self.clock = Clock()
-        self.lake = Lake(SqliteStore(directory / "lake.db"), directory, self.clock)
+        self.lake = Lake(open_store(store_url(directory)), directory, self.clock)
         self.writers: list[Writer] = []
         self.done: list[Writer] = []  # in the order of their versions
         self.contents: list[dict[str, int]] = [{}]  # by version: month of each live file

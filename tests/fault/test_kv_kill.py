@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,19 +15,14 @@ import pytest
 from lakemark_server.kv import open_store
 from lakemark_server.kv.sqlite import SqliteStore
 from tests.fault.kill_load import CHILD, PARTS, WRITERS, Outcomes, check
-from tests.stores import postgres_url, remove_schema
+from tests.stores import postgres_url, sqlite_url
 
-URLS: dict[str, Callable[[Path], str]] = {
-    "sqlite": lambda directory: f"sqlite:///{directory}/kv.db",
-    "postgresql": postgres_url,
-}
+URLS: dict[str, Callable[[Path], str]] = {"sqlite": sqlite_url, "postgresql": postgres_url}
 
 
 @pytest.fixture(params=URLS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    yield URLS[request.param](tmp_path)
-    if request.param == "postgresql":
-        remove_schema(tmp_path)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return URLS[request.param](tmp_path)
 
 
 def run_until_killed(url: str, first: int, delay_seconds: float) -> set[int]:

@@ -30,7 +30,7 @@ from lakemark_server.kv.batch import resolve
 from tests.fault.kill_load import CHILD, PARTS, WRITERS, Outcomes, check
 from tests.fault.socket_proxy import Fault, SocketProxy
 from tests.postgres_server import PostgresServer, binaries
-from tests.stores import postgres_server, postgres_url, remove_schema, schema_of, with_schema
+from tests.stores import postgres_server, postgres_url, schema_of, with_schema
 
 BIND_COMMIT = b"\0commit\0"
 BIND_LOCK = b"\0lock\0"
@@ -38,9 +38,8 @@ BIND_GET = b"\0get\0"
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    yield postgres_url(tmp_path)
-    remove_schema(tmp_path)
+def url(tmp_path: Path) -> str:
+    return postgres_url(tmp_path)
 
 
 @pytest.fixture

@@ -20,12 +20,14 @@ import grpc
 import pytest
 
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.kv import open_store
 from lakemark_server.kv.sqlite import SqliteStore
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At, Snapshots
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import file
+from tests.stores import store_url
 from tests.wire import Wire
 
 T = TypeVar("T")
@@ -47,7 +49,7 @@ class Killable:
     """A service in a child process, on the same store through all its lives."""
 
     def __init__(self, directory: Path) -> None:
-        self._arguments = [f"sqlite:///{directory}/lake.db", f"{directory}/warehouse"]
+        self._arguments = [store_url(directory), f"{directory}/warehouse"]
         self._changed = threading.Condition()
         self._address: str | None = None
         self._child: subprocess.Popen[str] | None = None
@@ -229,9 +231,10 @@ class Run:
 
 def check(directory: Path, run: Run) -> None:
     """Looks into the store itself, after the last kill."""
-    store = SqliteStore(directory / "lake.db")
+    store = open_store(store_url(directory))
     try:
-        assert store.integrity_check() == []
+        if isinstance(store, SqliteStore):
+            assert store.integrity_check() == []
         assert verify(store) == []
         snapshots, timeline = Snapshots(store), Timeline(store)
         table, latest = snapshots.version("", "default", "t", At())

@@ -14,6 +14,7 @@ from lakemark_hms.bridge import HmsBridge
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.kv import Store, open_store
 from tests.integration.hms_raw import Raw
+from tests.stores import store_url
 
 Client = ThriftHiveMetastore.Client
 Connect = Callable[[], Client]
@@ -21,7 +22,7 @@ Connect = Callable[[], Client]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path}/metastore.db")
+    opened = open_store(store_url(tmp_path))
     yield opened
     opened.close()
 

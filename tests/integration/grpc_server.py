@@ -11,13 +11,14 @@ from lakemark import Client
 from lakemark.client.calls import Backoff
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
+from tests.stores import store_url
 
 
 @contextmanager
 def running_service(directory: Path) -> Iterator[Service]:
     """A service without the Hive Metastore protocol, whose data lives in ``directory``."""
     given: dict[str, Any] = {
-        "store": f"sqlite:///{directory}/lakemark.db",
+        "store": store_url(directory),
         "warehouse": str(directory / "warehouse"),
         "grpc_port": 0,
         "hms_enabled": False,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -66,7 +66,7 @@ def parse(url: str) -> PostgresTarget:
     if not ours["connections"].isdecimal() or not (CONNECTIONS_MIN <= int(ours["connections"]) <= CONNECTIONS_MAX):
         raise InvalidArgument(f"connections must be a number from {CONNECTIONS_MIN} to {CONNECTIONS_MAX}")
     try:
-        known = conninfo_to_dict(urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(theirs), "")))
+        known = conninfo_to_dict(f"postgresql://{parts.netloc}{parts.path}?{urlencode(theirs)}")
     except psycopg.Error:
         raise _not_a_url() from None
     parameters = {name: str(value) for name, value in known.items() if value is not None}

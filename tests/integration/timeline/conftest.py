@@ -11,6 +11,7 @@ import pytest
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
 from tests.lakes import Clock
+from tests.stores import store_url
 from tests.wire import Wire
 
 _numbers = itertools.count(1)
@@ -26,7 +27,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, clock: Clock) -> Iterator[
     """Without the Hive Metastore protocol; lost writers are swept when a test says so."""
     directory: Path = tmp_path_factory.mktemp("service")
     settings = Settings(
-        store=f"sqlite:///{directory}/lakemark.db",
+        store=store_url(directory),
         warehouse=str(directory / "warehouse"),
         grpc_port=0,
         hms_enabled=False,
