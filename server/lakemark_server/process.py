@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from lakemark.errors import LakemarkError
+from lakemark.errors import LakemarkError, NotFound
 from lakemark_server import logs
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.clock import ClockMs, now_ms
@@ -110,6 +110,13 @@ def _open(url: str) -> Store:
     if url.startswith("sqlite:///"):
         path = Path(url.removeprefix("sqlite:///"))
         path.parent.mkdir(parents=True, exist_ok=True)
+    return open_store(url)
+
+
+def open_existing(url: str) -> Store:
+    """The store at ``url``, which is not made if it is not there. Raises NotFound, and what ``open_store`` raises."""
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
+        raise NotFound(f"there is no store at {url}; name one with --store or LAKEMARK_STORE")
     return open_store(url)
 
 

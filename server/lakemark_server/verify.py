@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
-from lakemark.errors import LakemarkError
+from lakemark.errors import LakemarkError, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2
 from lakemark_server import verify_lake
 from lakemark_server.catalog import lake, tables
-from lakemark_server.keyspace import DATABASES, HIVE_TABLES, OF_TABLE, TABLE_NAMES
+from lakemark_server.keyspace import DATABASES, HIVE_TABLES, LAKE_TABLES, LOCATIONS, OF_TABLE, TABLE_NAMES
 from lakemark_server.kv import ReadTransaction, Space, Store, strinc, unpack
 from lakemark_server.verify_lake import Problems, keys_below
 
@@ -47,7 +47,7 @@ def verify(store: Store) -> Problems:
         problems += found
         if one.entry.kind == catalog_pb2.LAKE and not found:
             problems += _settled(_on(verify_lake.check_table, store, one.entry.table_id, one.full))
-    return problems + _settled(lambda: _check_dropped(store))
+    return problems + _settled(lambda: _check_locations(store)) + _settled(lambda: _check_dropped(store))
 
 
 def _on(check: Callable[..., Problems], *arguments: object) -> _Check:
@@ -120,6 +120,23 @@ def _check_dropped(store: Store) -> Problems:
         f"table id {table_id} has no name, but there are keys under {unpack(OF_TABLE[index].prefix)[0]!r}"
         for table_id, index in sorted(content)
         if table_id not in known
+    ]
+
+
+def _check_locations(store: Store) -> Problems:
+    """A directory is taken by just the lake table that lives in it."""
+    taken = {items[0]: int.from_bytes(value, "big") for items, value in keys_below(store, LOCATIONS)}
+    lived: dict[object, int] = {}
+    for items, _ in keys_below(store, LAKE_TABLES):
+        try:
+            record = store.read(lambda tx, at=items[0]: lake.get_record(tx, at))  # type: ignore[misc]
+        except TableNotFound:
+            continue
+        lived[record.location] = record.table_id
+    different = {place for place in taken.keys() | lived.keys() if taken.get(place) != lived.get(place)}
+    return [
+        f"location {place} is taken by table id {taken.get(place)}, and is that of {lived.get(place)}"
+        for place in sorted(different, key=str)
     ]
 
 

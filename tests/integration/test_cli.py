@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakemark.cli.app import options_first, run
-from lakemark.errors import CommitConflict, InvalidSchema, TableNotFound, Unavailable
+from lakemark.errors import CommitConflict, CorruptStore, InvalidSchema, NotFound, TableNotFound, Unavailable
+from lakemark_server.keyspace import LOCATIONS
+from lakemark_server.kv import StoreInUse, open_store
 from tests.integration.grpc_server import running_service
 
 
@@ -176,3 +178,22 @@ def test_common_options_may_stand_anywhere() -> None:
 def test_serve_refuses_wrong_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", "--log-format", "xml"]) == 64
     assert "log_format" in capsys.readouterr().err
+
+
+def test_verify_checks_a_store_that_is_not_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path}/service/lakemark.db"
+    with running_service(tmp_path / "service") as service:
+        assert Cli(service.grpc_address, capsys).json("databases", "create", "db")
+        assert run(["verify", "--store", url]) == StoreInUse.exit_code
+        assert "is open in process" in capsys.readouterr().err
+    assert run(["verify", "--store", url]) == 0
+    assert "every invariant of the store holds" in capsys.readouterr().out
+    store = open_store(url)
+    store.transact(lambda tx: tx.set(LOCATIONS.key("file:/nowhere"), bytes(8)))
+    store.close()
+    assert run(["--json", "verify", "--store", url]) == CorruptStore.exit_code
+    found = capsys.readouterr()
+    assert "file:/nowhere" in json.loads(found.out)["problems"][0]
+    assert "do not hold" in found.err
+    assert run(["verify", "--store", f"sqlite:///{tmp_path}/other.db"]) == NotFound.exit_code
+    assert not (tmp_path / "other.db").exists(), "looking makes nothing"

@@ -27,6 +27,7 @@ app.add_typer(timeline.app, name="timeline")
 app.command("plan")(files.plan)
 app.command("serve")(process.serve)
 app.command("demo")(process.demo)
+app.command("verify")(process.verify)
 app.command("version")(process.version)
 
 

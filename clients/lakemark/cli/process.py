@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from lakemark.cli.context import invocation
-from lakemark.cli.output import show_json
-from lakemark.errors import FailedPrecondition, InvalidArgument
+from lakemark.cli.output import show_done, show_json
+from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument
 
 
 def serve(
@@ -58,6 +58,34 @@ def demo(
     except ImportError as error:
         raise _missing("the demo", "server,spark,demo", error) from error
     raise typer.Exit(demo_main.run(directory))
+
+
+def verify(
+    context: typer.Context,
+    store: Annotated[
+        str, typer.Option(envvar="LAKEMARK_STORE", help="URL of the key-value store")
+    ] = "sqlite:///lakemark-data/lakemark.db",
+) -> None:
+    """Checks every invariant of a store's key space. A SQLite store must not be served meanwhile."""
+    try:
+        from lakemark_server.process import open_existing
+        from lakemark_server.verify import verify as check
+    except ImportError as error:
+        raise _missing("the checker", "server", error) from error
+    opened = open_existing(store)
+    try:
+        problems = check(opened)
+    finally:
+        opened.close()
+    if invocation(context).as_json:
+        show_json({"problems": problems})
+    else:
+        for problem in problems:
+            typer.echo(problem)
+    if problems:
+        raise CorruptStore(f"{len(problems)} invariants of the store do not hold; restore a backup, or report a defect")
+    if not invocation(context).as_json:
+        show_done("every invariant of the store holds")
 
 
 def version(context: typer.Context) -> None:
