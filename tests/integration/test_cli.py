@@ -15,6 +15,8 @@ from lakemark.cli.app import options_first, run
 from lakemark.errors import CommitConflict, CorruptStore, InvalidSchema, NotFound, TableNotFound, Unavailable
 from lakemark_server.keyspace import LOCATIONS
 from lakemark_server.kv import StoreInUse, open_store
+from lakemark_server.process import Service
+from lakemark_server.settings import Settings
 from tests.integration.grpc_server import running_service
 
 
@@ -182,7 +184,8 @@ def test_serve_refuses_wrong_settings(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_verify_checks_a_store_that_is_not_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path}/service/lakemark.db"
-    with running_service(tmp_path / "service") as service:
+    (tmp_path / "service").mkdir()
+    with Service(Settings(store=url, warehouse=f"{tmp_path}/wh", grpc_port=0, hms_enabled=False)) as service:
         assert Cli(service.grpc_address, capsys).json("databases", "create", "db")
         assert run(["verify", "--store", url]) == StoreInUse.exit_code
         assert "is open in process" in capsys.readouterr().err
