@@ -3,14 +3,16 @@
 For each backend, on a store with 20,000 pairs of 100 bytes: gets and ranges of 100 pairs, each a transaction of its
 own; durable commits of one new pair from 1, 16 and 64 threads; read-modify-writes of one hot key from 16 threads, with
 all the retries that they need; and additions to one counter. Figures are operations a second. ``group_commit_ratio`` is
-what 64 threads commit, by what they commit if each transaction is made durable alone. For PostgreSQL, a server is
-started in a directory of its own, unless one is named. All stores are on the same disk.
+what 64 threads commit, by what they commit if each transaction is made durable alone; ``processes`` is what 1, 2 and 4
+processes commit with 16 threads each, where several may share a store. For PostgreSQL, a server is started in a
+directory of its own, unless one is named. All stores are on the same disk.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import statistics
 import tempfile
@@ -18,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -33,6 +36,7 @@ PAIRS: Final = 20_000
 RANGE_PAIRS: Final = 100
 CLIENTS: Final = (1, 16, 64)
 HOT_CLIENTS: Final = 16
+PROCESSES: Final = (1, 2, 4)
 SECONDS: Final = 4.0
 
 
@@ -46,6 +50,7 @@ def main() -> None:
         "machine": machine.description(),
         "seconds_each": SECONDS,
         "group_commit_ratio": {},
+        "processes": {},
         "backends": {},
     }
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-", dir=".") as directory:
@@ -55,6 +60,7 @@ def main() -> None:
         if url is not None:
             target = with_schema(url, f"bench_{uuid4().hex[:12]}") + "&connections=80"
             result["backends"]["postgresql"] = _measure(lambda: open_store(target))
+            result["processes"]["postgresql"] = {str(count): _together(target, count) for count in PROCESSES}
     for name, figures in result["backends"].items():
         result["group_commit_ratio"][name] = round(figures["commits"]["64"] / figures["single_commits"], 2)
     result["machine"]["load_1min_after"] = round(os.getloadavg()[0], 2)
@@ -112,6 +118,34 @@ def _writing(store: Store, name: str) -> Callable[[int, int], None]:
         store.transact(lambda tx: tx.set(b"%s/%d/%d" % (name.encode(), client, turn), bytes(100)))
 
     return write
+
+
+def _together(url: str, processes: int) -> float:
+    """Commits a second of all processes."""
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(processes)
+    with context.Pool(processes, _keep_barrier, (barrier,)) as pool:
+        return round(sum(pool.map(_commits_of_process, [(url, number) for number in range(processes)], 1)), 1)
+
+
+_start: Barrier | None = None  # of the processes of one pool
+
+
+def _keep_barrier(barrier: Barrier) -> None:
+    global _start  # noqa: PLW0603 - a barrier can be inherited, and not be sent
+    _start = barrier
+
+
+def _commits_of_process(which: tuple[str, int]) -> float:
+    url, number = which
+    store = open_store(url)
+    try:
+        store.transact(lambda tx: tx.add(b"n", 1))
+        assert _start is not None
+        _start.wait()
+        return _rate(HOT_CLIENTS, _writing(store, f"process/{number}/{uuid4().hex}"))["per_s"]
+    finally:
+        store.close()
 
 
 def _hot(tx: Transaction) -> None:
@@ -184,6 +218,8 @@ def _print_table(result: dict[str, Any]) -> None:
             f"hot key {figures['hot_key']:,.0f}, counter {figures['counter']:,.0f}, "
             f"group commit x{result['group_commit_ratio'][name]}"
         )
+    for name, rates in result["processes"].items():
+        print(f"{name:>11}: commits of " + ", ".join(f"{n} processes {rate:,.0f}" for n, rate in rates.items()))
 
 
 if __name__ == "__main__":
