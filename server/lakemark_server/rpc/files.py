@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakemark.convert import partition_to_proto, value_to_proto
-from lakemark.types import Schema, parse_partition_name, partition_value_from_string
+from lakemark.types import Schema, is_floating, is_textual, parse_partition_name, partition_value_from_string
 from lakemark_proto.v1 import types_pb2 as pb
+from lakemark_server.snapshot.aggregates import ColumnBounds
 from lakemark_server.snapshot.entries import statistics_ids
 
 
@@ -57,4 +58,19 @@ def _statistics(row: dict[str, object], column_id: int, schema: Schema) -> pb.Co
         count = row.get(f"{kind}.{column_id}")
         if isinstance(count, int):
             setattr(message, kind, count)
+    return message
+
+
+def bounds_message(bounds: ColumnBounds) -> pb.ColumnStatistics:
+    """Of one column in a group of files; bounds of texts may be cut."""
+    cut = is_textual(bounds.field.type)
+    message = pb.ColumnStatistics(column_id=bounds.field.id, min_truncated=cut, max_truncated=cut)
+    if bounds.min is not None:
+        message.min.CopyFrom(value_to_proto(bounds.min, bounds.field.type))
+    if bounds.max is not None:
+        message.max.CopyFrom(value_to_proto(bounds.max, bounds.field.type))
+    if bounds.null_count is not None:
+        message.null_count = bounds.null_count
+    if bounds.nan_count is not None and is_floating(bounds.field.type):
+        message.nan_count = bounds.nan_count
     return message

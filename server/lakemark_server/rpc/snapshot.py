@@ -15,13 +15,14 @@ from google.protobuf.message import Message
 from lakemark.convert import schema_to_proto
 from lakemark.convert_predicate import predicate_from_proto
 from lakemark.errors import InvalidArgument, InvalidPredicate, Unimplemented
-from lakemark.types import Schema
+from lakemark.types import Field, Schema, is_nested
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceServicer
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import require_name
-from lakemark_server.rpc.files import partition_message, to_messages
+from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
+from lakemark_server.snapshot.aggregates import aggregate
 from lakemark_server.snapshot.blocks import to_ipc
 from lakemark_server.snapshot.changes import added_between, removed_between
 from lakemark_server.snapshot.fold import Snapshot
@@ -149,13 +150,23 @@ class SnapshotServicer(SnapshotServiceServicer):
             response.next_page_token = PageToken(newer.snapshot.version, offset + total, digest).encode()
         return response
 
+    def Aggregate(self, request: pb.AggregateRequest, context: Context) -> pb.AggregateResponse:
+        found = self._snapshot(request.table, at_of(request.at))
+        plan = self._plan(found, request)
+        fields = [_data_column(found.schema, name) for name in request.columns]
+        groups, exact = aggregate(plan, fields, by_partition=request.by_partition)
+        response = pb.AggregateResponse(version=found.snapshot.version, exact=exact)
+        for group in groups:
+            message = response.groups.add(files=group.files, rows=group.rows, bytes=group.bytes)
+            if request.by_partition:
+                message.partition.extend(partition_message(group.partition, found.schema))
+            message.columns.extend(map(bounds_message, group.columns))
+        return response
+
     # -- what comes later ---------------------------------------------------------------------------------------------
 
     def ListFileSlices(self, request: pb.ListFileSlicesRequest, context: Context) -> pb.PlanFilesResponse:
         raise Unimplemented("file slices are not available yet; PlanFiles returns the files of a snapshot")
-
-    def Aggregate(self, request: pb.AggregateRequest, context: Context) -> pb.AggregateResponse:
-        raise Unimplemented("aggregates are not available yet; PlanPartitions counts files, rows and bytes")
 
     def _snapshot(self, name: types_pb2.TableName, at: At) -> TableSnapshot:
         require_name(name)
@@ -168,7 +179,9 @@ class SnapshotServicer(SnapshotServiceServicer):
             )
         return self._snapshots.load(newer.table, request.from_version)
 
-    def _plan(self, found: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest) -> Plan:
+    def _plan(
+        self, found: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest | pb.AggregateRequest
+    ) -> Plan:
         given = predicate_from_proto(request.predicate) if request.HasField("predicate") else None
         return self._planner.plan(found.snapshot, given)
 
@@ -209,6 +222,16 @@ def _digest_of(same: Message, found: TableSnapshot) -> str:
     """Of what must stay the same from page to page; another table may have taken the name meanwhile."""
     data = same.SerializeToString(deterministic=True) + found.table.table_id.to_bytes(8, "big")
     return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _data_column(schema: Schema, name: str) -> Field:
+    """Raises InvalidArgument for partition columns, whose values are in names, and nested ones, which have no bounds."""
+    field = schema.find(name)
+    if field is None:
+        raise InvalidArgument(f"columns: there is no column {name!r}{schema.suggest(name)}", column=name)
+    if schema.is_partition(name) or is_nested(field.type):
+        raise InvalidArgument(f"columns: {name!r} is a partition column or nested, and has no bounds", column=name)
+    return field
 
 
 def _statistics_column(schema: Schema, name: str) -> int:

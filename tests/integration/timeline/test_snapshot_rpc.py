@@ -302,3 +302,29 @@ def test_partitions_are_summed_up(filled: Wire) -> None:
     assert [(one.name, one.values[0].integer, one.files, one.rows, one.bytes) for one in found.partitions] == [
         (f"m={month}", month, 1, 5, 10) for month in (1, 2, 3)
     ]
+
+
+# -- aggregates --------------------------------------------------------------------------------------------------------
+
+
+def test_counts_and_bounds_from_metadata_alone(filled: Wire) -> None:
+    request = s.AggregateRequest(table=filled.table, columns=["id"])
+    whole = filled.snapshots.Aggregate(request)
+    (group,) = whole.groups
+    assert (whole.version, whole.exact, group.files, group.rows) == (3, True, 3, 15)
+    (bounds,) = group.columns
+    assert (bounds.min.integer, bounds.max.integer, bounds.null_count) == (10, 39, 0)
+
+    request.by_partition = True
+    request.predicate.sql = "m > 1"
+    months = filled.snapshots.Aggregate(request).groups
+    assert [(one.partition[0].integer, one.files) for one in months] == [(2, 1), (3, 1)]
+
+    request.predicate.sql = "id > 35"
+    assert not filled.snapshots.Aggregate(request).exact, "one file holds other rows, too"
+
+
+@pytest.mark.parametrize("column", ["nope", "m"])
+def test_aggregates_of_columns_without_bounds_are_refused(filled: Wire, column: str) -> None:
+    with refused("invalid_argument", column):
+        filled.snapshots.Aggregate(s.AggregateRequest(table=filled.table, columns=[column]))

@@ -1,0 +1,90 @@
+"""Aggregates from metadata against sums over the files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakemark.expressions import parse_predicate
+from lakemark.types import DOUBLE, INT, STRING, Field, Schema
+from lakemark_proto.store.v1.store_pb2 import VersionRecord
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_proto.v1 import types_pb2 as p
+from lakemark_server.snapshot.aggregates import aggregate
+from lakemark_server.snapshot.entries import from_messages
+from lakemark_server.snapshot.fold import Snapshot, empty, fold
+from lakemark_server.snapshot.planning import Planner
+
+ID, X, NAME = Field(1, "id", INT), Field(2, "x", DOUBLE), Field(3, "name", STRING)
+SCHEMA = Schema.build([ID, X, NAME, Field(4, "m", INT)], ["m"], 1)
+# month, rows, lowest id (None: unknown), nulls (None: unknown)
+FILES = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(1, 5), st.none() | st.integers(-9, 9), st.none() | st.integers(0, 5)),
+    max_size=12,
+)
+
+
+def _snapshot(specs: list[tuple[int, int, int | None, int | None]]) -> Snapshot:
+    files = []
+    for number, (month, rows, low, nulls) in enumerate(specs):
+        statistics = p.ColumnStatistics(column_id=1)
+        if nulls is not None:
+            statistics.null_count = min(nulls, rows)
+        if low is not None and (nulls is None or nulls < rows):
+            statistics.min.integer, statistics.max.integer = low, low + 3
+        partition = [p.Value(integer=month)]
+        files.append(
+            p.DataFile(
+                path=f"1/{number}/f", size_bytes=10, row_count=rows, partition=partition, statistics=[statistics]
+            )
+        )
+    record = VersionRecord(version=1, operation=t.APPEND)
+    return fold(empty(SCHEMA), [(record, [from_messages(files, SCHEMA)])], SCHEMA)
+
+
+def _expected(specs: list[tuple[int, int, int | None, int | None]]) -> tuple[Any, ...]:
+    """files, rows, min, max and nulls of id."""
+    all_null = [nulls is not None and nulls >= rows for _, rows, _, nulls in specs]
+    lows = [low for (_, _, low, _), gone in zip(specs, all_null, strict=True) if not gone]
+    known = None not in lows
+    nulls = [min(nulls, rows) if nulls is not None else None for _, rows, _, nulls in specs]
+    return (
+        len(specs),
+        sum(rows for _, rows, _, _ in specs),
+        min(low for low in lows if low is not None) if lows and known else None,
+        max(low for low in lows if low is not None) + 3 if lows and known else None,
+        None if None in nulls else sum(one for one in nulls if one is not None),
+    )
+
+
+@settings(deadline=None, max_examples=150)
+@given(FILES)
+def test_groups_are_sums_over_their_files(specs: list[tuple[int, int, int | None, int | None]]) -> None:
+    plan = Planner().plan(_snapshot(specs), None)
+    (whole,), exact = aggregate(plan, [ID], by_partition=False)
+    (bounds,) = whole.columns
+    expected = _expected(specs) if specs else (0, 0, None, None, 0)
+    assert (whole.files, whole.rows, bounds.min, bounds.max, bounds.null_count) == expected
+    assert whole.bytes == 10 * len(specs)
+    if exact:
+        assert bounds.null_count is not None
+        assert bounds.min is not None or bounds.null_count == whole.rows
+    groups, _ = aggregate(plan, [ID], by_partition=True)
+    assert [group.partition for group in groups] == sorted({f"m={spec[0]}" for spec in specs})
+    for group in groups:
+        (bounds,) = group.columns
+        of_month = [spec for spec in specs if f"m={spec[0]}" == group.partition]
+        assert (group.files, group.rows, bounds.min, bounds.max, bounds.null_count) == _expected(of_month)
+
+
+def test_what_is_not_exact_says_so() -> None:
+    snapshot = _snapshot([(0, 5, 1, 0), (1, 5, 10, 0)])
+    planner = Planner()
+    everything = planner.plan(snapshot, None)
+    assert aggregate(everything, [ID], by_partition=False)[1]
+    assert aggregate(planner.plan(snapshot, parse_predicate("m = 1")), [ID], by_partition=False)[1]
+    assert not aggregate(planner.plan(snapshot, parse_predicate("id > 11")), [ID], by_partition=False)[1]
+    assert not aggregate(everything, [X], by_partition=False)[1], "there are no statistics"
+    assert not aggregate(everything, [NAME], by_partition=False)[1], "texts may be cut"
