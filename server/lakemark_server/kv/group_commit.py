@@ -44,10 +44,15 @@ class _Waiting:
 
 
 class GroupCommitter:
-    """Owns the writer thread. ``apply`` is only ever called from that thread."""
+    """Owns the writer thread. ``apply`` is only ever called from that thread.
 
-    def __init__(self, apply: Apply, name: str) -> None:
+    So is ``turn``, before each batch is gathered, where processes take turns: whoever arrives during the wait is in the
+    batch. It must not raise.
+    """
+
+    def __init__(self, apply: Apply, name: str, turn: Callable[[], None] = lambda: None) -> None:
         self._apply = apply
+        self._turn = turn
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._gate = threading.Lock()
         self._closed = False
@@ -79,6 +84,7 @@ class GroupCommitter:
 
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
+            self._turn()
             batch, last = self._gather(first)
             self._decide(batch)
             if last:

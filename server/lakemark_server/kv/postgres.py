@@ -57,7 +57,7 @@ class PostgresStore(Store):
                 raise translated(failure_of(error, target.scrubbed(str(error)))) from None
         self._readers = PostgresReaders(self._reader, target.connections - 1)
         self._writer = PostgresWriter(self._committing, Window(version, clock), log_oid)
-        self._committer = GroupCommitter(self._writer.apply, f"lakemark-commit {target.schema}")
+        self._committer = GroupCommitter(self._writer.apply, f"lakemark-commit {target.schema}", self._writer.take_turn)
 
     def read(self, body: Callable[[ReadTransaction], T]) -> T:
         self._check_open()

@@ -37,13 +37,22 @@ class PostgresWriter:
         self._lock = int8(_LOCK_CLASS << 32 | log_oid)
         self._window = window
         self._connection: PostgresConnection | None = None
+        self._turn: tuple[PostgresConnection, int] | Exception | None = None
+
+    def take_turn(self) -> None:
+        """Waits until this process may commit. What goes wrong is told by ``apply``, which must be called next."""
+        try:
+            self._turn = self._begin()
+        except Exception as error:
+            self._turn = error
 
     def apply(self, batch: Sequence[CommitRequest]) -> list[LakemarkError | None]:
         """For each request why it was not applied, or None."""
         errors: list[LakemarkError | None] = [None] * len(batch)
         commit: int | None = None  # which statement it is, once it was sent
         try:
-            connection, stored, now = self._begin(_counters(batch))
+            connection, now = self._taken_turn()
+            stored = _stored(connection, _counters(batch))
             writes, errors = resolve(self._window, batch)
             if all(errors):
                 connection.rollback()
@@ -75,34 +84,42 @@ class PostgresWriter:
             self._connection.close()
             self._connection = None
 
-    def _begin(self, counters: Sequence[bytes]) -> tuple[PostgresConnection, dict[bytes, bytes], int]:
-        """The turn of this process: its connection, the counters as they are, and the server's time."""
+    def _begin(self) -> tuple[PostgresConnection, int]:
+        """The connection, in a transaction that holds the turn, and the server's time."""
         while True:
             connection = self._connection
             if connection is None or connection.closed:
                 connection = self._connection = self._connect()
             try:
-                return connection, *self._turn(connection, counters)
+                return connection, self._catch_up(connection)
             except PostgresFailure as failure:
                 # COMMIT was not sent: a connection that had died since the last batch is not the caller's business.
                 if not (failure.lost and connection.used):
                     raise
                 self.close()
 
-    def _turn(self, connection: PostgresConnection, counters: Sequence[bytes]) -> tuple[dict[bytes, bytes], int]:
-        short, long = _by_length(counters)
-        calls: list[Call] = [("begin", ()), ("lock", (self._lock,)), ("news", (int8(self._window.newest),))]
-        if short:
-            calls.append(("counters", (bytea_array(short),)))
-        if long:
-            calls.append(("counters_long", (bytea_array(long),)))
-        _, turn, news, *found = connection.run(*calls, seconds_max=ANSWER_SECONDS_MAX)
+    def _catch_up(self, connection: PostgresConnection) -> int:
+        """Waits for the turn and learns what others wrote; answers the server's time."""
+        _, turn, news = connection.run(
+            ("begin", ()),
+            ("lock", (self._lock,)),
+            ("news", (int8(self._window.newest),)),
+            seconds_max=ANSWER_SECONDS_MAX,
+        )
         if not news:
             # The log always has its newest entry: what this process knew was lost in a failover.
             newest = connection.run(("newest", ()), seconds_max=ANSWER_SECONDS_MAX)[0][0][0]
             news = [(newest, b"")]
         self._window.follow([(from_int8(version), writes) for version, writes in news])
-        return {key: value for rows in found for key, value in rows}, from_int8(turn[0][0])
+        return from_int8(turn[0][0])
+
+    def _taken_turn(self) -> tuple[PostgresConnection, int]:
+        turn, self._turn = self._turn, None
+        if isinstance(turn, Exception):
+            raise turn
+        if turn is None:
+            raise RuntimeError("apply was called out of turn")
+        return turn
 
     def _written(self, writes: Overlay, stored: dict[bytes, bytes], version: int) -> list[Call]:
         """The statements that apply the writes and note them in the log."""
@@ -141,6 +158,15 @@ def _counters(batch: Sequence[CommitRequest]) -> list[bytes]:
     return list(
         {key for request in batch for key, pending in request.writes.points.items() if isinstance(pending, int)}
     )
+
+
+def _stored(connection: PostgresConnection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    """The counters as they are, at most 8 bytes of each."""
+    if not keys:
+        return {}
+    names = zip(("counters", "counters_long"), _by_length(keys), strict=True)
+    calls: list[Call] = [(name, (bytea_array(some),)) for name, some in names if some]
+    return {key: value for rows in connection.run(*calls, seconds_max=ANSWER_SECONDS_MAX) for key, value in rows}
 
 
 def _by_length(keys: Sequence[bytes] | dict[bytes, bytes]) -> tuple[list[bytes], list[bytes]]:

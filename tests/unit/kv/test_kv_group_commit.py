@@ -94,3 +94,26 @@ def test_a_defect_in_apply_reaches_its_callers_and_the_thread_lives_on() -> None
     committer.close()
     with pytest.raises(StoreClosed):
         committer.commit(request(0))
+
+
+def test_what_arrives_while_the_turn_is_awaited_is_in_the_batch() -> None:
+    gate = Gate()
+    gate.opened.set()
+    waits, has_come = threading.Event(), threading.Event()
+
+    def turn() -> None:
+        waits.set()
+        assert has_come.wait(60)
+
+    committer = GroupCommitter(gate.apply, "test", turn)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(committer.commit, request(0))
+        assert waits.wait(60)
+        others = [pool.submit(committer.commit, request(version)) for version in (2, 4)]
+        while committer.waiting() < len(others):
+            pass
+        has_come.set()
+        for each in (first, *others):
+            each.result()
+    committer.close()
+    assert [sorted(batch) for batch in gate.batches] == [[0, 2, 4]]
