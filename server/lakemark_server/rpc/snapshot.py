@@ -225,7 +225,7 @@ def _digest_of(same: Message, found: TableSnapshot) -> str:
 
 
 def _data_column(schema: Schema, name: str) -> Field:
-    """Raises InvalidArgument for partition columns (their values are in names) and nested ones, which have no bounds."""
+    """Raises InvalidArgument for partition columns (their values are in names) and nested ones: they have no bounds."""
     field = schema.find(name)
     if field is None:
         raise InvalidArgument(f"columns: there is no column {name!r}{schema.suggest(name)}", column=name)
