@@ -14,7 +14,7 @@ from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument
 
 
 def serve(
-    store: Annotated[str | None, typer.Option(help="URL of the key-value store, as sqlite:///path/file.db")] = None,
+    store: Annotated[str | None, typer.Option(help="sqlite:///path/file.db or postgresql://user@host/database")] = None,
     warehouse: Annotated[str | None, typer.Option(help="directory or URI below which databases live")] = None,
     host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
     grpc_port: Annotated[int | None, typer.Option(help="0: any free port", min=0, max=65535)] = None,
