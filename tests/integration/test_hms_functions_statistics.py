@@ -46,6 +46,9 @@ def test_functions(client: Client) -> None:
     assert client.get_function("default", "add").className == "x.Z"
     with pytest.raises(NoSuchObjectException):
         client.get_function("default", "plus")
+    with pytest.raises(Exception, match="not legal"):
+        client.alter_function("default", "add", function("", "x.Z"))
+    assert [one.functionName for one in client.get_all_functions().functions] == ["add", "minus"]
     client.drop_function("default", "add")
     with pytest.raises(NoSuchObjectException):
         client.drop_function("default", "add")

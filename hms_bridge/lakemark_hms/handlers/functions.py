@@ -35,9 +35,8 @@ class _Functions:
     def alter(self, call: Call) -> None:
         (sent,) = call.cut(Function, 3)
         database = database_name(call.args.dbName)
-        new_name = sent.value.functionName or call.args.funcName
         stored = _stored(sent, database.name, self._services.now())
-        self._functions.alter(*database, call.args.funcName, new_name, stored)
+        self._functions.alter(*database, call.args.funcName or "", sent.value.functionName or "", stored)
 
     def get(self, call: Call) -> bytes:
         found = self._functions.get(*database_name(call.args.dbName), call.args.funcName or "")
