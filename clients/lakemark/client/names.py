@@ -22,11 +22,6 @@ def parse_table_name(text: str) -> TableName:
     return TableName(catalog=catalog, database=parts[-2], table=parts[-1])
 
 
-def format_table_name(name: TableName) -> str:
-    """``database.table``."""
-    return f"{name.database}.{name.table}"
-
-
 def parse_columns(columns: Columns, partitioned_by: list[str] | tuple[str, ...] = ()) -> Schema:
     """The schema that is meant, without ids. Raises InvalidSchema."""
     if isinstance(columns, Schema):

@@ -38,10 +38,6 @@ class SnapshotName:
     since: int | None = None
 
 
-def is_snapshot_name(name: str) -> bool:
-    return "@" in name
-
-
 def hidden_name(table: str, version: int, since: int | None = None) -> str:
     """The table of a version's file slices (or of those added after ``since``), which a view reads."""
     versions = f"v{version}" if since is None else f"v{since}..v{version}"

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 AnyArray: TypeAlias = "pa.Array[Any]"
-Places = npt.NDArray[np.int64]
 
 
 def strings(batch: pa.RecordBatch, name: str) -> pa.StringArray:
