@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
 import psycopg
 
-from .api import OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
-from .buffer import BufferedTransaction
+from .buffer import CommitRequest
+from .buffered_store import BufferedStore
 from .group_commit import GroupCommitter
 from .postgres_errors import PostgresFailure, failure_of, translated
 from .postgres_reader import PostgresReaders, PostgresSnapshot
@@ -20,8 +19,7 @@ from .postgres_url import PostgresTarget
 from .postgres_window import Window
 from .postgres_wire import PostgresConnection
 from .postgres_writer import PostgresWriter
-from .reads import Clock, ReadOnlyTransaction
-from .retry import run_transaction
+from .reads import Clock
 
 # A statement of a reader has as long as a transaction lives. A process that hangs with the turn to commit in its hands
 # loses it after ``idle_in_transaction``, so that the others go on.
@@ -34,10 +32,8 @@ _WRITER: Final = {
 _OPENING: Final = {"statement_timeout": "60s", "lock_timeout": "30s"}
 _PREPARE_SECONDS_MAX: Final = 10.0
 
-T = TypeVar("T")
 
-
-class PostgresStore(Store):
+class PostgresStore(BufferedStore):
     """Opens (or makes) the store at ``target``.
 
     ``clock`` counts the seconds of a transaction's age. Raises StoreFormatUnknown, FailedPrecondition, Unavailable.
@@ -47,9 +43,7 @@ class PostgresStore(Store):
 
     def __init__(self, target: PostgresTarget, *, clock: Clock = time.monotonic) -> None:
         self.target = target
-        self._clock = clock
-        self._closing = threading.Lock()
-        self._closed = False
+        super().__init__(clock)
         with self._driver(_OPENING) as driver:
             try:
                 log_oid, version = prepare(driver, target.schema)
@@ -59,37 +53,16 @@ class PostgresStore(Store):
         self._writer = PostgresWriter(self._committing, Window(version, clock), log_oid)
         self._committer = GroupCommitter(self._writer.apply, f"lakemark-commit {target.schema}", self._writer.take_turn)
 
-    def read(self, body: Callable[[ReadTransaction], T]) -> T:
-        self._check_open()
-        transaction = ReadOnlyTransaction(self._open_snapshot, self._clock)
-        try:
-            return body(transaction)
-        finally:
-            transaction.finish()
-
-    def transact(self, body: Callable[[Transaction], T], *, attempts_max: int = 50) -> T:
-        return run_transaction(self.begin, body, attempts_max)
-
-    def begin(self) -> OpenTransaction:
-        self._check_open()
-        return BufferedTransaction(self._open_snapshot, self._committer.commit, self._clock)
-
-    def close(self) -> None:
-        with self._closing:
-            if self._closed:
-                return
-            self._closed = True
-            self._committer.close()
-            self._readers.close()
-            self._writer.close()
-
-    def _open_snapshot(self) -> PostgresSnapshot:
-        self._check_open()
+    def _snapshot(self) -> PostgresSnapshot:
         return PostgresSnapshot(self._readers)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed("the store is closed")
+    def _submit(self, request: CommitRequest) -> None:
+        self._committer.commit(request)
+
+    def _close(self) -> None:
+        self._committer.close()
+        self._readers.close()
+        self._writer.close()
 
     def _reader(self, generation: int) -> PostgresConnection:
         return self._connection(_READER, READ, generation)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
-from .api import OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
-from .buffer import BufferedTransaction
+from .buffer import CommitRequest
+from .buffered_store import BufferedStore
 from .group_commit import GroupCommitter
-from .reads import Clock, ReadOnlyTransaction
-from .retry import run_transaction
+from .reads import Clock
 from .sqlite_file import FileLock, connect, prepare, translated
 from .sqlite_reader import SqliteReaders, SqliteSnapshot
 from .sqlite_writer import SqliteWriter
@@ -23,10 +20,8 @@ from .sqlite_writer import SqliteWriter
 READER_CACHE_KIB: Final = 2_048
 WRITER_CACHE_KIB: Final = 65_536
 
-T = TypeVar("T")
 
-
-class SqliteStore(Store):
+class SqliteStore(BufferedStore):
     """Opens (or makes) the file at ``path``; one process at a time.
 
     ``clock`` counts the seconds of a transaction's age. Raises StoreInUse, StoreFormatUnknown, CorruptStore,
@@ -37,9 +32,7 @@ class SqliteStore(Store):
 
     def __init__(self, path: Path, *, clock: Clock = time.monotonic) -> None:
         self.path = path.resolve()
-        self._clock = clock
-        self._closing = threading.Lock()
-        self._closed = False
+        super().__init__(clock)
         self._lock = FileLock(self.path)
         try:
             self._anchor = prepare(self.path)
@@ -49,34 +42,6 @@ class SqliteStore(Store):
         self._readers = SqliteReaders(partial(connect, self.path, cache_kib=READER_CACHE_KIB, read_only=True))
         self._writer = SqliteWriter(partial(connect, self.path, cache_kib=WRITER_CACHE_KIB, read_only=False), clock)
         self._committer = GroupCommitter(self._writer.apply, f"lakemark-commit {self.path.name}")
-
-    def read(self, body: Callable[[ReadTransaction], T]) -> T:
-        self._check_open()
-        transaction = ReadOnlyTransaction(self._open_snapshot, self._clock)
-        try:
-            return body(transaction)
-        finally:
-            transaction.finish()
-
-    def transact(self, body: Callable[[Transaction], T], *, attempts_max: int = 50) -> T:
-        return run_transaction(self.begin, body, attempts_max)
-
-    def begin(self) -> OpenTransaction:
-        self._check_open()
-        return BufferedTransaction(self._open_snapshot, self._committer.commit, self._clock)
-
-    def close(self) -> None:
-        with self._closing:
-            if self._closed:
-                return
-            self._closed = True
-            self._committer.close()
-            self._readers.close()
-            self._writer.close()
-            # The last to close moves the log into the file; if it cannot, the next start does.
-            with contextlib.suppress(sqlite3.Error):
-                self._anchor.close()
-            self._lock.release()
 
     def integrity_check(self) -> list[str]:
         """What SQLite finds damaged in the file, in its words; empty if all is well. Reads the whole file."""
@@ -89,10 +54,17 @@ class SqliteStore(Store):
             raise translated(error) from error
         return [] if found == ["ok"] else found
 
-    def _open_snapshot(self) -> SqliteSnapshot:
-        self._check_open()
+    def _snapshot(self) -> SqliteSnapshot:
         return self._readers.snapshot()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed("the store is closed")
+    def _submit(self, request: CommitRequest) -> None:
+        self._committer.commit(request)
+
+    def _close(self) -> None:
+        self._committer.close()
+        self._readers.close()
+        self._writer.close()
+        # The last to close moves the log into the file; if it cannot, the next start does.
+        with contextlib.suppress(sqlite3.Error):
+            self._anchor.close()
+        self._lock.release()
