@@ -31,10 +31,16 @@ VERSIONS: Final = Space.of("ver")  # (table id, branch, version) -> VersionRecor
 VERSION_TIMES: Final = Space.of("vert")  # (table id, branch, commit time in ms, version) -> empty
 BLOCKS: Final = Space.of("block")  # (table id, instant, number) -> staged entries
 STAGED_SLICES: Final = Space.of("slice")  # (table id, instant, number) -> hashes of the slice directories of that block
+REMOVED: Final = Space.of("gone")  # (table id, instant, number) -> entries of files that the instant removes
+BRANCHES: Final = Space.of("branch")  # (table id, name) -> BranchRecord
+BRANCH_KEYS: Final = Space.of("branchk")  # (table id, key) -> BranchRecord, of dropped branches too
+TAGS: Final = Space.of("tag")  # (table id, name) -> TagRecord
+SAVEPOINTS: Final = Space.of("save")  # (table id, branch key, version) -> TagRecord
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord
 
 # What a table leaves behind when it is dropped, all of it keyed by table id first.
 OF_TABLE: Final = (
     LAKE_TABLES, SCHEMAS, HIVE_TABLES, PARTITIONS, PARTITION_CHANGES, COLUMN_STATISTICS, HEADS, LAST_INSTANT, INSTANTS,
-    ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES,
+    ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED,
+    BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS,
 )  # fmt: skip
