@@ -1,0 +1,49 @@
+"""Where the versions of a branch are kept: its own, and below the fork its parent's (DESIGN, section 4).
+
+A branch's lineage never changes, so it can be kept for ever under the branch's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from lakemark_server.keyspace import MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """``forks``: (branch key, version from which on the versions are its own - 1), from the branch itself to main.
+
+    So ``(("b#7", 5), ("main", 0))`` is a branch of main with main's versions 1 to 5, and its own from 6 on.
+    """
+
+    forks: tuple[tuple[str, int], ...]
+
+    @property
+    def key(self) -> str:
+        return self.forks[0][0]
+
+    def owner(self, version: int) -> str:
+        """The key of the branch that holds this version."""
+        return next(key for key, fork in self.forks if version > fork or key == MAIN)
+
+    def segments(self, after: int, upto: int) -> Iterator[tuple[str, int, int]]:
+        """(branch key, after, upto) for the versions ``after < version <= upto``, oldest first."""
+        found = []
+        for key, fork in self.forks:
+            low = max(after, fork)
+            if upto > low:
+                found.append((key, low, upto))
+            upto = min(upto, fork)
+        return reversed(found)
+
+    def at(self, version: int) -> Lineage:
+        """The lineage of the branch that holds this version: what is the same for all branches that share it."""
+        owner = self.owner(version)
+        place = next(at for at, (key, _) in enumerate(self.forks) if key == owner)
+        return Lineage(self.forks[place:])
+
+
+OF_MAIN: Final = Lineage(((MAIN, 0),))
