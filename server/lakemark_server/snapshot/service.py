@@ -18,6 +18,7 @@ from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.fold import Snapshot, empty, fold
 from lakemark_server.timeline import records
+from lakemark_server.timeline.lineage import OF_MAIN
 
 CACHE_BYTES_DEFAULT: Final = 512 << 20
 VERSIONS_A_READ: Final = 2_000
@@ -75,7 +76,7 @@ class Snapshots:
         """The schema that a version is read with; its files are not looked at."""
         if table.schema.schema_id == 1:  # there never was another one
             return table.schema
-        found = self._store.read(lambda tx: records.versions(tx, table.table_id, MAIN, version - 1, version))
+        found = self._store.read(lambda tx: records.versions(tx, table.table_id, OF_MAIN, version - 1, version))
         return self._schema(table, found[0].schema_id if found else 1)
 
     def _resolve(self, tx: ReadTransaction, table: LakeTable, at: At) -> tuple[LakeTable, int]:
@@ -87,7 +88,7 @@ class Snapshots:
                     f"{table.record.created_ms} ms",
                     table=table.name,
                 )
-            return table, records.version_at_time(tx, table.table_id, MAIN, at.timestamp_ms)
+            return table, records.version_at_time(tx, table.table_id, OF_MAIN, at.timestamp_ms)
         if at.version is None:
             return table, latest
         if at.version < 0:
@@ -107,7 +108,7 @@ class Snapshots:
             upto = min(version, snapshot.version + VERSIONS_A_READ)
             after = snapshot.version
             found = self._store.read(
-                lambda tx, after=after, upto=upto: records.versions(tx, table.table_id, MAIN, after, upto)  # type: ignore[misc]
+                lambda tx, after=after, upto=upto: records.versions(tx, table.table_id, OF_MAIN, after, upto)  # type: ignore[misc]
             )
             if [record.version for record in found] != list(range(after + 1, upto + 1)):
                 self._require_table(table)

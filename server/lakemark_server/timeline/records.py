@@ -9,6 +9,7 @@ from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, Version
 from lakemark_server.keyspace import HEADS, INSTANTS, LAST_INSTANT, VERSION_TIMES, VERSIONS
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.timeline.conflicts import Change
+from lakemark_server.timeline.lineage import Lineage
 
 
 def head(tx: ReadTransaction, table_id: int, branch: str) -> HeadRecord:
@@ -59,23 +60,46 @@ def put_version(tx: Transaction, table_id: int, branch: str, record: VersionReco
 
 
 def versions(
-    tx: ReadTransaction, table_id: int, branch: str, after: int, upto: int, *, limit: int = 0, reverse: bool = False
+    tx: ReadTransaction,
+    table_id: int,
+    lineage: Lineage,
+    after: int,
+    upto: int,
+    *,
+    limit: int = 0,
+    reverse: bool = False,
 ) -> list[VersionRecord]:
     """Those with ``after < version <= upto``. They never change, so reading them is never a conflict."""
-    if after >= upto:
-        return []
-    begin = VERSIONS.key(table_id, branch, after + 1)
-    end = VERSIONS.key(table_id, branch, upto + 1)
-    pairs = tx.get_range(begin, end, limit=limit, reverse=reverse, snapshot=True)
-    return [VersionRecord.FromString(value) for _, value in pairs]
+    segments = list(lineage.segments(after, upto))
+    found: list[VersionRecord] = []
+    for key, low, high in reversed(segments) if reverse else segments:
+        begin, end = VERSIONS.key(table_id, key, low + 1), VERSIONS.key(table_id, key, high + 1)
+        rest = limit - len(found) if limit else 0
+        pairs = tx.get_range(begin, end, limit=rest, reverse=reverse, snapshot=True)
+        found += [VersionRecord.FromString(value) for _, value in pairs]
+        if limit and len(found) >= limit:
+            break
+    return found
 
 
-def version_at_time(tx: ReadTransaction, table_id: int, branch: str, time_ms: int) -> int:
+def version(tx: ReadTransaction, table_id: int, lineage: Lineage, number: int) -> VersionRecord | None:
+    """One version; None if there is none of this number."""
+    stored = tx.get(VERSIONS.key(table_id, lineage.owner(number), number), snapshot=True)
+    return None if stored is None else VersionRecord.FromString(stored)
+
+
+def version_at_time(tx: ReadTransaction, table_id: int, lineage: Lineage, time_ms: int) -> int:
     """The last version committed at or before the time; 0 if there is none."""
-    begin, _ = VERSION_TIMES.range(table_id, branch)
-    end = VERSION_TIMES.key(table_id, branch, time_ms + 1)
-    found = tx.get_range(begin, end, limit=1, reverse=True, snapshot=True) if begin < end else []
-    return cast(int, VERSION_TIMES.unpack(found[0][0])[-1]) if found else 0
+    upto: int | None = None
+    for key, fork in lineage.forks:
+        begin, _ = VERSION_TIMES.range(table_id, key)
+        end = VERSION_TIMES.key(table_id, key, time_ms + 1)
+        found = tx.get_range(begin, end, limit=1, reverse=True, snapshot=True) if begin < end else []
+        if found:
+            last = cast(int, VERSION_TIMES.unpack(found[0][0])[-1])
+            return last if upto is None else min(last, upto)
+        upto = fork if upto is None else min(upto, fork)
+    return 0
 
 
 def change_of(record: VersionRecord) -> Change:

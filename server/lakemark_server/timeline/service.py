@@ -35,6 +35,7 @@ from lakemark_server.timeline.batching import Batcher
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.conflicts import RULES, Change, Collision, Verdict, find_collision
 from lakemark_server.timeline.jobs import Opened, OpenJob, StartJob, check_open
+from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 from lakemark_server.timeline.partition_list import PartitionList
 from lakemark_server.timeline.publish import (
     CommitJob,
@@ -232,7 +233,7 @@ class Timeline:
 
         def body(tx: ReadTransaction) -> list[VersionRecord]:
             upto = before - 1 if before else records.head(tx, table_id, MAIN).version
-            return records.versions(tx, table_id, MAIN, after, upto, limit=limit + 1, reverse=newest_first)
+            return records.versions(tx, table_id, OF_MAIN, after, upto, limit=limit + 1, reverse=newest_first)
 
         found = self._store.read(body)
         return found[:limit], len(found) > limit
