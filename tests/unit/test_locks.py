@@ -12,7 +12,7 @@ DERIVED = [
     REPOSITORY / "requirements-spark35.lock",
     REPOSITORY / "scripts" / "locks" / "build.lock",
 ]
-ALONE = [REPOSITORY / "scripts" / "locks" / name for name in ("java.lock", "postgres.lock", "uv.lock")]
+ALONE = [REPOSITORY / "scripts" / "locks" / name for name in ("java.lock", "peers.lock", "postgres.lock", "uv.lock")]
 # What Spark 3.5 has in another version than Spark 4, on purpose.
 OF_SPARK = {"pyspark", "py4j"}
 

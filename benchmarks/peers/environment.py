@@ -1,0 +1,48 @@
+"""Starts a peer's program in ``.venv-peers``, made from ``scripts/locks/peers.lock`` when it is first needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
+DATA: Final = REPOSITORY / "build" / "benchmarks"
+_ENVIRONMENT: Final = REPOSITORY / ".venv-peers"
+_PYTHON: Final = _ENVIRONMENT / "bin" / "python"
+_LOCK: Final = REPOSITORY / "scripts" / "locks" / "peers.lock"
+
+
+class PeerError(RuntimeError):
+    """The peer could not be installed, or its program failed; the message says what it wrote."""
+
+
+def measure(peer: str, task: str, data: Path, files: int, partitions: int) -> dict[str, Any]:
+    """What ``benchmarks.peers.PEER`` found for ``task``. Raises PeerError."""
+    _install()
+    command = [str(_PYTHON), "-m", f"benchmarks.peers.{peer}", task, "--data", str(data)]
+    command += ["--files", str(files), "--partitions", str(partitions)]
+    output = _run(command).splitlines()
+    figures: dict[str, Any] = json.loads(output[-1])
+    return figures
+
+
+def _install() -> None:
+    installed = _ENVIRONMENT / "installed.lock"
+    if installed.exists() and installed.read_bytes() == _LOCK.read_bytes():
+        return
+    print("installing the peers into .venv-peers", file=sys.stderr, flush=True)
+    uv = [str(REPOSITORY / ".venv-tools" / "bin" / "uv")]
+    _run([*uv, "venv", "--quiet", "--no-config", "--clear", "--python", sys.executable, str(_ENVIRONMENT)])
+    _run([*uv, "pip", "sync", "--quiet", "--no-config", "--python", str(_PYTHON), "--require-hashes", str(_LOCK)])
+    installed.write_bytes(_LOCK.read_bytes())
+
+
+def _run(command: list[str]) -> str:
+    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise PeerError(f"{' '.join(command)} ended with {finished.returncode}:\n{finished.stderr[-2_000:]}")
+    sys.stderr.write(finished.stderr)
+    return finished.stdout
