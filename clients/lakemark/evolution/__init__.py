@@ -1,0 +1,34 @@
+"""Schema evolution: the changes of a schema, which of them are legal, and how older files are read after them."""
+
+from lakemark.evolution.changes import (
+    AddColumn,
+    CommentColumn,
+    DropColumn,
+    MoveColumn,
+    RelaxColumn,
+    RenameColumn,
+    SchemaChange,
+    WidenColumn,
+)
+from lakemark.evolution.paths import format_path, parse_path
+from lakemark.evolution.reading import read_alike, readable_with, reading_groups, source_of
+from lakemark.evolution.widening import keeps_text, why_not_widen
+
+__all__ = [
+    "AddColumn",
+    "CommentColumn",
+    "DropColumn",
+    "MoveColumn",
+    "RelaxColumn",
+    "RenameColumn",
+    "SchemaChange",
+    "WidenColumn",
+    "format_path",
+    "keeps_text",
+    "parse_path",
+    "read_alike",
+    "readable_with",
+    "reading_groups",
+    "source_of",
+    "why_not_widen",
+]

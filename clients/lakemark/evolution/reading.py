@@ -1,0 +1,120 @@
+"""How files of an older schema are read with a newer one: columns are found by id, under the name they had then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+
+from lakemark.evolution.widening import keeps_text, why_not_widen
+from lakemark.types import Field, ListOf, MapOf, Schema, Struct, Type, format_type, is_textual
+
+
+def readable_with(file_schema: Schema, latest: Schema) -> list[str]:
+    """Why files that were written with ``file_schema`` cannot be read with ``latest``; empty if they can.
+
+    Both are schemas of one table, so that ids mean the same. Every legal change keeps all older files readable.
+    """
+    pairs = zip_longest(file_schema.partition_fields, latest.partition_fields)
+    if any(old is None or new is None or old.id != new.id or old.name != new.name for old, new in pairs):
+        old_names, new_names = (", ".join(one.partition_columns) or "none" for one in (file_schema, latest))
+        return [f"the partition columns were {old_names} and are {new_names} now"]
+    reasons = [
+        f"partition column '{new.name}' was {format_type(old.type)} and is {format_type(new.type)} now: "
+        "the names of its partitions would change"
+        for old, new in zip(file_schema.partition_fields, latest.partition_fields, strict=True)
+        if why_not_widen(old.type, new.type) or (old.type != new.type and not keeps_text(old.type, new.type))
+    ]
+    return reasons + _unreadable(file_schema.data_columns, latest.data_columns, "")
+
+
+def source_of(field: Field, stored: Sequence[Field]) -> Field | None:
+    """The field of the file's schema that holds the values of ``field``; None: it was added later."""
+    return next((one for one in stored if one.id == field.id), None)
+
+
+def read_alike(old: Type, new: Type) -> bool:
+    """Whether values of ``old`` in a file are read as ``new`` as they are: same fields, names and primitive types.
+
+    Texts are alike whatever their declared length. Case of names, comments and nullability do not matter.
+    """
+    match old, new:
+        case Struct(fields), Struct(others):
+            return len(fields) == len(others) and all(
+                a.id == b.id and a.name.lower() == b.name.lower() and read_alike(a.type, b.type)
+                for a, b in zip(fields, others, strict=True)
+            )
+        case ListOf(element, element_id), ListOf(other, other_id):
+            return element_id == other_id and read_alike(element, other)
+        case MapOf(key, value), MapOf(other_key, other_value):
+            same = (old.key_id, old.value_id) == (new.key_id, new.value_id)
+            return same and read_alike(key, other_key) and read_alike(value, other_value)
+    return old == new or (is_textual(old) and is_textual(new))
+
+
+def reading_groups(schemas: Mapping[int, Schema], wanted: Schema) -> list[frozenset[int]]:
+    """The file schemas (by id), in groups that one scan by column names serves; in the order of their latest members.
+
+    In a group each column of ``wanted`` has one name and one type in all the files that have it, and no file has
+    another column under that name: a reader that fills what is missing with nulls answers exactly.
+    """
+    groups: list[dict[int, Schema]] = []
+    for schema_id in sorted(schemas, reverse=True):
+        schema = schemas[schema_id]
+        home = next((group for group in groups if all(_together(schema, one, wanted) for one in group.values())), None)
+        if home is None:
+            groups.append(home := {})
+        home[schema_id] = schema
+    return [frozenset(group) for group in reversed(groups)]
+
+
+def _together(first: Schema, second: Schema, wanted: Schema) -> bool:
+    for column in wanted.data_columns:
+        mine, other = source_of(column, first.data_columns), source_of(column, second.data_columns)
+        if mine is not None and other is not None:
+            if mine.name.lower() != other.name.lower() or not read_alike(mine.type, other.type):
+                return False
+        elif _hidden_by_another(mine, second) or _hidden_by_another(other, first):
+            return False
+    return True
+
+
+def _hidden_by_another(source: Field | None, schema: Schema) -> bool:
+    """Whether files of a schema without this column have another one under its name."""
+    return source is not None and schema.find(source.name) is not None
+
+
+def _unreadable(stored: Sequence[Field], wanted: Sequence[Field], prefix: str) -> list[str]:
+    reasons: list[str] = []
+    for field in wanted:
+        path = prefix + field.name
+        source = source_of(field, stored)
+        if not field.nullable and (source is None or source.nullable):
+            reasons.append(f"column '{path}' is NOT NULL now and {'was not' if source else 'did not exist'} then")
+        if source is not None:
+            reasons += _type_unreadable(source.type, field.type, path)
+    return reasons
+
+
+def _type_unreadable(old: Type, new: Type, path: str) -> list[str]:
+    match old, new:
+        case Struct(fields), Struct(others):
+            return _unreadable(fields, others, path + ".")
+        case ListOf(), ListOf():
+            return _unreadable([_element(old)], [_element(new)], path + ".")
+        case MapOf(), MapOf():
+            return _unreadable(_key_and_value(old), _key_and_value(new), path + ".")
+    reason = why_not_widen(old, new)
+    if not reason:
+        return []
+    return [f"column '{path}' was {format_type(old)} and is {format_type(new)} now: {reason}"]
+
+
+def _element(column_type: ListOf) -> Field:
+    return Field(column_type.element_id, "element", column_type.element, column_type.element_nullable)
+
+
+def _key_and_value(column_type: MapOf) -> list[Field]:
+    return [
+        Field(column_type.key_id, "key", column_type.key, nullable=False),
+        Field(column_type.value_id, "value", column_type.value, column_type.value_nullable),
+    ]
