@@ -26,10 +26,14 @@ Every error says what is wrong and what to do, and carries
     │   └── UnsupportedOperation
     ├── CommitConflict             lost the race; open a new instant and plan again
     ├── LimitExceeded              too large, too many
+    │   └── QuotaExceeded          the tenant has all that it is allowed: free some, or ask for more
     ├── Unimplemented
     ├── Unavailable                try again later
-    │   └── StoreConflict          the transaction lost a race in the store too often
+    │   ├── StoreConflict          the transaction lost a race in the store too often
+    │   ├── Overloaded             too many requests at once: come back after ``retry_after_ms``
+    │   └── DeadlineExceeded       the request's time was over before anything happened
     ├── UnknownOutcome             it may have happened: ask again with the same request id
+    │   └── DeadlineUnknown        the request's time was over while its commit was on the way
     └── Internal                   a defect of Lakemark
         └── CorruptStore
 """
@@ -156,6 +160,12 @@ class LimitExceeded(LakemarkError):
     exit_code = 69
 
 
+class QuotaExceeded(LimitExceeded):
+    """``details``: ``catalog`` (the tenant), ``limit`` (its name), ``allowed``, ``used``, ``asked``."""
+
+    code = "quota_exceeded"
+
+
 class Unimplemented(LakemarkError):
     code = "unimplemented"
     grpc_status = "UNIMPLEMENTED"
@@ -173,11 +183,32 @@ class StoreConflict(Unavailable):
     code = "store_conflict"
 
 
+class Overloaded(Unavailable):
+    """Nothing happened. ``details["retry_after_ms"]`` says after which time it is worth asking again."""
+
+    code = "overloaded"
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class DeadlineExceeded(Unavailable):
+    """The time that the client gave was over, or the client was gone, before anything of the request happened."""
+
+    code = "deadline_exceeded"
+    grpc_status = "DEADLINE_EXCEEDED"
+
+
 class UnknownOutcome(LakemarkError):
     code = "unknown_outcome"
     grpc_status = "UNKNOWN"
     exit_code = 75
     outcome = Outcome.UNKNOWN
+
+
+class DeadlineUnknown(UnknownOutcome):
+    """The time that the client gave was over while a commit was with the store, which may or may not carry it out."""
+
+    code = "deadline_unknown"
+    grpc_status = "DEADLINE_EXCEEDED"
 
 
 class Internal(LakemarkError):

@@ -37,6 +37,8 @@ BRANCH_KEYS: Final = Space.of("branchk")  # (table id, key) -> BranchRecord, of 
 TAGS: Final = Space.of("tag")  # (table id, name) -> TagRecord
 SAVEPOINTS: Final = Space.of("save")  # (table id, branch key, version) -> TagRecord
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord
+QUOTAS: Final = Space.of("quota")  # (catalog) -> Quota: the tenant's own limits
+USAGE: Final = Space.of("usage")  # (catalog, what) -> counter of what the tenant has
 
 # What a table leaves behind when it is dropped, all of it keyed by table id first.
 OF_TABLE: Final = (

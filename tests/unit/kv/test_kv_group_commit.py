@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lakemark.errors import Internal, LakemarkError
-from lakemark_server.kv import Conflict, StoreClosed
+from lakemark.errors import DeadlineExceeded, DeadlineUnknown, Internal, LakemarkError, Overloaded
+from lakemark_server import deadline
+from lakemark_server.kv import Conflict, StoreClosed, group_commit
 from lakemark_server.kv.buffer import CommitRequest
 from lakemark_server.kv.group_commit import BATCH_BYTES_MAX, BATCH_TRANSACTIONS_MAX, GroupCommitter
 from lakemark_server.kv.overlay import Overlay
@@ -117,3 +118,50 @@ def test_what_arrives_while_the_turn_is_awaited_is_in_the_batch() -> None:
             each.result()
     committer.close()
     assert [sorted(batch) for batch in gate.batches] == [[0, 2, 4]]
+
+
+def test_a_request_whose_time_is_over_before_its_batch_is_withdrawn_whole() -> None:
+    gate = Gate()
+    committer = GroupCommitter(gate.apply, "test")
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(committer.commit, request(0))
+        assert gate.entered.wait(60)
+        with deadline.within(deadline.Deadline.after(0.01)), pytest.raises(DeadlineExceeded):
+            committer.commit(request(2))
+        last = pool.submit(committer.commit, request(4))
+        gate.opened.set()
+        first.result()
+        last.result()
+    committer.close()
+    assert [version for batch in gate.batches for version in batch] == [0, 4]
+
+
+def test_a_request_whose_time_is_over_while_its_batch_is_written_has_an_unknown_outcome() -> None:
+    gate = Gate()
+    committer = GroupCommitter(gate.apply, "test")
+    # Over as soon as the batch has begun: asking for the time waits for that.
+    over = deadline.Deadline(1.0, clock=lambda: 2.0 if gate.entered.wait(60) else 0.0)
+    with deadline.within(over), pytest.raises(DeadlineUnknown, match="may have happened"):
+        committer.commit(request(0))
+    gate.opened.set()
+    committer.close()
+    assert gate.batches == [[0]]
+
+
+def test_too_many_waiting_commits_are_refused_with_a_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "WAITING_MAX", 1)
+    gate = Gate()
+    committer = GroupCommitter(gate.apply, "test")
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(committer.commit, request(0))
+        assert gate.entered.wait(60)
+        second = pool.submit(committer.commit, request(2))
+        while committer.waiting() < 1:
+            threading.Event().wait(0.001)
+        with pytest.raises(Overloaded) as refused:
+            committer.commit(request(4))
+        assert int(refused.value.details["retry_after_ms"]) > 0
+        gate.opened.set()
+        first.result()
+        second.result()
+    committer.close()

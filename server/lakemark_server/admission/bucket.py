@@ -1,0 +1,39 @@
+"""A token bucket: so many a second on average, so many at once after a pause."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_LEAST: Final = 1e-9  # what rounding may take from a token
+
+
+class TokenBucket:
+    """Pure: the caller says what time it is, in seconds that never go back. Full at first."""
+
+    __slots__ = ("_at_s", "_burst", "_rate", "_tokens")
+
+    def __init__(self, rate: float, burst: float, now_s: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._tokens = burst
+        self._at_s = now_s
+
+    def take(self, now_s: float, reserve: float = 0.0) -> float:
+        """0.0 and a token is taken, or the seconds after which there is one (``inf`` if never).
+
+        ``reserve``: tokens that stay in the bucket for others.
+        """
+        self._tokens = min(self._burst, self._tokens + (now_s - self._at_s) * self._rate)
+        self._at_s = now_s
+        missing = reserve + 1.0 - self._tokens
+        if missing <= _LEAST:
+            self._tokens -= 1.0
+            return 0.0
+        if self._rate <= 0.0 or reserve + 1.0 > self._burst:
+            return float("inf")
+        return missing / self._rate
+
+    def reshape(self, rate: float, burst: float, now_s: float) -> None:
+        """Other limits from now on. What is in the bucket stays, as far as it fits; a larger one is not filled."""
+        self._tokens = min(self._burst, self._tokens + (now_s - self._at_s) * self._rate, burst)
+        self._rate, self._burst, self._at_s = rate, burst, now_s

@@ -1,0 +1,41 @@
+"""Bytes of requests that are being worked on, of all tenants together: memory is given out before it is used."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from lakemark_server.admission.tenants import overloaded
+
+_RETRY_MS: Final = 100
+
+
+class InflightBytes:
+    """Thread-safe. A request of any size is let in when nothing else is: it would never be otherwise."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._bytes = 0
+
+    @property
+    def now(self) -> int:
+        return self._bytes
+
+    def enter(self, size_bytes: int) -> None:
+        """Counts them until ``leave``. Raises Overloaded."""
+        with self._lock:
+            total = self._bytes + size_bytes
+            if total > self._most and self._bytes:
+                raise overloaded(
+                    f"requests of {self._bytes:,} bytes are being worked on; {size_bytes:,} more would be above the "
+                    f"limit of {self._most:,}",
+                    _RETRY_MS,
+                    limit="max_inflight_bytes",
+                    allowed=str(self._most),
+                )
+            self._bytes = total
+
+    def leave(self, size_bytes: int) -> None:
+        with self._lock:
+            self._bytes -= size_bytes

@@ -1,0 +1,119 @@
+"""The limits of every tenant: the service's defaults, and what the store says of a tenant's own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, cast
+
+from lakemark_proto.v1.admin_pb2 import Quota, TenantQuota
+from lakemark_server.admission import usage
+from lakemark_server.admission.limits import Limits, changed, merged, to_quota
+from lakemark_server.clock import ClockMs, now_ms
+from lakemark_server.keyspace import DATABASES, QUOTAS
+from lakemark_server.kv import ReadTransaction, Space, Store, Transaction, strinc
+from lakemark_server.requests import once
+
+CACHE_S: Final = 5.0
+CACHED_MAX: Final = 10_000
+
+
+class Quotas:
+    """Thread-safe. Limits are read from the store at most every ``cache_s`` seconds, so that a change which another
+    process made holds here after that time at the latest; one made here holds at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        defaults: Limits | None = None,
+        *,
+        cache_s: float = CACHE_S,
+        clock_s: Callable[[], float] = time.monotonic,
+        clock: ClockMs = now_ms,
+    ) -> None:
+        self._store = store
+        self._defaults = defaults or Limits()
+        self._cache_s = cache_s
+        self._clock_s = clock_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._cached: dict[str, tuple[float, Limits]] = {}  # by catalog: until when, and which
+
+    def of(self, catalog: str, tx: ReadTransaction | None = None) -> Limits:
+        """``catalog`` in lower case, not "". Within a transaction give it: nothing is read besides it then."""
+        found = self._cached.get(catalog)
+        if found is not None and self._clock_s() < found[0]:
+            return found[1]
+        if found is not None:  # one thread reads afresh, the others go on with what was known
+            self._keep(catalog, found[1])
+        own = self._own(tx, catalog) if tx is not None else self._store.read(lambda tx: self._own(tx, catalog))
+        limits = merged(self._defaults, own)
+        self._keep(catalog, limits)
+        return limits
+
+    def get(self, catalog: str) -> TenantQuota:
+        return self._store.read(lambda tx: self._described(tx, catalog))
+
+    def set(
+        self, catalog: str, changes: Quota, clear: Iterable[str] = (), *, clear_all: bool = False, request_id: str = ""
+    ) -> TenantQuota:
+        """Changes a tenant's own limits. Raises InvalidArgument for limits that there are not, or below 0."""
+        names = list(clear)
+
+        def body(tx: Transaction) -> TenantQuota:
+            def change() -> Quota:
+                new = changed(self._own(tx, catalog), changes, names, clear_all=clear_all)
+                key = QUOTAS.key(catalog)
+                if new.ByteSize():
+                    tx.set(key, new.SerializeToString())
+                else:
+                    tx.clear(key)
+                return new
+
+            once(tx, request_id, f"SetQuota {catalog}", self._clock(), Quota, change)
+            return self._described(tx, catalog)
+
+        answer = self._store.transact(body)
+        with self._lock:
+            self._cached.pop(catalog, None)
+        return answer
+
+    def list(self, after: str = "", limit: int = 0) -> list[TenantQuota]:
+        """Of all tenants with databases or limits of their own, in order of name, from the first after ``after``."""
+
+        def body(tx: ReadTransaction) -> list[TenantQuota]:
+            found: list[TenantQuota] = []
+            name = after
+            while not limit or len(found) < limit:
+                following = [one for one in (_next(tx, QUOTAS, name), _next(tx, DATABASES, name)) if one is not None]
+                if not following:
+                    break
+                name = min(following)
+                found.append(self._described(tx, name))
+            return found
+
+        return self._store.read(body)
+
+    def _described(self, tx: ReadTransaction, catalog: str) -> TenantQuota:
+        own = self._own(tx, catalog)
+        limits = to_quota(merged(self._defaults, own))
+        return TenantQuota(catalog=catalog, limits=limits, own=own, usage=usage.read(tx, catalog))
+
+    def _keep(self, catalog: str, limits: Limits) -> None:
+        with self._lock:
+            if len(self._cached) >= CACHED_MAX and catalog not in self._cached:
+                self._cached.pop(next(iter(self._cached)))
+            self._cached[catalog] = (self._clock_s() + self._cache_s, limits)
+
+    @staticmethod
+    def _own(tx: ReadTransaction, catalog: str) -> Quota:
+        stored = tx.get(QUOTAS.key(catalog), snapshot=True)
+        return Quota() if stored is None else Quota.FromString(stored)
+
+
+def _next(tx: ReadTransaction, space: Space, after: str) -> str | None:
+    """The first catalog that has a key in the space, after the one named."""
+    begin, end = space.range()
+    found = tx.get_range(strinc(space.key(after)) if after else begin, end, limit=1)
+    return cast(str, space.unpack(found[0][0])[0]) if found else None

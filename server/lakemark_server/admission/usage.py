@@ -1,0 +1,123 @@
+"""What a tenant has: counters in the store, moved in the transaction that takes or gives back what they count.
+
+A counter is moved by atomic addition, which makes no two transactions conflict. Taking reads it, too: while the limit
+is far away as a snapshot read, which conflicts with nobody; within the reach of ``TAKERS_MAX`` transactions like this
+one as a real read, so that of two which would only fit one by one, one sees the other. So a limit on things that are
+taken one at a time is exact while fewer than ``TAKERS_MAX`` transactions of one tenant take it at the same moment;
+one on sizes may be passed by what is being staged at that very moment.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from lakemark.errors import QuotaExceeded
+from lakemark_proto.store.v1.store_pb2 import InstantRecord, StagedTotals
+from lakemark_proto.v1.admin_pb2 import Usage
+from lakemark_server.admission.limits import Limits
+from lakemark_server.keyspace import ALIVE, INSTANTS, USAGE
+from lakemark_server.kv import ReadTransaction, Transaction, counter
+
+TAKERS_MAX: Final = 4_096
+
+TABLES: Final = "tables"
+DATABASES: Final = "databases"
+OPEN_INSTANTS: Final = "open_instants"
+STAGED_FILES: Final = "staged_files"
+STAGED_BYTES: Final = "staged_bytes"
+COUNTED: Final = (TABLES, DATABASES, OPEN_INSTANTS, STAGED_FILES, STAGED_BYTES)
+"""Each is the name of its limit, too."""
+
+_WORDS: Final = {
+    TABLES: "tables",
+    DATABASES: "databases",
+    OPEN_INSTANTS: "open instants",
+    STAGED_FILES: "files that are staged and not committed",
+    STAGED_BYTES: "bytes of files that are staged and not committed",
+}
+_ADVICE: Final = {
+    TABLES: "drop some",
+    DATABASES: "drop some",
+    OPEN_INSTANTS: "commit some or roll them back",
+    STAGED_FILES: "commit some or roll them back",
+    STAGED_BYTES: "commit some or roll them back",
+}
+
+
+def take(tx: Transaction, catalog: str, what: str, amount: int, limits: Limits) -> None:
+    """Counts ``amount`` more of ``what``. Raises QuotaExceeded; nothing is written then."""
+    check(tx, catalog, what, amount, limits)
+    add(tx, catalog, what, amount)
+
+
+def check(tx: Transaction, catalog: str, what: str, amount: int, limits: Limits) -> None:
+    """Raises QuotaExceeded if ``amount`` more do not fit."""
+    if amount <= 0:
+        return
+    allowed = cast(int, getattr(limits, what))
+    key = USAGE.key(catalog, what)
+    used = counter(tx.get(key, snapshot=True))
+    if used + amount * TAKERS_MAX > allowed:
+        used = counter(tx.get(key))
+    if used + amount > allowed:
+        raise exceeded(catalog, what, used, amount, allowed)
+
+
+def add(tx: Transaction, catalog: str, what: str, amount: int) -> None:
+    """Without a look at the limit; negative: gives back."""
+    if amount:
+        tx.add(USAGE.key(catalog, what), amount)
+
+
+def take_staged(tx: Transaction, catalog: str, files: int, size_bytes: int, limits: Limits) -> None:
+    """Raises QuotaExceeded; nothing is written then."""
+    check(tx, catalog, STAGED_FILES, files, limits)
+    check(tx, catalog, STAGED_BYTES, size_bytes, limits)
+    add(tx, catalog, STAGED_FILES, files)
+    add(tx, catalog, STAGED_BYTES, size_bytes)
+
+
+def close_writer(tx: Transaction, catalog: str, staged: StagedTotals) -> None:
+    """An instant is open no more: committed, rolled back, lost. ``staged``: what was staged before it ended."""
+    add(tx, catalog, OPEN_INSTANTS, -1)
+    add(tx, catalog, STAGED_FILES, -staged.files)
+    add(tx, catalog, STAGED_BYTES, -staged.bytes)
+
+
+def close_writers(tx: Transaction, catalog: str, table_id: int) -> None:
+    """All of a table, which is being dropped."""
+    for key, _ in tx.get_range(*ALIVE.range(table_id)):
+        stored = tx.get(INSTANTS.key(table_id, cast(int, ALIVE.unpack(key)[-1])))
+        close_writer(tx, catalog, InstantRecord.FromString(stored).staged if stored else StagedTotals())
+
+
+def read(tx: ReadTransaction, catalog: str) -> Usage:
+    """Only what the store counts."""
+    stored = tx.get_many([USAGE.key(catalog, what) for what in COUNTED], snapshot=True)
+    return Usage(**{what: counter(value) for what, value in zip(COUNTED, stored, strict=True)})
+
+
+def exceeded(catalog: str, limit: str, used: int, asked: int, allowed: int) -> QuotaExceeded:
+    return QuotaExceeded(
+        f"catalog {catalog!r} has {used:,} {_WORDS[limit]}, its quota is {allowed:,}, and {asked:,} more were asked "
+        f"for: {_ADVICE[limit]}, or have the quota raised (lakemark quota set {catalog} {limit}=…)",
+        catalog=catalog,
+        limit=limit,
+        allowed=str(allowed),
+        used=str(used),
+        asked=str(asked),
+    )
+
+
+def check_partitions(catalog: str, asked: int, limits: Limits) -> None:
+    """Raises QuotaExceeded if one request is for too many partitions."""
+    allowed = limits.partitions_per_request
+    if asked > allowed:
+        raise QuotaExceeded(
+            f"the request is for {asked:,} partitions; catalog {catalog!r} may have {allowed:,} in one request: ask "
+            f"for them in several, or have the quota raised (lakemark quota set {catalog} partitions_per_request=…)",
+            catalog=catalog,
+            limit="partitions_per_request",
+            allowed=str(allowed),
+            asked=str(asked),
+        )

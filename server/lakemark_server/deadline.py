@@ -1,0 +1,86 @@
+"""How long the request that runs here may still take, and whether anybody still waits for its answer.
+
+A request's deadline is ambient: the protocol that received it opens it with ``within``, and what waits, retries or goes
+on to a further transaction asks ``check`` first. A context variable, because the store's retry loop and its queue sit
+below forty callers that have nothing else to say about time. Work for several requests, or work that must be done once
+something else was (taking back, cleaning up), runs ``within`` a deadline of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from lakemark.errors import DeadlineExceeded
+
+_ANSWER_SHARE: Final = 0.02
+_ANSWER_S_MAX: Final = 0.1
+
+
+class Deadline:
+    """``at_s`` on the clock of ``time.monotonic``. ``awaited`` tells whether the client is still there."""
+
+    __slots__ = ("_awaited", "_clock", "at_s")
+
+    def __init__(
+        self, at_s: float, awaited: Callable[[], bool] | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.at_s = at_s
+        self._awaited = awaited
+        self._clock = clock
+
+    @classmethod
+    def after(cls, seconds: float, awaited: Callable[[], bool] | None = None) -> Deadline:
+        """A little before ``seconds`` are over: an answer that says what happened must still reach the client."""
+        return cls(time.monotonic() + seconds - min(seconds * _ANSWER_SHARE, _ANSWER_S_MAX), awaited)
+
+    def remaining_s(self) -> float:
+        """Never negative."""
+        return max(0.0, self.at_s - self._clock())
+
+    def over(self) -> bool:
+        """Whether the time is over or the client has gone: there is nobody to work for."""
+        return self._clock() >= self.at_s or not (self._awaited is None or self._awaited())
+
+    def check(self) -> None:
+        """Raises DeadlineExceeded."""
+        if self.over():
+            raise exceeded()
+
+
+NEVER: Final = Deadline(float("inf"))
+_current: ContextVar[Deadline] = ContextVar("deadline", default=NEVER)
+
+
+def current() -> Deadline:
+    """Of the request that runs here; ``NEVER`` outside of any."""
+    return _current.get()
+
+
+def check() -> None:
+    """Raises DeadlineExceeded if the current request has nobody left to work for."""
+    deadline = _current.get()
+    if deadline is not NEVER:
+        deadline.check()
+
+
+@contextmanager
+def within(deadline: Deadline) -> Iterator[None]:
+    """What runs inside has this deadline, whatever the one outside is."""
+    token = _current.set(deadline)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def latest(deadlines: Iterable[Deadline]) -> Deadline:
+    """For work that serves several requests: it is worth its while until the last of them is over."""
+    return Deadline(max((one.at_s for one in deadlines), default=NEVER.at_s))
+
+
+def exceeded() -> DeadlineExceeded:
+    return DeadlineExceeded("the request's time was over, or its client had gone, before it was carried out")
