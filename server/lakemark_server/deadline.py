@@ -21,21 +21,23 @@ _ANSWER_S_MAX: Final = 0.1
 
 
 class Deadline:
-    """``at_s`` on the clock of ``time.monotonic``. ``awaited`` tells whether the client is still there."""
+    """``at_s`` on the clock of ``time.monotonic``. Shared by the threads that work for one request."""
 
-    __slots__ = ("_awaited", "_clock", "at_s")
+    __slots__ = ("_abandoned", "_clock", "at_s")
 
-    def __init__(
-        self, at_s: float, awaited: Callable[[], bool] | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, at_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.at_s = at_s
-        self._awaited = awaited
+        self._abandoned = False
         self._clock = clock
 
     @classmethod
-    def after(cls, seconds: float, awaited: Callable[[], bool] | None = None) -> Deadline:
+    def after(cls, seconds: float) -> Deadline:
         """A little before ``seconds`` are over: an answer that says what happened must still reach the client."""
-        return cls(time.monotonic() + seconds - min(seconds * _ANSWER_SHARE, _ANSWER_S_MAX), awaited)
+        return cls(time.monotonic() + seconds - min(seconds * _ANSWER_SHARE, _ANSWER_S_MAX))
+
+    def abandon(self) -> None:
+        """The client has gone."""
+        self._abandoned = True
 
     def remaining_s(self) -> float:
         """Never negative."""
@@ -43,7 +45,7 @@ class Deadline:
 
     def over(self) -> bool:
         """Whether the time is over or the client has gone: there is nobody to work for."""
-        return self._clock() >= self.at_s or not (self._awaited is None or self._awaited())
+        return self._abandoned or self._clock() >= self.at_s
 
     def check(self) -> None:
         """Raises DeadlineExceeded."""

@@ -82,7 +82,7 @@ class GroupCommitter:
     def commit(self, request: CommitRequest) -> None:
         """Returns when ``request`` is durable.
 
-        Raises what ``apply`` answered, StoreClosed, Overloaded, DeadlineExceeded (nothing was applied), DeadlineUnknown.
+        Raises what ``apply`` answered, StoreClosed, Overloaded, DeadlineExceeded (nothing happened), DeadlineUnknown.
         """
         waiting = _Waiting(request)
         with self._gate:
