@@ -18,6 +18,7 @@ TABLE_NAMES: Final = Space.of("name")  # (database id, name) -> TableEntry
 LAKE_TABLES: Final = Space.of("lake")  # (table id) -> LakeTableRecord
 LOCATIONS: Final = Space.of("loc")  # (location of a lake table) -> its table id
 SCHEMAS: Final = Space.of("schema")  # (table id, schema id) -> Schema
+SCHEMA_VERSIONS: Final = Space.of("schemav")  # (table id, schema id) -> SchemaVersionRecord; not of schema 1
 HIVE_TABLES: Final = Space.of("hive")  # (table id) -> HiveTableRecord with the Thrift Table
 PARTITIONS: Final = Space.of("part")  # (table id, value …) -> HivePartitionRecord with the Thrift Partition
 PARTITION_CHANGES: Final = Space.of("partv")  # (table id, 0) -> counter of changes; (table id, ms, random) -> which
@@ -42,7 +43,7 @@ USAGE: Final = Space.of("usage")  # (catalog, what) -> counter of what the tenan
 
 # What a table leaves behind when it is dropped, all of it keyed by table id first.
 OF_TABLE: Final = (
-    LAKE_TABLES, SCHEMAS, HIVE_TABLES, PARTITIONS, PARTITION_CHANGES, COLUMN_STATISTICS, HEADS, LAST_INSTANT, INSTANTS,
-    ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED,
+    LAKE_TABLES, SCHEMAS, SCHEMA_VERSIONS, HIVE_TABLES, PARTITIONS, PARTITION_CHANGES, COLUMN_STATISTICS, HEADS,
+    LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED,
     BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS,
 )  # fmt: skip

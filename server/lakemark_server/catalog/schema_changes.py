@@ -94,8 +94,8 @@ def _apply(schema: Schema, last_id: int, change: SchemaChange, uses: Mapping[str
         columns = _add(schema, change)
     else:
         path = parse_path(change.column)
+        top = schema.field(path[0])
         if len(path) == 1:
-            top = schema.field(path[0])
             _check_partition_column(schema, top, change)
             _check_use(top, change, uses)
         _check_place(schema, path[:-1], change)

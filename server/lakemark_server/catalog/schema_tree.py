@@ -1,4 +1,4 @@
-"""Columns as a tree in which one place is changed: a struct has fields, a list an element, a map key and value. Pure."""
+"""Columns as a tree in which one place is changed: structs have fields, lists an element, maps key and value. Pure."""
 
 from __future__ import annotations
 
