@@ -1,4 +1,4 @@
-"""What all tests share: the schemas that they made in a PostgreSQL server are removed at the end."""
+"""What all tests share: what they made in shared stores is removed at the end."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stores import remove_schemas
+from tests.stores import remove_stores
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _schemas_are_removed() -> Iterator[None]:
+def _stores_are_removed() -> Iterator[None]:
     yield
-    remove_schemas()
+    remove_stores()

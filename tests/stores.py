@@ -1,7 +1,8 @@
 """Where the stores of tests are.
 
-``LAKEMARK_TEST_POSTGRES`` names a PostgreSQL server, in which each test has a schema of its own, and
-``LAKEMARK_TEST_STORE`` the backend that the tests of the service use: ``sqlite`` (the default) or ``postgresql``.
+``LAKEMARK_TEST_POSTGRES`` names a PostgreSQL server, in which each test has a schema of its own, ``LAKEMARK_TEST_FDB``
+the cluster file of a FoundationDB cluster, in which each test has a prefix of its own, and ``LAKEMARK_TEST_STORE`` the
+backend that the tests of the service use: ``sqlite`` (the default), ``postgresql`` or ``fdb``.
 """
 
 from __future__ import annotations
@@ -14,16 +15,22 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from lakemark_server.kv import pack, strinc
+from lakemark_server.kv.fdb_client import FdbClient
+
 SERVER_VARIABLE = "LAKEMARK_TEST_POSTGRES"
 STORE_VARIABLE = "LAKEMARK_TEST_STORE"
 
+CLUSTER_VARIABLE = "LAKEMARK_TEST_FDB"
+
 _schemas: set[str] = set()
+_prefixes: set[str] = set()
 
 
 def store_url(directory: Path) -> str:
     """The URL of the store that belongs to this directory, in the backend that the environment asks for."""
     backend = os.environ.get(STORE_VARIABLE, "sqlite")
-    return {"sqlite": sqlite_url, "postgresql": postgres_url}[backend](directory)
+    return {"sqlite": sqlite_url, "postgresql": postgres_url, "fdb": fdb_url}[backend](directory)
 
 
 def sqlite_url(directory: Path) -> str:
@@ -53,10 +60,31 @@ def schema_of(directory: Path) -> str:
     return "test_" + hashlib.sha256(str(directory).encode()).hexdigest()[:16]
 
 
-def remove_schemas() -> None:
-    """All that ``postgres_url`` has named."""
+def fdb_cluster() -> Path:
+    """The cluster file; without one, the test is skipped."""
+    cluster = os.environ.get(CLUSTER_VARIABLE)
+    if not cluster:
+        pytest.skip(f"{CLUSTER_VARIABLE} names no cluster file of FoundationDB")
+    return Path(cluster).absolute()
+
+
+def fdb_url(directory: Path) -> str:
+    """The URL of the store that belongs to this directory."""
+    cluster, prefix = fdb_cluster(), schema_of(directory)
+    _prefixes.add(prefix)
+    return f"fdb://{cluster}?prefix={prefix}"
+
+
+def remove_stores() -> None:
+    """All that ``postgres_url`` and ``fdb_url`` have named."""
     if _schemas:
         with psycopg.connect(postgres_server(), autocommit=True) as driver:
             for schema in sorted(_schemas):
                 driver.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
         _schemas.clear()
+    if _prefixes:
+        transaction = FdbClient(fdb_cluster()).transaction()
+        for prefix in _prefixes:
+            transaction.clear_range(pack(prefix), strinc(pack(prefix)))
+        transaction.commit().wait()
+        _prefixes.clear()

@@ -9,20 +9,23 @@ from pathlib import Path
 import pytest
 
 from lakemark_server.kv import Store
+from lakemark_server.kv.fdb import FdbStore
+from lakemark_server.kv.fdb_url import parse as parse_fdb
 from lakemark_server.kv.postgres import PostgresStore
 from lakemark_server.kv.postgres_url import parse
 from lakemark_server.kv.sqlite import SqliteStore
-from tests.stores import postgres_url
+from tests.stores import fdb_url, postgres_url
 
 Factory = Callable[[Path, Callable[[], float]], Store]
 
 FACTORIES: dict[str, Factory] = {
     "sqlite": lambda directory, clock: SqliteStore(directory / "kv.db", clock=clock),
     "postgresql": lambda directory, clock: PostgresStore(parse(postgres_url(directory)), clock=clock),
+    "fdb": lambda directory, clock: FdbStore(parse_fdb(fdb_url(directory)), clock=clock),
 }
 
 # Stores that several processes may open at once: the URL for a test's directory.
-SHARED_URLS: dict[str, Callable[[Path], str]] = {"postgresql": postgres_url}
+SHARED_URLS: dict[str, Callable[[Path], str]] = {"postgresql": postgres_url, "fdb": fdb_url}
 
 
 class ManualClock:

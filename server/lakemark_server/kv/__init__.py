@@ -23,6 +23,7 @@ from .api import (
     TransactionFinished,
     TransactionTooLarge,
     TransactionTooOld,
+    TryAgain,
     ValueTooLarge,
     counter,
     strinc,
@@ -49,6 +50,7 @@ __all__ = [
     "TransactionFinished",
     "TransactionTooLarge",
     "TransactionTooOld",
+    "TryAgain",
     "ValueTooLarge",
     "counter",
     "open_store",
@@ -59,7 +61,10 @@ __all__ = [
     "unpack",
 ]
 
-_FORMS = "sqlite:///relative/path.db, sqlite:////absolute/path.db or postgresql://user@host/database"
+_FORMS = (
+    "sqlite:///relative/path.db, sqlite:////absolute/path.db, postgresql://user@host/database, "
+    "fdb://relative/path/to/fdb.cluster or fdb:///absolute/path/to/fdb.cluster"
+)
 _POSTGRES = {"postgresql", "postgres"}
 
 
@@ -86,7 +91,10 @@ def open_store(url: str) -> Store:
             raise Unimplemented("PostgreSQL needs the extra: pip install 'lakemark[server,postgres]'") from error
         return PostgresStore(parse(url))
     if separator and scheme == "fdb":
-        raise Unimplemented(f"stores on {scheme} are not there yet; use {_FORMS}")
+        from .fdb import FdbStore
+        from .fdb_url import parse as parse_fdb
+
+        return FdbStore(parse_fdb(url))
     raise InvalidArgument(f"{scheme!r} names no kind of store: write {_FORMS}")
 
 

@@ -23,7 +23,8 @@ from lakemark.errors import (
     UnknownOutcome,
 )
 
-KEY_BYTES_MAX: Final = 10_000
+KEY_BYTES_MAX: Final = 9_900
+"""FoundationDB's 10,000, less the room for the prefix below which a store's keys live there."""
 VALUE_BYTES_MAX: Final = 100_000
 TRANSACTION_BYTES_MAX: Final = 10_000_000
 TRANSACTION_SECONDS_MAX: Final = 5.0
@@ -74,6 +75,12 @@ class TransactionTooOld(StoreConflict):
     """The transaction lived longer than ``TRANSACTION_SECONDS_MAX``; nothing was applied. Retried by ``transact``."""
 
     code = "kv_transaction_too_old"
+
+
+class TryAgain(StoreConflict):
+    """The store asks for patience: it is behind, or throttles. Nothing was applied. Retried by ``transact``."""
+
+    code = "kv_try_again"
 
 
 class CommitUnknownResult(UnknownOutcome):
@@ -179,7 +186,7 @@ class Store(ABC):
 
     @abstractmethod
     def transact(self, body: Callable[[Transaction], T], *, attempts_max: int = 50) -> T:
-        """Runs ``body`` and commits durably; runs it again on Conflict and TransactionTooOld.
+        """Runs ``body`` and commits durably; runs it again on Conflict, TransactionTooOld and TryAgain.
 
         ``body`` may run several times and must have no effect outside the transaction. If ``body`` raises, nothing is
         applied and the error passes through. Raises the last Conflict after ``attempts_max`` runs, and
@@ -192,6 +199,14 @@ class Store(ABC):
 
         For tests that interleave transactions by hand and for code that keeps one open across callbacks. Until it
         ends it may hold a connection.
+        """
+
+    @abstractmethod
+    def wait_for_change(self, key: bytes, seen: bytes | None, timeout_s: float) -> bool:
+        """Waits until the value of ``key`` is another one than ``seen``; False if it is not after ``timeout_s``.
+
+        For wake-ups instead of polling: of a value that changes and changes back meanwhile nothing need be noticed.
+        How soon others' commits are is the backend's matter, well below a second. Raises what reading raises.
         """
 
     @abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 from lakemark.errors import InvalidArgument
 
@@ -15,6 +16,10 @@ from .reads import Clock, Snapshot, check_limit, finished
 
 KeyRange = tuple[bytes, bytes]
 _INT64 = range(-(1 << 63), 1 << 63)
+
+# What FoundationDB counts beyond the bytes of keys and values: its structures, and the store's prefix on each key.
+MUTATION_BYTES: Final = 100
+CONFLICT_BYTES: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +122,17 @@ class BufferedTransaction:
     def set(self, key: bytes, value: bytes) -> None:
         check_key(key)
         check_value(value)
-        self._grow(3 * len(key) + len(value))
+        self._grow(MUTATION_BYTES + 3 * len(key) + len(value))
         self._writes.put(key, value)
 
     def clear(self, key: bytes) -> None:
         check_key(key)
-        self._grow(3 * len(key))
+        self._grow(MUTATION_BYTES + 3 * len(key))
         self._writes.put(key, None)
 
     def clear_range(self, begin: bytes, end: bytes) -> None:
         check_range(begin, end)
-        self._grow(2 * (len(begin) + len(end)))
+        self._grow(MUTATION_BYTES + 2 * (len(begin) + len(end)))
         if begin < end:
             self._writes.clear_range(begin, end)
 
@@ -135,7 +140,7 @@ class BufferedTransaction:
         check_key(key)
         if delta not in _INT64:
             raise InvalidArgument(f"a delta of {delta} does not fit into 64 bits")
-        self._grow(3 * len(key) + 8)
+        self._grow(MUTATION_BYTES + 3 * len(key) + 8)
         self._writes.add(key, delta)
 
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
@@ -147,7 +152,7 @@ class BufferedTransaction:
 
     def add_write_conflict(self, begin: bytes, end: bytes) -> None:
         check_range(begin, end)
-        self._grow(len(begin) + len(end))
+        self._grow(CONFLICT_BYTES + len(begin) + len(end))
         if begin < end:
             self._write_conflicts.append((begin, end))
 
@@ -225,14 +230,14 @@ class BufferedTransaction:
     def _record_read_key(self, key: bytes) -> None:
         if key not in self._read_keys:
             self._read_keys.add(key)
-            self._size_bytes += 2 * len(key) + 1
+            self._size_bytes += CONFLICT_BYTES + 2 * len(key) + 1
 
     def _record_read_range(self, begin: bytes, end: bytes) -> None:
         if end == begin + b"\0":
             self._record_read_key(begin)
         else:
             self._read_ranges.append((begin, end))
-            self._size_bytes += len(begin) + len(end)
+            self._size_bytes += CONFLICT_BYTES + len(begin) + len(end)
 
     def _grow(self, size_bytes: int) -> None:
         if self._finished:

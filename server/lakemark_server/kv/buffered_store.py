@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeVar
+
+from lakemark.errors import LakemarkError
+from lakemark_server import deadline
 
 from .api import OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
 from .buffer import BufferedTransaction, CommitRequest
+from .changes import Changes
+from .group_commit import Apply
 from .reads import Clock, ReadOnlyTransaction, Snapshot
 from .retry import run_transaction
 
@@ -22,13 +28,18 @@ class BufferedStore(Store):
     ``clock`` counts the seconds of a transaction's age.
     """
 
+    unseen_s_max: ClassVar[float] = threading.TIMEOUT_MAX
+    """How long the commits of other processes may go unnoticed by who waits for them, if there are others."""
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._changes = Changes()
         self._closing = threading.Lock()
         self._closed = False
 
     def read(self, body: Callable[[ReadTransaction], T]) -> T:
         self._check_open()
+        deadline.check()
         transaction = ReadOnlyTransaction(self._open_snapshot, self._clock)
         try:
             return body(transaction)
@@ -42,12 +53,36 @@ class BufferedStore(Store):
         self._check_open()
         return BufferedTransaction(self._open_snapshot, self._submit, self._clock)
 
+    def wait_for_change(self, key: bytes, seen: bytes | None, timeout_s: float) -> bool:
+        end = time.monotonic() + timeout_s
+        with self._changes.of(key) as changed:
+            while self.read(lambda tx: tx.get(key)) == seen:
+                left = end - time.monotonic()
+                if left <= 0:
+                    return False
+                changed.wait(min(left, self.unseen_s_max, deadline.current().remaining_s()))
+                changed.clear()
+        return True
+
     def close(self) -> None:
         with self._closing:
             if self._closed:
                 return
             self._closed = True
+            self._changes.wake_all()
             self._close()
+
+    def _announcing(self, apply: Apply) -> Apply:
+        """``apply``, after which those wake who wait for what the batch wrote; whatever became of it, they look."""
+
+        def announcing(batch: Sequence[CommitRequest]) -> Sequence[LakemarkError | None]:
+            try:
+                return apply(batch)
+            finally:
+                for request in batch:
+                    self._changes.announce(request.writes)
+
+        return announcing
 
     def _open_snapshot(self) -> Snapshot:
         """Raises StoreClosed and what ``_snapshot`` raises."""

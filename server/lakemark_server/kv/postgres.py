@@ -40,6 +40,9 @@ class PostgresStore(BufferedStore):
     """
 
     name = "postgresql"
+    # Asked for, one indexed read at a time. NOTIFY would be one more statement of every commit, under the turn that all
+    # processes wait for, and one more connection in each to listen.
+    unseen_s_max = 0.2
 
     def __init__(self, target: PostgresTarget, *, clock: Clock = time.monotonic) -> None:
         self.target = target
@@ -51,7 +54,9 @@ class PostgresStore(BufferedStore):
                 raise translated(failure_of(error, target.scrubbed(str(error)))) from None
         self._readers = PostgresReaders(self._reader, target.connections - 1)
         self._writer = PostgresWriter(self._committing, Window(version, clock), log_oid)
-        self._committer = GroupCommitter(self._writer.apply, f"lakemark-commit {target.schema}", self._writer.take_turn)
+        self._committer = GroupCommitter(
+            self._announcing(self._writer.apply), f"lakemark-commit {target.schema}", self._writer.take_turn
+        )
 
     def _snapshot(self) -> PostgresSnapshot:
         return PostgresSnapshot(self._readers)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from lakemark.errors import InvalidArgument
+from lakemark_server import deadline
 
-from .api import Conflict, OpenTransaction, Transaction, TransactionTooOld
+from .api import Conflict, OpenTransaction, Transaction, TransactionTooOld, TryAgain
 
 PAUSE_SECONDS_FIRST: Final = 0.000_5
 PAUSE_SECONDS_MAX: Final = 0.1
@@ -29,20 +30,21 @@ def run_transaction(
     attempts_max: int,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """See ``Store.transact``; ``sleep`` takes seconds."""
+    """See ``Store.transact``; ``sleep`` takes seconds. No attempt begins when the current deadline is over."""
     if attempts_max < 1:
         raise InvalidArgument(f"attempts_max must be at least 1, and is {attempts_max}")
     for attempt in range(attempts_max):
+        deadline.check()
         transaction = begin()
         try:
             result = body(transaction)
             transaction.commit()
-        except (Conflict, TransactionTooOld):
+        except (Conflict, TransactionTooOld, TryAgain):
             if attempt + 1 == attempts_max:
                 raise
         else:
             return result
         finally:
             transaction.cancel()
-        sleep(pause_seconds(attempt))
+        sleep(min(pause_seconds(attempt), deadline.current().remaining_s()))
     raise AssertionError("unreachable: the last attempt returns or raises")

@@ -41,7 +41,7 @@ class SqliteStore(BufferedStore):
             raise
         self._readers = SqliteReaders(partial(connect, self.path, cache_kib=READER_CACHE_KIB, read_only=True))
         self._writer = SqliteWriter(partial(connect, self.path, cache_kib=WRITER_CACHE_KIB, read_only=False), clock)
-        self._committer = GroupCommitter(self._writer.apply, f"lakemark-commit {self.path.name}")
+        self._committer = GroupCommitter(self._announcing(self._writer.apply), f"lakemark-commit {self.path.name}")
 
     def integrity_check(self) -> list[str]:
         """What SQLite finds damaged in the file, in its words; empty if all is well. Reads the whole file."""

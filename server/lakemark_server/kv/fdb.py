@@ -1,0 +1,68 @@
+"""The store in FoundationDB: any number of processes on one cluster, which checks and commits their transactions.
+
+All of it lives below one prefix, which is the tuple of one string. Behind the keys of the contract, at ``0xff`` after
+the prefix, the store keeps what is its own: its format.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from .api import KEYS_END, StoreFormatUnknown
+from .buffer import CommitRequest
+from .buffered_store import BufferedStore
+from .fdb_client import FdbClient
+from .fdb_reader import FdbSnapshot
+from .fdb_url import FdbTarget
+from .fdb_writer import FdbWriter
+from .keys import pack
+from .overlay import Overlay
+from .reads import Clock
+
+FORMAT: Final = b"1"
+_FORMAT_KEY: Final = KEYS_END + b"/format"
+
+
+class FdbStore(BufferedStore):
+    """Opens (or makes) the store at ``target``.
+
+    ``clock`` counts the seconds of a transaction's age. Raises Unimplemented without binding or client library,
+    StoreFormatUnknown, FailedPrecondition, Unavailable.
+    """
+
+    name = "fdb"
+
+    def __init__(self, target: FdbTarget, *, clock: Clock = time.monotonic) -> None:
+        super().__init__(clock)
+        self.target = target
+        self._prefix = pack(target.prefix)
+        self._client = FdbClient(target.cluster_file)
+        self._writer = FdbWriter(self._client, self._prefix)
+        self._prepare()
+
+    def _snapshot(self) -> FdbSnapshot:
+        return FdbSnapshot(self._client, self._prefix)
+
+    def _submit(self, request: CommitRequest) -> None:
+        self._writer.commit(request)
+
+    def _close(self) -> None:
+        self._writer.close()
+
+    def _prepare(self) -> None:
+        """Makes the store if it is not there. Safe when several processes start at once: all write the same."""
+        snapshot = self._snapshot()
+        found = snapshot.get(_FORMAT_KEY)
+        if found is None:
+            if snapshot.get_range(b"", KEYS_END, 1, False):
+                raise StoreFormatUnknown(f"the keys below the prefix {self.target.prefix!r} are not Lakemark's")
+            made = Overlay()
+            made.put(_FORMAT_KEY, FORMAT)
+            self._writer.commit(CommitRequest(None, set(), [], made, [], 0))
+        elif found != FORMAT:
+            raise StoreFormatUnknown(
+                f"the store has format {found!r}, and this release of Lakemark knows format {FORMAT!r}; "
+                "open it with the release that wrote it",
+                format=repr(found),
+            )

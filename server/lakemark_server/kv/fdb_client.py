@@ -1,0 +1,91 @@
+"""FoundationDB's client in this process: the binding, its network thread, databases, and how to wait for answers.
+
+The client's network can be started once in a process and is stopped when the interpreter exits; the binding does both.
+A process that was forked after the start has no network thread, and is told so instead of waiting for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from lakemark.errors import FailedPrecondition, LakemarkError, Unimplemented
+from lakemark_server import deadline
+
+from .fdb_errors import TIMED_OUT, translated
+
+API_VERSION: Final = 710
+ANSWER_MS_MAX: Final = 10_000
+"""From the making of a transaction on: longer than one may live, so that no call hangs if the cluster is away."""
+
+_INSTALL: Final = (
+    "stores in FoundationDB need the extra (pip install 'lakemark[server,fdb]') and libfdb_c 7.1 or newer, from "
+    "FoundationDB's package foundationdb-clients, where the dynamic linker finds it (LD_LIBRARY_PATH names more places)"
+)
+
+T = TypeVar("T")
+
+_starting = threading.Lock()
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked  # noqa: PLW0603 - one network a process is FoundationDB's own rule
+    _forked = True
+
+
+class FdbClient:
+    """One database. Thread-safe; any number may be made, all share the process's network thread."""
+
+    def __init__(self, cluster_file: Path) -> None:
+        """Raises Unimplemented without binding or library, FailedPrecondition."""
+        if not cluster_file.is_file():
+            raise FailedPrecondition(f"there is no cluster file at {cluster_file}", path=str(cluster_file))
+        self._fdb = fdb = _binding()
+        self._error: type[Exception] = fdb.FDBError
+        self._database = self.answer(lambda: fdb.open(str(cluster_file)))
+        self._database.options.set_transaction_timeout(ANSWER_MS_MAX)
+
+    def transaction(self) -> Any:
+        """A native transaction, which ends with the current deadline if that is near.
+
+        Raises FailedPrecondition in a forked process.
+        """
+        if _forked:
+            raise FailedPrecondition(
+                "this process was forked after FoundationDB's client was started; spawn it instead"
+            )
+        transaction = self._database.create_transaction()
+        left_s = deadline.current().remaining_s()
+        if left_s < ANSWER_MS_MAX / 1_000:
+            transaction.options.set_timeout(max(1, int(left_s * 1_000)))
+        return transaction
+
+    def answer(self, call: Callable[[], T], error: Callable[[int, str], LakemarkError] = translated) -> T:
+        """What ``call`` gives; FoundationDB's error as ``error(code, text)`` says."""
+        try:
+            return call()
+        except self._error as failure:
+            code: int = failure.code  # type: ignore[attr-defined]
+            text: bytes = failure.description  # type: ignore[attr-defined]
+            if code == TIMED_OUT and error is translated:
+                deadline.check()
+            raise error(code, text.decode()) from None
+
+
+def _binding() -> Any:
+    """The binding with its API version chosen and its network thread started."""
+    with _starting:
+        try:
+            import fdb
+
+            started = fdb.is_api_version_selected()
+            fdb.api_version(API_VERSION)
+        except Exception as error:  # the binding raises bare ones if it finds no library, or an older one
+            raise Unimplemented(f"{_INSTALL} ({error})") from error
+        if not started:
+            os.register_at_fork(after_in_child=_after_fork)
+        return fdb

@@ -1,0 +1,52 @@
+"""Reads of the store in FoundationDB: each transaction at one read version of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .api import KeyValue
+from .fdb_client import FdbClient
+
+
+class FdbSnapshot:
+    """One native transaction that only reads, without conflicts: the commit names them itself.
+
+    Its read version is asked for along with the first read. Released by dropping it, which also ends what was
+    forgotten without a release.
+    """
+
+    __slots__ = ("_client", "_prefix", "_reads", "_transaction")
+
+    def __init__(self, client: FdbClient, prefix: bytes) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._transaction = client.transaction()
+        # What the caller has written lies on top of this snapshot, not in it.
+        self._transaction.options.set_read_your_writes_disable()
+        self._reads = self._transaction.snapshot
+
+    def get(self, key: bytes) -> bytes | None:
+        future = self._reads.get(self._prefix + key)
+        value: bytes | None = self._client.answer(lambda: future.value)
+        return value
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        prefix = self._prefix
+        futures = [self._reads.get(prefix + key) for key in keys]
+        return self._client.answer(lambda: [future.value for future in futures])
+
+    def get_range(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
+        """FoundationDB answers in pieces of some 80 kB; the binding asks for them one after the other."""
+        prefix = self._prefix
+        skipped = len(prefix)
+        found: Any = self._reads.get_range(prefix + begin, prefix + end, limit=limit, reverse=reverse)
+        return self._client.answer(lambda: [(pair.key[skipped:], pair.value) for pair in found.to_list()])
+
+    def version(self) -> int:
+        future = self._transaction.get_read_version()
+        version: int = self._client.answer(future.wait)
+        return version
+
+    def release(self) -> None:
+        """Nothing is held on the cluster; the native transaction goes with this object."""
