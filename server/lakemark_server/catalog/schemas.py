@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
 
 from lakemark.errors import FailedPrecondition
 from lakemark.evolution import SchemaChange
@@ -46,7 +46,7 @@ def changed(table: LakeTable, changes: Sequence[SchemaChange], expected_schema_i
     latest = table.record.schema_id
     if expected_schema_id not in (0, latest):
         raise FailedPrecondition(
-            f"{table.name} has schema {latest} by now, not {expected_schema_id}: look at it again and repeat the change",
+            f"{table.name} has schema {latest} by now, not {expected_schema_id}: look at it and try again",
             table=table.name,
             schema_id=str(expected_schema_id),
             latest_schema_id=str(latest),
@@ -89,6 +89,6 @@ def all_of(tx: ReadTransaction, table: LakeTable) -> list[SchemaVersion]:
     found = [SchemaVersion(first, 0, table.record.created_ms)]
     for key, value in tx.get_range(*SCHEMA_VERSIONS.range(table.table_id)):
         record = SchemaVersionRecord.FromString(value)
-        schema = lake.get_schema(tx, table.table_id, int(SCHEMA_VERSIONS.unpack(key)[-1]))
+        schema = lake.get_schema(tx, table.table_id, cast(int, SCHEMA_VERSIONS.unpack(key)[-1]))
         found.append(SchemaVersion(schema, record.version, record.committed_ms, tuple(record.changes)))
     return found
