@@ -24,6 +24,7 @@ from lakemark_server.kv import open_store
 from lakemark_server.kv.sqlite import SqliteStore
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import file
@@ -241,7 +242,7 @@ def check(directory: Path, run: Run) -> None:
         commits = [commit for commit in run.plan if not commit.abandoned]
         assert latest == len(commits), "each commit is one version, and there is no other"
         added: dict[int, set[str]] = {version: set() for version in range(1, latest + 1)}
-        entries = snapshots.load(table, latest).entries()
+        entries = snapshots.load(table, OF_MAIN, latest).entries()
         for path, version in zip(
             texts(entries.column("path")), entries.column("added_version").to_pylist(), strict=True
         ):

@@ -15,7 +15,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.changes import added_between
 from lakemark_server.snapshot.fold import Snapshot
-from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.snapshot.service import At, Reference, Snapshots
 
 _STRUCTS_BYTES: Final = 16 << 20
 _VIEWS_BYTES: Final = 128 << 20
@@ -26,10 +26,17 @@ _Key = tuple[bytes, str, int]
 class _Resolved:
     """What a name stands for now."""
 
-    table: LakeTable
+    found: Reference
     name: str
-    version: int
     wanted: names.SnapshotName
+
+    @property
+    def table(self) -> LakeTable:
+        return self.found.table
+
+    @property
+    def version(self) -> int:
+        return self.found.version
 
     @property
     def key(self) -> _Key:
@@ -64,7 +71,7 @@ class SparkFacet:
             if found.wanted.files:
                 thrift = tables.hidden(found.table, name, self._snapshot(found))
             else:
-                schema = self._snapshots.schema(found.table, found.version)
+                schema = self._snapshots.schema(found.table, found.found.lineage, found.version)
                 thrift = tables.view(found.table, name, found.hidden, found.version, schema)
             struct = encode_struct(thrift)
             self._structs.put(found.key, struct)
@@ -100,17 +107,17 @@ class SparkFacet:
             return None
         wanted = names.parse(name)
         try:
-            table, version = self._snapshots.version(database.catalog, database.name, base, wanted.at)
+            found = self._snapshots.resolve(database.catalog, database.name, base, wanted.at)
         except VersionNotFound as error:
             # "No such object" would make engines say only that there is no such table.
             raise InvalidName(error.message, **error.details) from error
-        return _Resolved(table, name, version, wanted)
+        return _Resolved(found, name, wanted)
 
     def _snapshot(self, found: _Resolved) -> Snapshot:
-        newer = self._snapshots.load(found.table, found.version)
+        newer = self._snapshots.load(found.table, found.found.lineage, found.version)
         if found.wanted.since is None:
             return newer
-        return added_between(self._snapshots.load(found.table, found.wanted.since), newer)
+        return added_between(self._snapshots.load(found.table, found.found.lineage, found.wanted.since), newer)
 
 
 def _view_bytes(view: PartitionView) -> int:

@@ -19,6 +19,7 @@ from lakemark.types import Field, Schema, is_nested
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceServicer
+from lakemark_server.keyspace import MAIN
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import require_name
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
@@ -32,7 +33,6 @@ from lakemark_server.snapshot.service import At, Snapshots, TableSnapshot
 
 Context = grpc.ServicerContext
 PAGE_FILES: Final = 20_000
-_NO_REFERENCES: Final = "branches other than 'main' and tags are not available yet; name a version or a time"
 PAGE_FILES_MAX: Final = 100_000
 PAGE_MESSAGES_MAX: Final = 5_000
 
@@ -70,7 +70,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         snapshot, record = found.snapshot, found.snapshot.record
         message = pb.Snapshot(
             table=messages.table_name(found.table),
-            branch="main",
+            branch=request.at.branch or MAIN,
             version=snapshot.version,
             schema=schema_to_proto(snapshot.schema),
             files=snapshot.files,
@@ -85,16 +85,10 @@ class SnapshotServicer(SnapshotServiceServicer):
         return message
 
     def PlanFiles(self, request: pb.PlanFilesRequest, context: Context) -> pb.PlanFilesResponse:
-        at, offset = at_of(request.at), 0
         token = PageToken.decode(request.page_token) if request.page_token else None
-        if token:
-            at, offset = At(version=token.version), token.offset
-        found = self._snapshot(request.table, at)
-        digest = _digest_of(
-            pb.PlanFilesRequest(table=request.table, predicate=request.predicate, limit=request.limit), found
-        )
-        if token and token.digest != digest:
-            raise InvalidArgument("the page token belongs to another request: send the same table and predicate again")
+        found, offset = self._snapshot(request.table, at_of(request.at), token), token.offset if token else 0
+        same = pb.PlanFilesRequest(table=request.table, at=request.at, predicate=request.predicate, limit=request.limit)
+        digest = _check_same(token, same, found)
         plan = self._plan(found, request)
         columns = [_statistics_column(found.schema, name) for name in request.statistics_columns]
         wanted = min(plan.files, request.limit) if request.limit > 0 else plan.files
@@ -123,13 +117,10 @@ class SnapshotServicer(SnapshotServiceServicer):
 
     def ListChanges(self, request: pb.ListChangesRequest, context: Context) -> pb.ListChangesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
-        upto = At(version=token.version) if token else At(version=request.to_version or None)
-        check_branch(request.branch)
-        newer = self._snapshot(request.table, upto)
+        newer = self._snapshot(request.table, At(version=request.to_version or None, branch=request.branch), token)
         older = self._older(request, newer)
-        digest = _digest_of(pb.ListChangesRequest(table=request.table, from_version=request.from_version), newer)
-        if token and token.digest != digest:
-            raise InvalidArgument("the page token belongs to another request: send the same table and versions again")
+        same = pb.ListChangesRequest(table=request.table, branch=request.branch, from_version=request.from_version)
+        digest = _check_same(token, same, newer)
         plans = (
             self._planner.plan(added_between(older, newer.snapshot), None),
             self._planner.plan(removed_between(older, newer.snapshot), None),
@@ -168,8 +159,11 @@ class SnapshotServicer(SnapshotServiceServicer):
     def ListFileSlices(self, request: pb.ListFileSlicesRequest, context: Context) -> pb.PlanFilesResponse:
         raise Unimplemented("file slices are not available yet; PlanFiles returns the files of a snapshot")
 
-    def _snapshot(self, name: types_pb2.TableName, at: At) -> TableSnapshot:
+    def _snapshot(self, name: types_pb2.TableName, at: At, token: PageToken | None = None) -> TableSnapshot:
+        """What is asked for; with a token the version that the first page was made from."""
         require_name(name)
+        if token and not at.tag:
+            at = At(version=token.version, branch=at.branch)
         return self._snapshots.snapshot(name.catalog, name.database, name.table, at)
 
     def _older(self, request: pb.ListChangesRequest, newer: TableSnapshot) -> Snapshot:
@@ -177,7 +171,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             raise InvalidArgument(
                 f"from_version {request.from_version} must lie between 0 and to_version {newer.snapshot.version}"
             )
-        return self._snapshots.load(newer.table, request.from_version)
+        return self._snapshots.load(newer.table, newer.lineage, request.from_version)
 
     def _plan(
         self, found: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest | pb.AggregateRequest
@@ -187,22 +181,20 @@ class SnapshotServicer(SnapshotServiceServicer):
 
 
 def at_of(reference: pb.SnapshotReference) -> At:
-    """Raises Unimplemented for branches and tags."""
-    check_branch(reference.branch)
-    if reference.WhichOneof("at") == "tag":
-        raise Unimplemented(_NO_REFERENCES)
+    """Raises InvalidArgument for a tag together with a branch: it has one of its own."""
     match reference.WhichOneof("at"):
         case "version":
-            return At(version=reference.version)
+            return At(version=reference.version, branch=reference.branch)
         case "timestamp_ms":
-            return At(timestamp_ms=reference.timestamp_ms)
+            return At(timestamp_ms=reference.timestamp_ms, branch=reference.branch)
+        case "tag":
+            if reference.branch:
+                raise InvalidArgument(f"tag {reference.tag!r} stands for a version of its own branch: name no branch")
+            if not reference.tag:
+                raise InvalidArgument("the tag to read has no name")
+            return At(tag=reference.tag)
         case _:
-            return At()
-
-
-def check_branch(branch: str) -> None:
-    if branch not in ("", "main"):
-        raise Unimplemented(_NO_REFERENCES)
+            return At(branch=reference.branch)
 
 
 def put_files(files: types_pb2.DataFiles, page: pa.RecordBatch, schema: Schema, encoding: int) -> None:
@@ -218,10 +210,17 @@ def _page_size(request: pb.PlanFilesRequest | pb.ListChangesRequest) -> int:
     return min(request.page_size, most) if request.page_size > 0 else min(PAGE_FILES, most)
 
 
-def _digest_of(same: Message, found: TableSnapshot) -> str:
-    """Of what must stay the same from page to page; another table may have taken the name meanwhile."""
-    data = same.SerializeToString(deterministic=True) + found.table.table_id.to_bytes(8, "big")
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
+def _check_same(token: PageToken | None, same: Message, found: TableSnapshot) -> str:
+    """A digest of what must stay the same from page to page. Raises InvalidArgument if the token has another.
+
+    The table and the branch are in it by what they are, as others may have taken their names meanwhile.
+    """
+    place = f"{found.table.table_id} {found.lineage.key} "
+    data = place.encode() + same.SerializeToString(deterministic=True)
+    digest = hashlib.blake2b(data, digest_size=8).hexdigest()
+    if token and (token.digest != digest or token.version != found.snapshot.version):
+        raise InvalidArgument("the page token belongs to another request: send the same one again, with the token only")
+    return digest
 
 
 def _data_column(schema: Schema, name: str) -> Field:

@@ -35,10 +35,13 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
-def admit(batch: pa.RecordBatch, schema: Schema, instant: int, location: str) -> tuple[pa.RecordBatch, Hashes]:
+def admit(
+    batch: pa.RecordBatch, schema: Schema, instant: int, location: str, *, deltas_allowed: bool = False
+) -> tuple[pa.RecordBatch, Hashes]:
     """The entries with relative paths and file groups filled in, and a hash of each slice directory, sorted.
 
-    Raises InvalidFile that names the first offending file.
+    ``deltas_allowed``: whether the operation may add delta files. Raises InvalidFile that names the first offending
+    file.
     """
     if not batch.num_rows:
         return batch, np.empty(0, np.uint64)
@@ -51,7 +54,7 @@ def admit(batch: pa.RecordBatch, schema: Schema, instant: int, location: str) ->
     if len(set(directories)) < len(directories):
         _raise_duplicate(paths, directories)
     _check_numbers(batch, paths)
-    _check_kinds(batch, paths)
+    _check_kinds(batch, paths, deltas_allowed=deltas_allowed)
     _check_partitions(batch, paths, schema)
     _check_statistics(batch, paths, schema)
     batch = replaced(batch, "path", paths)
@@ -126,14 +129,32 @@ def _check_numbers(batch: pa.RecordBatch, paths: Sequence[str]) -> None:
         _refuse_if((numbers < 0) | (numbers > ROWS_MAX), paths, f"{name} is negative or absurdly large")
 
 
-def _check_kinds(batch: pa.RecordBatch, paths: Sequence[str]) -> None:
-    kinds, formats = batch.column("kind").to_pylist(), batch.column("format").to_pylist()
-    for path, kind in zip(paths, kinds, strict=True):
-        if kind != pb.BASE:
-            raise InvalidFile(f"file {path!r}: this release commits base files only, no deltas", path=path)
+def _check_kinds(batch: pa.RecordBatch, paths: Sequence[str], *, deltas_allowed: bool) -> None:
+    kinds, formats, groups, instants = (
+        batch.column(name).to_pylist() for name in ("kind", "format", "file_group", "base_instant")
+    )
+    for path, kind, group, base_instant in zip(paths, kinds, groups, instants, strict=True):
+        if kind == pb.DELTA:
+            _check_delta(path, group, base_instant, allowed=deltas_allowed)
+        elif kind != pb.BASE:
+            raise InvalidFile(f"file {path!r}: kind {kind} is neither base (1) nor delta (2)", path=path)
+        elif base_instant:
+            raise InvalidFile(f"file {path!r}: only a delta has a base_instant; this is a base file", path=path)
     for path, format_ in zip(paths, formats, strict=True):
         if format_ not in FORMATS:
             raise InvalidFile(f"file {path!r}: the format is not one of {', '.join(sorted(FORMATS))}", path=path)
+
+
+def _check_delta(path: str, group: str | None, base_instant: int | None, *, allowed: bool) -> None:
+    if not allowed:
+        raise InvalidFile(f"file {path!r}: this operation adds base files only; deltas come with upserts", path=path)
+    if group is None:
+        raise InvalidFile(f"file {path!r}: a delta must name the file_group that it belongs to", path=path)
+    if base_instant is None or base_instant < 0:
+        raise InvalidFile(
+            f"file {path!r}: base_instant of a delta is the instant of the base file under it, or 0 if there is none",
+            path=path,
+        )
 
 
 def _check_partitions(batch: pa.RecordBatch, paths: Sequence[str], schema: Schema) -> None:

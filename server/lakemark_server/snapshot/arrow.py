@@ -26,6 +26,10 @@ def take(array: AnyArray, places: npt.NDArray[np.integer[Any]]) -> AnyArray:
     return array.take(cast("pa.Array[Any]", pa.array(places)))
 
 
+def take_rows(batch: pa.RecordBatch, places: npt.NDArray[np.integer[Any]]) -> pa.RecordBatch:
+    return batch.take(cast(Any, pa.array(places)))
+
+
 def concat_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """At least one; all of one schema."""
     return cast(pa.RecordBatch, pa.concat_batches(batches))  # type: ignore[attr-defined]

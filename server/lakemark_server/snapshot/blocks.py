@@ -57,6 +57,14 @@ def to_ipc(batch: pa.RecordBatch) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def decode_fixed(block: bytes) -> pa.RecordBatch:
+    """The entries of a block without statistics, as ``encode`` wrote it."""
+    if block[:1] != _ARROW:
+        raise CorruptStore(f"a block of file entries begins with {block[:1]!r}: written by a newer release?")
+    with pa.ipc.open_stream(pa.py_buffer(block).slice(1), options=_READ_OPTIONS) as reader:
+        return reader.read_next_batch()
+
+
 def decode(block: bytes, schema: Schema) -> pa.RecordBatch:
     """The entries of a block, their statistics in the types of ``schema`` (without columns that it no longer has)."""
     encoding, data = block[:1], pa.py_buffer(block).slice(1)

@@ -27,13 +27,16 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakemark.convert import ColumnValue, partition_from_proto, value_from_proto
 from lakemark.errors import InvalidArgument, InvalidFile
 from lakemark.types import Field, Schema, is_floating, is_nested, partition_name, partition_value_to_string, to_arrow
 from lakemark_proto.v1 import types_pb2 as pb
-from lakemark_server.snapshot.arrow import AnyArray, nulls, one_array
+from lakemark_server.snapshot.arrow import AnyArray, nulls, one_array, texts
 
 _FIXED_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("path", pa.string()),
@@ -50,6 +53,9 @@ FIXED: Final = pa.schema(_FIXED_FIELDS)
 REQUIRED: Final = frozenset({"path", "size_bytes", "row_count", "partition"})
 STATISTICS: Final = ("min", "max", "null_count", "nan_count")
 _STATISTICS_NAME: Final = re.compile(r"(?:min|max|null_count|nan_count)\.([1-9][0-9]{0,9})")
+_INSTANT: Final = re.compile(r"[0-9]{1,18}")
+_DIGITS_MAX: Final = 18
+_FEW: Final = 16
 FORMATS: Final = frozenset({"parquet"})
 _KINDS: Final = frozenset(pb.SliceKind.values())
 
@@ -78,6 +84,19 @@ def _entry_schema(schema: Schema, statistics_ids: frozenset[int]) -> pa.Schema:
         kinds = STATISTICS if is_floating(field.type) else STATISTICS[:3]
         fields += [pa.field(f"{kind}.{column_id}", statistics_type(kind, field)) for kind in kinds]
     return pa.schema(fields)
+
+
+def instants_of(paths: AnyArray) -> npt.NDArray[np.int64]:
+    """The instants that wrote these files, with which their paths begin; -1 where there is none."""
+    if len(paths) > _FEW:
+        length = str(paths[0]).find("/")
+        heads, marks = pc.utf8_slice_codeunits(paths, 0, length), pc.utf8_slice_codeunits(paths, length, length + 1)
+        # Instants are milliseconds since 1970: they have 13 digits until the year 2286.
+        alike = pc.and_(pc.equal(marks, pa.scalar("/")), pc.utf8_is_digit(heads))
+        if 0 < length <= _DIGITS_MAX and alike.false_count == 0:
+            return np.asarray(heads.cast(pa.int64()).to_numpy(), np.int64)
+    heads_of = (path.partition("/")[0] for path in texts(paths))
+    return np.array([int(head) if _INSTANT.fullmatch(head) else -1 for head in heads_of], np.int64)
 
 
 def statistics_ids(names: Iterable[str]) -> set[int]:

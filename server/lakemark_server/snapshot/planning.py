@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from lakemark.expressions import TRUE, Expr, bind, normalize, to_sql
 from lakemark.types import Schema
-from lakemark_server.snapshot.arrow import concat_batches, nulls, take
+from lakemark_server.snapshot.arrow import concat_batches
 from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.entries import entry_schema
+from lakemark_server.snapshot.evolution import SCHEMA_ID, output_column
 from lakemark_server.snapshot.file_stats import PreparedStats
-from lakemark_server.snapshot.fold import ADDED_VERSION, Part, Snapshot
+from lakemark_server.snapshot.fold import Snapshot
+from lakemark_server.snapshot.parts import ADDED_VERSION, Part
 from lakemark_server.snapshot.pruning import prune
 from lakemark_server.snapshot.statistics import prepared
 from lakemark_server.snapshot.zones import zones
@@ -69,8 +71,9 @@ class Plan:
 
     def page(self, offset: int, limit: int, statistics: Sequence[int]) -> pa.RecordBatch:
         """Files ``offset`` to ``offset + limit`` with the statistics of these column ids."""
-        wanted = entry_schema(self.snapshot.schema, statistics).append(ADDED_VERSION).append(MATCHES)
-        batches = [_taken(one, wanted) for one in self._slices(offset, limit)]
+        schema = self.snapshot.schema
+        wanted = entry_schema(schema, statistics).append(ADDED_VERSION).append(SCHEMA_ID).append(MATCHES)
+        batches = [_taken(one, wanted, schema) for one in self._slices(offset, limit)]
         return concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=wanted)
 
     def _slices(self, offset: int, limit: int) -> Iterator[Selection]:
@@ -91,7 +94,9 @@ class Planner:
     """Keeps what pruning needs of each part, so that only the first plan on it pays."""
 
     def __init__(self, cache_bytes: int = _STATISTICS_CACHE_BYTES) -> None:
-        self._prepared: ByteLru[Part, PreparedStats] = ByteLru(cache_bytes, lambda stats: 1_000 + 200 * stats.size)
+        self._prepared: ByteLru[tuple[Part, int], PreparedStats] = ByteLru(
+            cache_bytes, lambda stats: 1_000 + 200 * stats.size
+        )
 
     def plan(self, snapshot: Snapshot, predicate: Expr | None) -> Plan:
         """Raises InvalidPredicate for unknown columns and literals of a wrong type."""
@@ -114,23 +119,20 @@ class Planner:
         if bound == TRUE:
             places = np.arange(part.entries.num_rows) if live is None else np.flatnonzero(live)
             return Selection(part, places, np.ones(len(places), np.bool_))
-        stats = self._prepared.get(part)
+        key = part, schema.schema_id
+        stats = self._prepared.get(key)
         if stats is None:
             stats = prepared(part, schema)
-            self._prepared.put(part, stats)
+            self._prepared.put(key, stats)
         result = prune(bound, stats)
         places = np.flatnonzero(result.may_match if live is None else result.may_match & live)
         return Selection(part, places, result.all_match[places])
 
 
-def _taken(one: Selection, wanted: pa.Schema) -> pa.RecordBatch:
+def _taken(one: Selection, wanted: pa.Schema, schema: Schema) -> pa.RecordBatch:
     """Statistics that no entry of the part has are null."""
-    entries = one.part.entries
-    arrays: list[pa.Array[Any]] = []
-    for field in wanted:
-        at = entries.schema.get_field_index(field.name)
-        if field == MATCHES:
-            arrays.append(pa.array(one.matches))
-        else:
-            arrays.append(nulls(len(one.places), field.type) if at < 0 else take(entries.column(at), one.places))
+    arrays = [
+        pa.array(one.matches) if field == MATCHES else output_column(one.part, one.places, field, schema)
+        for field in wanted
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)

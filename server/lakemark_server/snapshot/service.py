@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
-from lakemark.errors import CorruptStore, InvalidArgument, VersionNotFound
+from lakemark.errors import InvalidArgument, InvalidFile, VersionNotFound
 from lakemark.types import Schema
-from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.keyspace import BLOCKS, MAIN
 from lakemark_server.kv import ReadTransaction, Store
-from lakemark_server.snapshot import blocks
+from lakemark_server.snapshot.arrow import concat_batches, take, take_rows
 from lakemark_server.snapshot.cache import ByteLru
+from lakemark_server.snapshot.entries import FIXED
 from lakemark_server.snapshot.fold import Snapshot, empty, fold
-from lakemark_server.timeline import records
-from lakemark_server.timeline.lineage import OF_MAIN
+from lakemark_server.snapshot.history import VERSIONS_A_READ, History
+from lakemark_server.snapshot.locate import locate
+from lakemark_server.timeline import branches, records
+from lakemark_server.timeline.lineage import Lineage
 
 CACHE_BYTES_DEFAULT: Final = 512 << 20
-VERSIONS_A_READ: Final = 2_000
-BLOCKS_A_READ: Final = 64
+_NAMED_MAX: Final = 3
 
-_Key = tuple[int, str, int]
+_Key = tuple[int, str, int]  # table id, key of the branch that holds the version, version
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Which snapshot: a version, or the last one committed at or before a time; neither: the latest."""
+    """Which snapshot of a branch ("": main): a version, or the last one committed at or before a time; else the latest.
+
+    A tag stands for a version of a branch.
+    """
 
     version: int | None = None
     timestamp_ms: int | None = None
+    branch: str = ""
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One version of a table, on the lineage of the branch by which it was named."""
+
+    table: LakeTable
+    lineage: Lineage
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,7 @@ class TableSnapshot:
     """A snapshot together with the table as it is now (its name and location may have changed since)."""
 
     table: LakeTable
+    lineage: Lineage
     snapshot: Snapshot
 
     @property
@@ -48,109 +65,155 @@ class TableSnapshot:
 
 
 class Snapshots:
-    """Thread-safe. Only the head is read afresh; versions never change, so what is cached never gets old."""
+    """Thread-safe. Only heads and names are read afresh; versions never change, so what is cached never gets old."""
 
     def __init__(self, store: Store, cache_bytes: int = CACHE_BYTES_DEFAULT) -> None:
         self._store = store
         self._cache: ByteLru[_Key, Snapshot] = ByteLru(cache_bytes, lambda snapshot: snapshot.memory_bytes)
 
+    def resolve(self, catalog: str, database: str, name: str, at: At) -> Reference:
+        """What is meant; nothing is loaded.
+
+        Raises DatabaseNotFound, TableNotFound, UnsupportedOperation, BranchNotFound, NotFound (tag), VersionNotFound,
+        InvalidArgument.
+        """
+        return self._store.read(lambda tx: _resolve(tx, lake.get(tx, catalog, database, name), at))
+
     def version(self, catalog: str, database: str, name: str, at: At) -> tuple[LakeTable, int]:
-        """The table and the number of the version that is meant; nothing is loaded. Raises as ``snapshot``."""
-        return self._store.read(lambda tx: self._resolve(tx, lake.get(tx, catalog, database, name), at))
+        """The table and the number of the version that is meant. Raises as ``resolve``."""
+        found = self.resolve(catalog, database, name, at)
+        return found.table, found.version
 
     def snapshot(self, catalog: str, database: str, name: str, at: At) -> TableSnapshot:
-        """Raises DatabaseNotFound, TableNotFound, UnsupportedOperation, VersionNotFound, InvalidArgument."""
-        table, version = self.version(catalog, database, name, at)
-        return TableSnapshot(table, self.load(table, version))
+        """Raises as ``resolve``."""
+        found = self.resolve(catalog, database, name, at)
+        return TableSnapshot(found.table, found.lineage, self.load(found.table, found.lineage, found.version))
 
-    def load(self, table: LakeTable, version: int) -> Snapshot:
+    def load(self, table: LakeTable, lineage: Lineage, version: int) -> Snapshot:
         """The files of one version that exists."""
-        key = (table.table_id, MAIN, version)
-        found = self._cache.get(key)
-        if found is None:
-            found = self._fold(table, version)
-            self._cache.put(key, found)
-        return found
+        return _Loading(self._store, table, self._cache).load(lineage, version)
 
-    def schema(self, table: LakeTable, version: int) -> Schema:
+    def schema(self, table: LakeTable, lineage: Lineage, version: int) -> Schema:
         """The schema that a version is read with; its files are not looked at."""
         if table.schema.schema_id == 1:  # there never was another one
             return table.schema
-        found = self._store.read(lambda tx: records.versions(tx, table.table_id, OF_MAIN, version - 1, version))
-        return self._schema(table, found[0].schema_id if found else 1)
+        found = self._store.read(lambda tx: records.version(tx, table.table_id, lineage, version))
+        return _schema(self._store, table, found.schema_id if found else 1)
 
-    def _resolve(self, tx: ReadTransaction, table: LakeTable, at: At) -> tuple[LakeTable, int]:
-        latest = records.head(tx, table.table_id, MAIN).version
-        if at.timestamp_ms is not None:
-            if at.timestamp_ms < table.record.created_ms:
-                raise VersionNotFound(
-                    f"{table.name} did not exist at {at.timestamp_ms} ms; it was created at "
-                    f"{table.record.created_ms} ms",
-                    table=table.name,
-                )
-            return table, records.version_at_time(tx, table.table_id, OF_MAIN, at.timestamp_ms)
-        if at.version is None:
-            return table, latest
-        if at.version < 0:
-            raise InvalidArgument(f"version {at.version} is negative")
-        if at.version > latest:
+    def find_files(self, table: LakeTable, lineage: Lineage, version: int, paths: Sequence[str]) -> pa.RecordBatch:
+        """The fixed columns of these live files of a version, in the order of the paths.
+
+        Raises InvalidFile that names the first few paths which are not alive in that version or are named twice.
+        """
+        below = table.record.location.rstrip("/") + "/"
+        wanted = [path.removeprefix(below) for path in paths]
+        if not wanted:
+            return pa.RecordBatch.from_pylist([], schema=FIXED)
+        parts = self.load(table, lineage, version).parts
+        found = locate(parts, pa.array(wanted, pa.string()))
+        indexes = np.concatenate([one.paths for one in found]) if found else np.empty(0, np.int64)
+        if len(indexes) < len(wanted):
+            raise _not_there(table, version, wanted, set(indexes.tolist()))
+        columns = [[take(parts[one.part].column(name), one.places) for name in FIXED.names] for one in found]
+        batch = concat_batches([pa.RecordBatch.from_arrays(arrays, schema=FIXED) for arrays in columns])
+        return take_rows(batch, np.argsort(indexes))
+
+
+def _not_there(table: LakeTable, version: int, wanted: Sequence[str], found: set[int]) -> InvalidFile:
+    first = {path: index for index, path in reversed(list(enumerate(wanted)))}
+    twice = [path for index, path in enumerate(wanted) if first[path] != index]
+    if twice:
+        return InvalidFile(f"file {twice[0]!r} is named twice", path=twice[0])
+    missing = [path for index, path in enumerate(wanted) if index not in found]
+    some = ", ".join(repr(path[:300]) for path in missing[:_NAMED_MAX])
+    more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
+    one = len(missing) == 1
+    return InvalidFile(
+        f"{'file' if one else 'files'} {some}{more} {'is' if one else 'are'} not in version {version} of {table.name}: "
+        f"{'it was' if one else 'they were'} replaced, or never committed",
+        path=missing[0],
+        version=str(version),
+    )
+
+
+def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
+    table_id = table.table_id
+    if at.tag:
+        tag = branches.tag(tx, table_id, at.tag)
+        return Reference(table, branches.lineage(tx, table_id, tag.branch_key).at(tag.version), tag.version)
+    lineage = branches.resolve(tx, table_id, at.branch)
+    key, fork = lineage.forks[0]
+    latest = max(records.head(tx, table_id, key).version, fork)
+    if at.timestamp_ms is not None:
+        if at.timestamp_ms < table.record.created_ms:
             raise VersionNotFound(
-                f"{table.name} has no version {at.version}; the latest is {latest}",
+                f"{table.name} did not exist at {at.timestamp_ms} ms; it was created at {table.record.created_ms} ms",
                 table=table.name,
-                version=str(at.version),
-                latest=str(latest),
             )
-        return table, at.version
+        return Reference(table, lineage, records.version_at_time(tx, table_id, lineage, at.timestamp_ms))
+    if at.version is None:
+        return Reference(table, lineage, latest)
+    if at.version < 0:
+        raise InvalidArgument(f"version {at.version} is negative")
+    if at.version > latest:
+        where = f"branch {at.branch!r} of {table.name}" if at.branch else table.name
+        raise VersionNotFound(
+            f"{where} has no version {at.version}; the latest is {latest}",
+            table=table.name,
+            version=str(at.version),
+            latest=str(latest),
+        )
+    return Reference(table, lineage, at.version)
 
-    def _fold(self, table: LakeTable, version: int) -> Snapshot:
-        snapshot = self._nearest(table, version)
+
+class _Loading:
+    """One request's way to a snapshot. It keeps what restores and merges lead to until it has answered."""
+
+    def __init__(self, store: Store, table: LakeTable, cache: ByteLru[_Key, Snapshot]) -> None:
+        self._store, self._table, self._cache = store, table, cache
+        self._seen: dict[_Key, Snapshot] = {}
+        self._history = History(store, table, self._schema, self.load)
+
+    def load(self, lineage: Lineage, version: int) -> Snapshot:
+        lineage = lineage.at(version)  # branches share what lies below their forks
+        key = (self._table.table_id, lineage.key, version)
+        found = self._seen.get(key) or self._cache.get(key)
+        if found is None:
+            found = self._fold(lineage, version)
+            self._cache.put(key, found)
+        self._seen[key] = found
+        return found
+
+    def _fold(self, lineage: Lineage, version: int) -> Snapshot:
+        snapshot = self._nearest(lineage, version)
         while snapshot.version < version:
             upto = min(version, snapshot.version + VERSIONS_A_READ)
-            after = snapshot.version
-            found = self._store.read(
-                lambda tx, after=after, upto=upto: records.versions(tx, table.table_id, OF_MAIN, after, upto)  # type: ignore[misc]
-            )
-            if [record.version for record in found] != list(range(after + 1, upto + 1)):
-                self._require_table(table)
-                raise CorruptStore(f"versions {after + 1} to {upto} of {table.name} are not complete")
-            schema = self._schema(table, found[-1].schema_id)
-            added = [(record, self._added(table, record, schema)) for record in found]
-            snapshot = fold(snapshot, added, schema)
+            found = self._history.records(lineage, snapshot.version, upto)
+            changes = [change for record in found for change in self._history.changes(lineage, record)]
+            snapshot = fold(snapshot, changes, found[-1], self._schema(found[-1].schema_id))
         return snapshot
 
-    def _require_table(self, table: LakeTable) -> None:
-        """Raises TableNotFound: the table was dropped while it was read."""
-        self._store.read(lambda tx: lake.get_record(tx, table.table_id))
+    def _nearest(self, lineage: Lineage, version: int) -> Snapshot:
+        """The closest version below that is at hand, to go on from."""
+        known = [*self._seen, *self._cache.keys()]
+        for key, low, high in reversed(list(lineage.segments(0, version - 1))):
+            below = [one for one in known if one[:2] == (self._table.table_id, key) and low < one[2] <= high]
+            nearest = max(below, default=None)
+            found = None if nearest is None else self._seen.get(nearest) or self._cache.get(nearest)
+            if found is not None:
+                return found
+        return empty(self._schema(1))
 
-    def _nearest(self, table: LakeTable, version: int) -> Snapshot:
-        """The closest cached version below, to go on from."""
-        below = [key for key in self._cache.keys() if key[:2] == (table.table_id, MAIN) and key[2] < version]  # noqa: SIM118
-        found = self._cache.get(max(below)) if below else None
-        return found if found is not None else empty(self._schema(table, 1))
+    def _schema(self, schema_id: int) -> Schema:
+        return _schema(self._store, self._table, schema_id)
 
-    def _schema(self, table: LakeTable, schema_id: int) -> Schema:
-        if schema_id == table.schema.schema_id:
-            return table.schema
 
-        def body(tx: ReadTransaction) -> Schema:
-            lake.get_record(tx, table.table_id)
-            return lake.get_schema(tx, table.table_id, schema_id)
+def _schema(store: Store, table: LakeTable, schema_id: int) -> Schema:
+    if schema_id == table.schema.schema_id:
+        return table.schema
 
-        return self._store.read(body)
+    def body(tx: ReadTransaction) -> Schema:
+        lake.get_record(tx, table.table_id)
+        return lake.get_schema(tx, table.table_id, schema_id)
 
-    def _added(self, table: LakeTable, record: VersionRecord, schema: Schema) -> list[pa.RecordBatch]:
-        """What a version added: its staged blocks and the one in its own record."""
-        batches: list[pa.RecordBatch] = []
-        for first in range(0, record.staged.blocks, BLOCKS_A_READ):
-            numbers = range(first, min(first + BLOCKS_A_READ, record.staged.blocks))
-            keys = [BLOCKS.key(table.table_id, record.instant, number) for number in numbers]
-            for number, block in zip(numbers, self._store.read(lambda tx, keys=keys: tx.get_many(keys)), strict=True):  # type: ignore[misc]
-                if block is None:
-                    self._require_table(table)
-                    raise CorruptStore(
-                        f"block {number} of version {record.version} of {table.name} is missing", table=table.name
-                    )
-                batches.append(blocks.decode(block, schema))
-        if record.inline_block:
-            batches.append(blocks.decode(record.inline_block, schema))
-        return batches
+    return store.read(body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,31 +10,38 @@ import pyarrow as pa
 
 from lakemark.types import Field, Schema, parse_partition_name, partition_value_from_string, to_arrow
 from lakemark_server.snapshot.arrow import AnyArray, take
-from lakemark_server.snapshot.entries import statistics_ids
+from lakemark_server.snapshot.evolution import column_stats
 from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, PreparedStats, prepare
-from lakemark_server.snapshot.fold import Part
+from lakemark_server.snapshot.parts import Part
 
 
 def prepared(part: Part, schema: Schema) -> PreparedStats:
     """Bounds, counts and exact partition values of a part's entries, dead ones included; converted on demand."""
-    entries = part.entries
-    columns = {
-        column_id: ColumnStats(
-            min=_column(entries, f"min.{column_id}"),
-            max=_column(entries, f"max.{column_id}"),
-            null_count=_column(entries, f"null_count.{column_id}"),
-            nan_count=_column(entries, f"nan_count.{column_id}"),
-        )
-        for column_id in statistics_ids(entries.schema.names)
-        if schema.find_id(column_id) is not None
-    }
-    rows = entries.column("row_count").to_numpy()
-    return prepare(FileStats(np.asarray(rows, np.int64), columns, partition_values(part, schema)))
+    rows = np.asarray(part.column("row_count").to_numpy(), np.int64)
+    return prepare(FileStats(rows, _Columns(part, schema), partition_values(part, schema)))
 
 
-def _column(entries: pa.RecordBatch, name: str) -> pa.Array[Any] | None:
-    at = entries.schema.get_field_index(name)
-    return None if at < 0 else entries.column(at)
+class _Columns(Mapping[int, ColumnStats]):
+    """Column ids to statistics, as the reader's schema has them; made when they are asked for."""
+
+    def __init__(self, part: Part, schema: Schema) -> None:
+        self._part = part
+        self._schema = schema
+
+    def __getitem__(self, column_id: int) -> ColumnStats:
+        field = self._schema.find_id(column_id)
+        if field is None:
+            raise KeyError(column_id)
+        return column_stats(self._part, field)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(column.id for column in self._schema.columns)
+
+    def __len__(self) -> int:
+        return len(self._schema.columns)
+
+    def __contains__(self, column_id: object) -> bool:
+        return isinstance(column_id, int) and self._schema.find_id(column_id) is not None
 
 
 def partition_values(part: Part, schema: Schema) -> dict[int, pa.Array[Any]]:

@@ -15,9 +15,12 @@ import pyarrow.compute as pc
 
 from lakemark.types import Field, Schema, to_arrow
 from lakemark_server.snapshot.arrow import AnyArray
-from lakemark_server.snapshot.entries import statistics_type
+from lakemark_server.snapshot.bounds import flags
+from lakemark_server.snapshot.entries import STATISTICS
+from lakemark_server.snapshot.evolution import statistic
 from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, PreparedStats, prepare
-from lakemark_server.snapshot.fold import Part, Snapshot
+from lakemark_server.snapshot.fold import Snapshot
+from lakemark_server.snapshot.parts import Part
 from lakemark_server.snapshot.statistics import partition_values_by_name
 
 _NAME: Final = "zones"
@@ -72,22 +75,24 @@ class _Zones(Mapping[int, ColumnStats]):
 
 
 def _zone(part: Part, field: Field, schema: Schema) -> Zone:
-    found = part.zones.get(field.id)
+    key = field.id, field.type
+    found = part.zones.get(key)
     if found is None:
         partition = field in schema.partition_fields
         found = _partition_zone(part, field, schema) if partition else _statistics_zone(part, field)
-        part.zones[field.id] = found
+        part.zones[key] = found
     return Zone(*found)
 
 
 def _statistics_zone(part: Part, field: Field) -> Zone:
-    low, high = (_column(part, f"{kind}.{field.id}", statistics_type(kind, field)) for kind in ("min", "max"))
+    low, high, nulls, nans = (statistic(part, kind, field) for kind in STATISTICS)
+    # A bound that one file lacks is unknown for all, unless the file has only nulls.
+    no_values = nulls is not None and np.asarray(pc.greater_equal(nulls, part.column("row_count")).fill_null(False))
     return Zone(
-        # A bound that one file lacks is unknown for all.
-        None if low is None or low.null_count else pc.min(low).as_py(),
-        None if high is None or high.null_count else pc.max(high).as_py(),
-        _sum(_column(part, f"null_count.{field.id}", pa.int64())),
-        _sum(_column(part, f"nan_count.{field.id}", pa.int64())),
+        None if low is None or _lacks(low, no_values) else pc.min(low).as_py(),
+        None if high is None or _lacks(high, no_values) else pc.max(high).as_py(),
+        _sum(nulls),
+        _sum(nans),
     )
 
 
@@ -101,15 +106,13 @@ def _partition_zone(part: Part, field: Field, schema: Schema) -> Zone:
     return Zone(low, high, int(rows[is_null[codes]].sum()), None)
 
 
+def _lacks(bounds: AnyArray, no_values: Any) -> bool:
+    return bool(bounds.null_count) and not bool(np.all(flags(bounds.is_valid()) | no_values))
+
+
 def _rows(part: Part) -> int:
     return int(part.column("row_count").to_numpy().sum())
 
 
 def _sum(counts: AnyArray | None) -> int | None:
     return None if counts is None or counts.null_count else int(counts.to_numpy().sum())
-
-
-def _column(part: Part, name: str, data_type: pa.DataType) -> AnyArray | None:
-    """In the type that the schema has now: the part may be older than a widening."""
-    at = part.entries.schema.get_field_index(name)
-    return None if at < 0 else part.entries.column(at).cast(data_type)

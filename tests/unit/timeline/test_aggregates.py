@@ -14,8 +14,9 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.snapshot.aggregates import aggregate
 from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Snapshot, empty, fold
+from lakemark_server.snapshot.fold import Snapshot, empty
 from lakemark_server.snapshot.planning import Planner
+from tests.snapshots import folded
 
 ID, X, NAME = Field(1, "id", INT), Field(2, "x", DOUBLE), Field(3, "name", STRING)
 SCHEMA = Schema.build([ID, X, NAME, Field(4, "m", INT)], ["m"], 1)
@@ -41,7 +42,7 @@ def _snapshot(specs: list[tuple[int, int, int | None, int | None]]) -> Snapshot:
             )
         )
     record = VersionRecord(version=1, operation=t.APPEND)
-    return fold(empty(SCHEMA), [(record, [from_messages(files, SCHEMA)])], SCHEMA)
+    return folded(empty(SCHEMA), [(record, [from_messages(files, SCHEMA)])], SCHEMA)
 
 
 def _expected(specs: list[tuple[int, int, int | None, int | None]]) -> tuple[Any, ...]:

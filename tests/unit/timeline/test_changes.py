@@ -12,7 +12,8 @@ from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.changes import added_between, removed_between
 from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Snapshot, empty, fold
+from lakemark_server.snapshot.fold import Snapshot, empty
+from tests.snapshots import folded
 
 SCHEMA = Schema.build([Field(1, "id", INT), Field(2, "m", INT)], ["m"], 1)
 COMMITS = st.lists(
@@ -38,7 +39,7 @@ def test_added_and_removed_are_the_difference_of_the_two(
             p.DataFile(path=f"{version}/m={m}/{at}/f", partition=[p.Value(integer=m)]) for at, m in enumerate(months)
         ]
         record = VersionRecord(version=version, operation=operation, partitions=sorted({f"m={m}" for m in months}))
-        snapshots.append(fold(snapshots[-1], [(record, [from_messages(files, SCHEMA)])], SCHEMA))
+        snapshots.append(folded(snapshots[-1], [(record, [from_messages(files, SCHEMA)])], SCHEMA))
     older = data.draw(st.integers(0, len(commits)))
     newer = data.draw(st.integers(older, len(commits)))
     before, after = _paths(snapshots[older]), _paths(snapshots[newer])

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.snapshot import fold as folding
+from lakemark_server.snapshot import parts as folding
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Part, Snapshot, empty, fold
+from lakemark_server.snapshot.fold import Snapshot, empty
+from lakemark_server.snapshot.parts import Part
 from tests.lakes import ID, SCHEMA, X, file, stat
+from tests.snapshots import folded
 
 INSTANT = 1_800_000_000_000
 
@@ -93,13 +95,13 @@ def test_any_history_folded_in_any_pieces_equals_the_list(steps: list[Step], cut
         snapshots = [empty(SCHEMA)]
         sizes = iter([*cuts, *[1] * len(versions)])
         while (at := snapshots[-1].version) < len(versions):
-            snapshots.append(fold(snapshots[-1], versions[at : at + next(sizes)], SCHEMA))
+            snapshots.append(folded(snapshots[-1], versions[at : at + next(sizes)], SCHEMA))
         for snapshot in snapshots:
             assert rows_of(snapshot) == models[snapshot.version], f"version {snapshot.version}"
             assert snapshot.files == len(models[snapshot.version])
             assert snapshot.rows == 5 * snapshot.files
             assert snapshot.size_bytes == 10 * snapshot.files
-            assert rows_of(fold(empty(SCHEMA), versions[: snapshot.version], SCHEMA)) == models[snapshot.version]
+            assert rows_of(folded(empty(SCHEMA), versions[: snapshot.version], SCHEMA)) == models[snapshot.version]
     finally:
         folding.PART_FILES_MAX = most  # type: ignore[misc]
 
@@ -111,14 +113,14 @@ def appends(count: int, files_each: int = 1) -> list[Version]:
 def test_small_commits_do_not_become_as_many_parts() -> None:
     snapshot = empty(SCHEMA)
     for version in appends(200):
-        snapshot = fold(snapshot, [version], SCHEMA)
+        snapshot = folded(snapshot, [version], SCHEMA)
         assert len(snapshot.parts) <= 9, "grows with the logarithm only"
     assert snapshot.files == 200
 
 
 def test_a_part_is_shared_not_copied_and_its_mask_is_new() -> None:
-    base = fold(empty(SCHEMA), [built(1, Step(t.APPEND, [], [0, 1, 2]))[0]], SCHEMA)
-    replaced = fold(base, [built(2, Step(t.OVERWRITE_PARTITIONS, [1], []))[0]], SCHEMA)
+    base = folded(empty(SCHEMA), [built(1, Step(t.APPEND, [], [0, 1, 2]))[0]], SCHEMA)
+    replaced = folded(base, [built(2, Step(t.OVERWRITE_PARTITIONS, [1], []))[0]], SCHEMA)
     (old,), (new,) = base.parts, replaced.parts
     assert new.entries is old.entries
     assert old.live is None
@@ -127,18 +129,18 @@ def test_a_part_is_shared_not_copied_and_its_mask_is_new() -> None:
 
 
 def test_a_part_without_living_files_is_dropped() -> None:
-    base = fold(empty(SCHEMA), [built(1, Step(t.APPEND, [], [1, 1]))[0]], SCHEMA)
-    assert fold(base, [built(2, Step(t.OVERWRITE_PARTITIONS, [1], []))[0]], SCHEMA).parts == ()
+    base = folded(empty(SCHEMA), [built(1, Step(t.APPEND, [], [1, 1]))[0]], SCHEMA)
+    assert folded(base, [built(2, Step(t.OVERWRITE_PARTITIONS, [1], []))[0]], SCHEMA).parts == ()
 
 
 def test_replacing_what_is_not_there_keeps_the_part_itself() -> None:
-    part = Part(from_messages([file(INSTANT, "a", 1)], SCHEMA))
+    part = Part(from_messages([file(INSTANT, "a", 1)], SCHEMA), SCHEMA)
     assert part.without(frozenset({"m=9"})) is part
     assert part.without(frozenset({"m=1"})) is None
 
 
 def test_an_overwrite_does_not_replace_its_own_files() -> None:
-    snapshot = fold(empty(SCHEMA), [built(1, Step(t.OVERWRITE_PARTITIONS, [], [1, 2]))[0]], SCHEMA)
+    snapshot = folded(empty(SCHEMA), [built(1, Step(t.OVERWRITE_PARTITIONS, [], [1, 2]))[0]], SCHEMA)
     assert snapshot.files == 2
 
 

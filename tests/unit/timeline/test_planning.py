@@ -14,10 +14,11 @@ from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.rpc.snapshot import PageToken
 from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Snapshot, empty, fold
+from lakemark_server.snapshot.fold import Snapshot, empty
 from lakemark_server.snapshot.partitions import partition_totals
 from lakemark_server.snapshot.planning import Planner
 from tests.lakes import ID, PLACE, SCHEMA, X, file, stat
+from tests.snapshots import folded
 
 INSTANT = 1_800_000_000_000
 
@@ -35,7 +36,7 @@ def snapshot() -> Snapshot:
         ),
         (VersionRecord(version=3, operation=t.APPEND), [from_messages(second, SCHEMA)]),
     ]
-    return fold(empty(SCHEMA), versions, SCHEMA)
+    return folded(empty(SCHEMA), versions, SCHEMA)
 
 
 def names(paths: list[str | None]) -> list[str]:

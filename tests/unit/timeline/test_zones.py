@@ -5,16 +5,17 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lakemark_server.snapshot.fold as folding
+import lakemark_server.snapshot.parts as folding
 from lakemark.expressions import parse_predicate
 from lakemark.types import DOUBLE, INT, STRING, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Snapshot, empty, fold
+from lakemark_server.snapshot.fold import Snapshot, empty
 from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.zones import zones
+from tests.snapshots import folded
 
 SCHEMA = Schema.build([Field(1, "id", INT), Field(2, "x", DOUBLE), Field(3, "m", STRING)], ["m"], 1)
 SOME = st.one_of(st.none(), st.integers(-5, 5))
@@ -56,7 +57,7 @@ def _snapshot(files: list[p.DataFile], part_files_max: int) -> Snapshot:
         snapshot = empty(SCHEMA)
         for version, at in enumerate(range(0, len(files), 3), 1):
             record = VersionRecord(version=version, operation=t.APPEND)
-            snapshot = fold(snapshot, [(record, [from_messages(files[at : at + 3], SCHEMA)])], SCHEMA)
+            snapshot = folded(snapshot, [(record, [from_messages(files[at : at + 3], SCHEMA)])], SCHEMA)
         return snapshot
     finally:
         folding.PART_FILES_MAX = most  # type: ignore[misc]

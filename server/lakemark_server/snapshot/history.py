@@ -1,0 +1,137 @@
+"""What versions changed, read from the store: their entries, what they took out, restores and merges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from lakemark.errors import CorruptStore
+from lakemark.types import Schema
+from lakemark_proto.store.v1.store_pb2 import VersionRecord
+from lakemark_proto.v1 import timeline_pb2
+from lakemark_server.catalog import lake
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.keyspace import BLOCKS, REMOVED
+from lakemark_server.kv import ReadTransaction, Space, Store
+from lakemark_server.snapshot import blocks
+from lakemark_server.snapshot.arrow import AnyArray
+from lakemark_server.snapshot.fold import Change, Snapshot, restoring
+from lakemark_server.timeline import branches, records
+from lakemark_server.timeline.lineage import Lineage
+
+VERSIONS_A_READ: Final = 2_000
+BLOCKS_A_READ: Final = 64
+
+Load = Callable[[Lineage, int], Snapshot]
+
+
+class Schemas(Protocol):
+    """The schemas of one table, by id."""
+
+    def __call__(self, schema_id: int) -> Schema:
+        """Raises CorruptStore."""
+
+
+class History:
+    """The changes of one table's versions. ``load`` gives the snapshots that restores refer to."""
+
+    def __init__(self, store: Store, table: LakeTable, schemas: Schemas, load: Load) -> None:
+        self._store, self._table, self._schemas, self._load = store, table, schemas, load
+
+    def records(self, lineage: Lineage, after: int, upto: int) -> list[VersionRecord]:
+        """All with ``after < version <= upto``. Raises CorruptStore, TableNotFound (dropped meanwhile)."""
+        table_id = self._table.table_id
+        found = self._store.read(lambda tx: records.versions(tx, table_id, lineage, after, upto))
+        if [record.version for record in found] != list(range(after + 1, upto + 1)):
+            self._require_table()
+            raise CorruptStore(f"versions {after + 1} to {upto} of {self._table.name} are not complete")
+        return found
+
+    def changes(self, lineage: Lineage, record: VersionRecord) -> list[Change]:
+        """What a version did, in order."""
+        found: list[Change] = []
+        if record.restored_version:
+            found.append(Change(record.version, restored=self._load(lineage, record.restored_version)))
+        if record.HasField("merged"):
+            found += self._merged(record)
+        found.append(self._own(record, record.version))
+        return found
+
+    def _merged(self, record: VersionRecord) -> Iterator[Change]:
+        """The changes of a branch as changes of the version that merged them."""
+        merged, table_id = record.merged, self._table.table_id
+        lineage = self._store.read(lambda tx: branches.lineage(tx, table_id, merged.branch))
+        for first in range(merged.after_version, merged.upto_version, VERSIONS_A_READ):
+            upto = min(first + VERSIONS_A_READ, merged.upto_version)
+            for one in self.records(lineage, first, upto):
+                yield from self._replayed(lineage, one, record.version)
+
+    def _replayed(self, lineage: Lineage, record: VersionRecord, version: int) -> Iterator[Change]:
+        if record.restored_version:
+            # What a restore changed on its own branch: elsewhere the content before it may be another one.
+            before, target = self._load(lineage, record.version - 1), self._load(lineage, record.restored_version)
+            change = restoring(before.parts, target.parts, version)
+            yield Change(version, removed=change.removed, added=change.added, unless_live=True)
+        if record.HasField("merged"):
+            merged = VersionRecord(version=version)
+            merged.merged.CopyFrom(record.merged)
+            yield from self._merged(merged)
+        yield self._own(record, version)
+
+    def _own(self, record: VersionRecord, version: int) -> Change:
+        return Change(
+            version,
+            everything=record.operation == timeline_pb2.OVERWRITE_TABLE,
+            partitions=frozenset(record.partitions if record.operation == timeline_pb2.OVERWRITE_PARTITIONS else ()),
+            removed=self._removed(record),
+            added=self._added(record),
+        )
+
+    def _added(self, record: VersionRecord) -> tuple[tuple[Schema, pa.RecordBatch], ...]:
+        """Its staged blocks and the one in its own record."""
+        if not record.staged.blocks and not record.inline_block:
+            return ()
+        schema = self._schemas(record.file_schema_id or record.schema_id)
+        found = [blocks.decode(block, schema) for block in self._blocks(BLOCKS, record, record.staged.blocks)]
+        if record.inline_block:
+            found.append(blocks.decode(record.inline_block, schema))
+        return tuple((schema, batch) for batch in found)
+
+    def _removed(self, record: VersionRecord) -> AnyArray | None:
+        if not record.removed.blocks and not record.inline_removed:
+            return None
+        found = [blocks.decode_fixed(block) for block in self._blocks(REMOVED, record, record.removed.blocks)]
+        if record.inline_removed:
+            found.append(blocks.decode_fixed(record.inline_removed))
+        return pa.concat_arrays([batch.column("path") for batch in found])
+
+    def _blocks(self, space: Space, record: VersionRecord, count: int) -> Iterator[bytes]:
+        for first in range(0, count, BLOCKS_A_READ):
+            numbers = range(first, min(first + BLOCKS_A_READ, count))
+            keys = [space.key(self._table.table_id, record.instant, number) for number in numbers]
+            for number, block in zip(numbers, self._read(keys), strict=True):
+                if block is None:
+                    self._require_table()
+                    raise CorruptStore(
+                        f"block {number} of version {record.version} of {self._table.name} is missing",
+                        table=self._table.name,
+                    )
+                yield block
+
+    def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self._store.read(lambda tx: tx.get_many(keys))
+
+    def _require_table(self) -> None:
+        """Raises TableNotFound: the table was dropped while it was read."""
+        require_table(self._store, self._table.table_id)
+
+
+def require_table(store: Store, table_id: int) -> None:
+    """Raises TableNotFound if the table was dropped."""
+
+    def body(tx: ReadTransaction) -> None:
+        lake.get_record(tx, table_id)
+
+    store.read(body)

@@ -1,0 +1,30 @@
+"""Snapshots for tests without a store: versions given as records with the entries that they added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from lakemark.types import Schema
+from lakemark_proto.store.v1.store_pb2 import VersionRecord
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.snapshot.fold import Change, Snapshot, fold
+
+Version = tuple[VersionRecord, Sequence[pa.RecordBatch]]
+
+
+def change(record: VersionRecord, added: Sequence[pa.RecordBatch], schema: Schema) -> Change:
+    """What a version without removals, restores and merges does."""
+    partitions = record.partitions if record.operation == t.OVERWRITE_PARTITIONS else ()
+    return Change(
+        record.version,
+        everything=record.operation == t.OVERWRITE_TABLE,
+        partitions=frozenset(partitions),
+        added=tuple((schema, batch) for batch in added),
+    )
+
+
+def folded(base: Snapshot, versions: Sequence[Version], schema: Schema) -> Snapshot:
+    changes = [change(record, added, schema) for record, added in versions]
+    return fold(base, changes, versions[-1][0], schema) if versions else base
