@@ -24,8 +24,8 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_name
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.ids import IdSource
-from lakemark_server.keyspace import FUNCTIONS
-from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction
+from lakemark_server.keyspace import FUNCTIONS, LOCATIONS
+from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction, strinc
 from lakemark_server.requests import once
 
 T = TypeVar("T")
@@ -104,11 +104,12 @@ class Catalog:
     def drop_database(
         self, catalog: str, name: str, *, if_exists: bool = False, delete_data: bool = True, request_id: str = ""
     ) -> None:
-        """Only an empty one. Its directory is removed with ``delete_data``. Raises DatabaseNotFound, NotEmpty."""
+        """Only an empty one. Its directory is removed with ``delete_data``, unless a lake table that was renamed into
+        another database still lives in it. Raises DatabaseNotFound, NotEmpty."""
         if name.lower() == DEFAULT_DATABASE:
             raise InvalidArgument("the database 'default' cannot be dropped")
 
-        def body(tx: Transaction) -> DatabaseRecord:
+        def body(tx: Transaction) -> tuple[DatabaseRecord, bool]:
             def drop() -> DatabaseRecord:
                 record = databases.find(tx, catalog, name)
                 if record is None:
@@ -119,10 +120,11 @@ class Catalog:
                 databases.clear(tx, record)
                 return record
 
-            return once(tx, request_id, f"DropDatabase {name}", self.clock(), DatabaseRecord, drop)
+            record = once(tx, request_id, f"DropDatabase {name}", self.clock(), DatabaseRecord, drop)
+            return record, _inhabited(tx, record.location)
 
-        record = self.store.transact(body)
-        if delete_data and record.location and record.location != self.warehouse:
+        record, inhabited = self.store.transact(body)
+        if delete_data and record.location and record.location != self.warehouse and not inhabited:
             storage.delete_directory(record.location)
 
     # -- lake tables --------------------------------------------------------------------------------------------------
@@ -167,8 +169,7 @@ class Catalog:
                 return new
 
             kind = f"CreateTable {new.database}.{new.name}"
-            created = once(tx, request_id, kind, new.created_ms, LakeTableRecord, create)
-            return LakeTable(created, lake.get_schema(tx, created.table_id, created.schema_id))
+            return _answer(tx, once(tx, request_id, kind, new.created_ms, LakeTableRecord, create))
 
         return self._with_directory(new.location, lambda: self.store.transact(body))
 
@@ -193,10 +194,8 @@ class Catalog:
         removed = set(remove)
 
         def body(tx: Transaction) -> LakeTable:
-            table = lake.get(tx, catalog, database, name)
-
             def change() -> LakeTableRecord:
-                record = table.record
+                record = lake.get(tx, catalog, database, name).record
                 properties = {key: value for key, value in record.properties.items() if key not in removed} | dict(set_)
                 if properties.get(lake.TYPE_PROPERTY) != "lake":
                     raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
@@ -209,7 +208,7 @@ class Catalog:
                 return record
 
             kind = f"SetTableProperties {database}.{name}"
-            return replace(table, record=once(tx, request_id, kind, self.clock(), LakeTableRecord, change))
+            return _answer(tx, once(tx, request_id, kind, self.clock(), LakeTableRecord, change))
 
         return self.store.transact(body)
 
@@ -234,8 +233,7 @@ class Catalog:
                 return record
 
             kind = f"RenameTable {database}.{name} to {new_database}.{target}"
-            record = once(tx, request_id, kind, self.clock(), LakeTableRecord, rename)
-            return LakeTable(record, lake.get_schema(tx, record.table_id, record.schema_id))
+            return _answer(tx, once(tx, request_id, kind, self.clock(), LakeTableRecord, rename))
 
         return self.store.transact(body)
 
@@ -249,9 +247,10 @@ class Catalog:
         purge: bool = True,
         request_id: str = "",
     ) -> None:
-        """Forgets the table; ``purge`` deletes its directory too, unless its location was given by the user."""
+        """Forgets the table; ``purge`` deletes its directory too, unless its location was given by the user, or this is
+        asked for again and another table has been made there since."""
 
-        def body(tx: Transaction) -> LakeTableRecord:
+        def body(tx: Transaction) -> tuple[LakeTableRecord, bool]:
             def drop() -> LakeTableRecord:
                 try:
                     owner, entry = tables.get(tx, catalog, database, name)
@@ -266,10 +265,11 @@ class Catalog:
                 lake.leave_location(tx, record)
                 return record
 
-            return once(tx, request_id, f"DropTable {database}.{name}", self.clock(), LakeTableRecord, drop)
+            record = once(tx, request_id, f"DropTable {database}.{name}", self.clock(), LakeTableRecord, drop)
+            return record, _inhabited(tx, record.location)
 
-        record = self.store.transact(body)
-        if record.location and purge and not record.external:
+        record, inhabited = self.store.transact(body)
+        if record.location and purge and not record.external and not inhabited:
             storage.delete_directory(record.location)
 
     # -- both kinds ---------------------------------------------------------------------------------------------------
@@ -295,6 +295,18 @@ class Catalog:
             if made and not isinstance(error, AlreadyExists | UnknownOutcome):
                 storage.remove_if_empty(location)
             raise
+
+
+def _inhabited(tx: ReadTransaction, location: str) -> bool:
+    """Whether a lake table lives there or in a directory below."""
+    below = LOCATIONS.key(location + "/")[:-1]  # without the end of the text
+    return tx.get(LOCATIONS.key(location)) is not None or bool(tx.get_range(below, strinc(below), limit=1))
+
+
+def _answer(tx: Transaction, record: LakeTableRecord) -> LakeTable:
+    """Raises TableNotFound: what was recorded is of a table that has been dropped since."""
+    lake.get_record(tx, record.table_id)
+    return LakeTable(record, lake.get_schema(tx, record.table_id, record.schema_id))
 
 
 def _check_empty(tx: Transaction, record: DatabaseRecord) -> None:

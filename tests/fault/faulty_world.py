@@ -1,0 +1,403 @@
+"""Clients of two processes on one faulty store, one step at a time, compared with the model after each step.
+
+A step is one attempt of one client at what it wants. A client that is not told how it ended asks again, with the same
+request id, of any process; others come in between. After each attempt the store's content, looked at without faults,
+must be what the model has, or what it would have had the attempt been carried out; never anything in between. What was
+told must agree with it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lakemark.errors import LakemarkError, Outcome
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.kv import Store
+from lakemark_server.snapshot.arrow import texts
+from lakemark_server.snapshot.service import At
+from tests.fault.faulty_model import HOME, TIMEOUT_MS, Model, Table, TableKey, outcome_of
+from tests.faulty_store import Crashed, Faults, FaultyStore, Rates
+from tests.lakes import SCHEMA, Clock, Lake, file, files
+
+CLIENTS = 3
+DATABASES = (HOME, "d1", "d2")
+NAMES = ("a", "b")
+SWEEP = "sweep"
+ANY = -1
+STILL_OPEN = {"crashed", "retryable", "unknown"}
+PRECIOUS = "precious"  # a file in each table's directory, which nobody may delete before the table is dropped
+
+
+@dataclass
+class Wish:
+    """What a client wants: how to ask a process for it, and what the model says to it.
+
+    ``recorded``: it carries a request id, so that the first answer is the answer for ever; of the others, asking again
+    tells how things stand by then. ``table`` is the one that it is about, ``uid`` tells it from others of that name;
+    ``instant`` (or ANY) is of what goes by the table's name and not by its own request id.
+    """
+
+    what: str
+    ask: Callable[[Lake], Any]
+    model: Callable[[Model], Any]
+    recorded: bool = False
+    table: TableKey | None = None
+    instant: int = 0
+    uid: str = ""
+    told: tuple[str, Any] | None = None  # the right answer, once it was carried out
+    attempts: int = 0
+
+
+class World:
+    """``seed`` decides all: faults, wishes, who is next."""
+
+    def __init__(self, inner: Store, directory: Path, seed: int, rate: float, inline: bool) -> None:
+        self.random = random.Random(seed)
+        self.clock = Clock()
+        self.model = Model(inline)
+        self.directory = directory
+        self.faults = Faults(seed, Rates.of(rate))
+        self.stores = [FaultyStore(inner, self.faults) for _ in range(2)]
+        with self.faults.quiet():
+            self.processes = [Lake(store, directory, self.clock) for store in self.stores]
+            self.observer = Lake(inner, directory, self.clock)
+        self.wishes: list[Wish | None] = [None] * CLIENTS
+        self.numbers = iter(range(1_000_000))
+        self.story: list[str] = []
+
+    def run(self, steps: int) -> None:
+        """Then every wish is fulfilled. Raises AssertionError."""
+        for _ in range(steps):
+            client = self.random.randrange(CLIENTS)
+            self.wishes[client] = self.attempt(self.wishes[client] or self.wish())
+        for wish in self.wishes:
+            left = wish
+            while left is not None:
+                left = self.attempt(left)
+
+    # -- one attempt ---------------------------------------------------------------------------------------------------
+
+    def attempt(self, wish: Wish) -> Wish | None:
+        """The wish if its outcome is still open."""
+        self.model.now = self.clock.ms
+        wish.attempts += 1
+        assert wish.attempts < 200, f"{wish.what} never ends"
+        if wish.table in self.model.tables and not wish.uid:
+            wish.uid = self.model.tables[wish.table].uid
+        which = self.random.randrange(2)
+        told = self.ask(wish, which)
+        self.story.append(f"{wish.what}, process {which}: {told}")
+        after, right = self.carried_out(wish)
+        now = self.look()
+        if wish.what == SWEEP:
+            self.follow_sweep(now)
+        happened = now != self.model.view()
+        ended = told[0] not in STILL_OPEN
+        if happened or (ended and wish.told is None):
+            assert wish.told is None, "it was carried out before"
+            assert now == after.view(), f"told {told}; the store is neither as before nor as after"
+            assert told[0] != "retryable", "it was told that nothing was applied"
+            wish.told = right
+            self.adopt(after)
+        self.check_directories()
+        if ended:
+            self.check_told(wish, told)
+        return None if ended else wish
+
+    def ask(self, wish: Wish, which: int) -> tuple[str, Any]:
+        try:
+            return "done", wish.ask(self.processes[which])
+        except Crashed:
+            with self.faults.quiet():
+                self.stores[which].reopen()
+                self.processes[which] = Lake(self.stores[which], self.directory, self.clock)
+            return "crashed", None
+        except LakemarkError as error:
+            return {Outcome.RETRYABLE: "retryable", Outcome.UNKNOWN: "unknown"}.get(
+                error.outcome, outcome_of(error)
+            ), None
+
+    def carried_out(self, wish: Wish) -> tuple[Model, tuple[str, Any]]:
+        """The model after it, and what is told then."""
+        after = self.model.copy()
+        try:
+            return after, ("done", wish.model(after))
+        except LakemarkError as error:
+            return after, (outcome_of(error), None)
+
+    def follow_sweep(self, now: dict[str, Any]) -> None:
+        """A sweep rolls back one writer after the other, and may end in between."""
+        for (database, name), table in self.model.tables.items():
+            for number, one in table.instants.items():
+                state, _ = now[f"{database}.{name}"]["instants"][number]
+                if one.open and one.deadline < self.model.now and state == "ROLLED_BACK":
+                    one.state = state
+
+    def adopt(self, after: Model) -> None:
+        created = {table.uid: table for table in after.tables.values()}
+        for table in self.model.tables.values():
+            created.pop(table.uid, None)
+        for table in created.values():
+            self.precious(table).touch()
+        self.model = after
+
+    def check_told(self, wish: Wish, told: tuple[str, Any]) -> None:
+        if told == wish.told:
+            return
+        if wish.uid and all(table.uid != wish.uid for table in self.model.tables.values()) and told[0] == "NotFound":
+            return  # the table was dropped since
+        there = self.model.tables.get(wish.table) if wish.table else None
+        if wish.instant and (there is None or there.uid != wish.uid):
+            # Renamed, too, while these go by the name; the request id may be known for another table of this name.
+            assert told[0] in {"NotFound", "InvalidArgument"}, f"{told}, and {wish.table} is gone"
+            return
+        right = wish.told if wish.recorded else self.carried_out(wish)[1]
+        assert told == right, f"{wish.what}, attempt {wish.attempts}: told {told}, right is {right}"
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    def look(self) -> dict[str, object]:
+        """The store's content as ``Model.view`` has it."""
+        with self.faults.quiet():
+            databases = [record.name for record in self.observer.catalog.list_databases("")]
+            found: dict[str, object] = {"databases": databases}
+            for database in databases:
+                for name, _ in self.observer.catalog.list_tables("", database):
+                    found[f"{database}.{name}"] = self.look_at((database, name))
+            return found
+
+    def look_at(self, key: TableKey) -> dict[str, object]:
+        table = self.observer.catalog.get_lake_table("", *key)
+        timeline, number = self.observer.timeline, table.table_id
+        instants = {}
+        for record in timeline.instants(number, limit=1_000)[0]:
+            living = timeline.instant(number, record.instant)[1]
+            state = t.InstantState.Name(record.state)
+            instants[record.instant] = (state, living.deadline_ms if living else None)
+        versions = timeline.versions(number, "", limit=1_000)[0]
+        content = self.observer.snapshots.snapshot("", *key, At()).snapshot
+        return {
+            "label": table.record.properties["label"],
+            "instants": instants,
+            "commits": [record.instant for record in versions],
+            "content": sorted(texts(content.entries().column("path"))),
+        }
+
+    def check_directories(self) -> None:
+        for key, table in self.model.tables.items():
+            assert self.precious(table).exists(), f"the files of {key} are gone, and it was not dropped"
+
+    def precious(self, table: Table) -> Path:
+        database, name = table.directory.split("/")
+        parent = self.directory / "warehouse" if database == HOME else self.directory / "warehouse" / f"{database}.db"
+        return parent / name / PRECIOUS
+
+    # -- wishes --------------------------------------------------------------------------------------------------------
+
+    def wish(self) -> Wish:
+        kinds: dict[Callable[[], Wish], int] = {
+            self.database: 2,
+            self.new_table: 3,
+            self.drop: 1,
+            self.rename: 2,
+            self.label: 2,
+            self.open: 6,
+            self.start: 3,
+            self.stage: 4,
+            self.commit: 8,
+            self.rollback: 1,
+            self.heartbeat: 2,
+            self.sweep: 2,
+            self.wait: 2,
+            self.read: 4,
+        }
+        return self.random.choices(list(kinds), list(kinds.values()))[0]()
+
+    def key(self) -> TableKey:
+        """Mostly of a table that is there."""
+        if self.model.tables and self.random.random() < 0.9:
+            return self.random.choice(list(self.model.tables))
+        return self.random.choice(DATABASES), self.random.choice(NAMES)
+
+    def writer(self) -> tuple[TableKey, int]:
+        """Mostly one that is open; none for which another client asks just now: an instant has one writer."""
+        key = self.key()
+        busy = {wish.instant for wish in self.wishes if wish is not None}
+        instants = self.model.tables[key].instants if key in self.model.tables else {}
+        instants = {number: one for number, one in instants.items() if number not in busy}
+        live = [number for number, one in instants.items() if one.open]
+        some = live if live and self.random.random() < 0.9 else list(instants)
+        return key, self.random.choice(some) if some else 1
+
+    def request_id(self) -> str:
+        return f"request {next(self.numbers)}"
+
+    def database(self) -> Wish:
+        name, request = self.random.choice(DATABASES[1:]), self.request_id()
+        if self.random.random() < 0.6:
+            record = DatabaseRecord(name=name)
+            return Wish(
+                f"create database {name}",
+                lambda lake: _nothing(lake.catalog.create_database(record, request_id=request)),
+                lambda model: model.create_database(name),
+                recorded=True,
+            )
+        return Wish(
+            f"drop database {name}",
+            lambda lake: lake.catalog.drop_database("", name, request_id=request),
+            lambda model: model.drop_database(name),
+            recorded=True,
+        )
+
+    def new_table(self) -> Wish:
+        key, request = (self.random.choice(DATABASES), self.random.choice(NAMES)), self.request_id()
+        record = LakeTableRecord(database=key[0], name=key[1], properties={"label": request})
+        return Wish(
+            f"create {key}",
+            lambda lake: _nothing(lake.catalog.create_lake_table(record, SCHEMA, request_id=request)),
+            lambda model: model.create_table(key, request),
+            recorded=True,
+            uid=request,
+        )
+
+    def drop(self) -> Wish:
+        key, request = self.key(), self.request_id()
+        return Wish(
+            f"drop {key}",
+            lambda lake: lake.catalog.drop_lake_table("", *key, request_id=request),
+            lambda model: model.drop_table(key),
+            recorded=True,
+            table=key,
+        )
+
+    def rename(self) -> Wish:
+        key, request = self.key(), self.request_id()
+        target = (self.random.choice(DATABASES), self.random.choice(NAMES))
+        return Wish(
+            f"rename {key} to {target}",
+            lambda lake: _nothing(lake.catalog.rename_lake_table("", *key, *target, request_id=request)),
+            lambda model: model.rename_table(key, target),
+            recorded=True,
+            table=key,
+        )
+
+    def label(self) -> Wish:
+        key, request = self.key(), self.request_id()
+        return Wish(
+            f"label {key}",
+            lambda lake: _nothing(lake.catalog.set_properties("", *key, {"label": request}, request_id=request)),
+            lambda model: model.set_label(key, request),
+            recorded=True,
+            table=key,
+        )
+
+    def open(self) -> Wish:
+        key, request, start = self.key(), self.request_id(), self.random.random() < 0.8
+        overwrites = self.random.random() < 0.15
+        operation = t.OVERWRITE_TABLE if overwrites else t.APPEND
+        return Wish(
+            f"open {key} {overwrites=} {start=}",
+            lambda lake: lake.open(
+                _table(lake, key), operation, start=start, timeout_ms=TIMEOUT_MS, request_id=request
+            ),
+            lambda model: model.open(key, overwrites, start),
+            recorded=True,
+            table=key,
+            instant=ANY,
+        )
+
+    def start(self) -> Wish:
+        key, instant = self.writer()
+        return Wish(
+            f"start {key} {instant}",
+            lambda lake: _nothing(lake.timeline.start(_table(lake, key).table_id, instant, t.WorkProfile())),
+            lambda model: model.start(key, instant),
+            table=key,
+            instant=instant,
+        )
+
+    def stage(self) -> Wish:
+        key, instant = self.writer()
+        number = 1
+        if key in self.model.tables and instant in self.model.tables[key].instants:
+            number = self.model.tables[key].instants[instant].requests + 1
+        given = self.new_files(instant)
+        return Wish(
+            f"stage {key} {instant} request {number}: {len(given)} files",
+            lambda lake: lake.stage(_table(lake, key), instant, number, given),
+            lambda model: model.stage(key, instant, number, [one.path for one in given]),
+            table=key,
+            instant=instant,
+        )
+
+    def commit(self) -> Wish:
+        key, instant = self.writer()
+        given = self.new_files(instant)
+        request = t.CommitRequest(instant=instant, added=files(*given))
+        return Wish(
+            f"commit {key} {instant} with {len(given)} files",
+            lambda lake: lake.timeline.commit(_table(lake, key), request).version,
+            lambda model: model.commit(key, instant, [one.path for one in given]),
+            table=key,
+            instant=instant,
+        )
+
+    def rollback(self) -> Wish:
+        key, instant = self.writer()
+        return Wish(
+            f"roll back {key} {instant}",
+            lambda lake: _nothing(lake.timeline.rollback(_table(lake, key), instant, "because")),
+            lambda model: model.rollback(key, instant),
+            table=key,
+        )
+
+    def heartbeat(self) -> Wish:
+        key = self.key()
+        instants = list(self.model.tables[key].instants) if key in self.model.tables else []
+
+        def ask(lake: Lake) -> set[int]:
+            return set(lake.timeline.heartbeat(_table(lake, key).table_id, instants))
+
+        return Wish(
+            f"heartbeat of {key} {instants}", ask, lambda model: model.heartbeat(key, instants), table=key, instant=ANY
+        )
+
+    def sweep(self) -> Wish:
+        return Wish(SWEEP, lambda lake: _nothing(lake.timeline.roll_back_expired()), lambda model: model.sweep())
+
+    def wait(self) -> Wish:
+        self.clock.advance(self.random.choice([1, 10, TIMEOUT_MS + 1]))
+        self.model.now = self.clock.ms
+        return self.sweep()
+
+    def read(self) -> Wish:
+        """Any version that there is, from a process whose caches may be old; what it holds never changes."""
+        key = self.key()
+        last = len(self.model.tables[key].commits) if key in self.model.tables else 0
+        version = self.random.randint(0, last)
+
+        def ask(lake: Lake) -> list[str]:
+            found = lake.snapshots.snapshot("", *key, At(version=version))
+            return sorted(texts(found.snapshot.entries().column("path")))
+
+        return Wish(
+            f"read {key} version {version}", ask, lambda model: model.read(key, version), table=key, instant=ANY
+        )
+
+    def new_files(self, instant: int) -> list[Any]:
+        count = self.random.choice([0, 1, 2, 3, 12])
+        return [file(instant, f"f{next(self.numbers)}", self.random.randrange(3)) for _ in range(count)]
+
+
+def _table(lake: Lake, key: TableKey) -> LakeTable:
+    return lake.catalog.get_lake_table("", *key)
+
+
+def _nothing(_: object) -> None:
+    return None

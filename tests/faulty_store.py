@@ -1,0 +1,231 @@
+"""A store that fails on purpose: any backend behind a seeded source of faults.
+
+What happens at the nth call depends on the seed and on n alone, so that a failing seed of a test with one thread
+repeats exactly. ``Store.read`` and every read inside a transaction may fail or be delayed, a commit may be refused, may
+be lost with or without having happened, and the process may die before or after any of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+from lakemark.errors import Unavailable
+from lakemark_server.kv import CommitUnknownResult, Conflict, KeyValue, ReadTransaction, Store, TransactionTooOld
+from lakemark_server.kv.api import OpenTransaction, Transaction
+from lakemark_server.kv.retry import run_transaction
+
+T = TypeVar("T")
+
+
+class Crashed(BaseException):
+    """The process has died here. No handler of errors would run then, so that none may catch it."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How likely each fault is: of a read the first four, of a commit those after them, of either the last."""
+
+    unavailable: float = 0.0
+    too_old: float = 0.0
+    delay: float = 0.0
+    crash_reading: float = 0.0
+    conflict: float = 0.0
+    expired: float = 0.0
+    unknown_lost: float = 0.0
+    unknown_done: float = 0.0
+    disk_full: float = 0.0
+    crash_before: float = 0.0
+    crash_after: float = 0.0
+
+    @classmethod
+    def of(cls, rate: float) -> Rates:
+        """Every fault of a commit this likely, and those of a read, of which there are more, a tenth as likely."""
+        reading = dict.fromkeys(("unavailable", "too_old", "delay", "crash_reading"), rate / 10)
+        return cls(**({field.name: rate for field in fields(cls)} | reading))
+
+
+class Faults:
+    """Decides what happens at each call, and takes down what did. Thread-safe."""
+
+    READING = ("unavailable", "too_old", "delay", "crash_reading")
+    COMMITTING = ("conflict", "expired", "unknown_lost", "unknown_done", "disk_full", "crash_before", "crash_after")
+
+    def __init__(self, seed: int, rates: Rates) -> None:
+        self.seed, self.rates = seed, rates
+        self.hits: list[tuple[int, str]] = []
+        self._calls = 0
+        self._quiet = 0
+        self._lock = threading.Lock()
+
+    def next(self, kinds: Sequence[str]) -> str:
+        """One of ``kinds``, or "" if all goes well this time."""
+        with self._lock:
+            if self._quiet:
+                return ""
+            self._calls += 1
+            digest = hashlib.blake2b(b"%d/%d" % (self.seed, self._calls), digest_size=8).digest()
+            drawn = int.from_bytes(digest, "big") / 2**64
+            for kind in kinds:
+                drawn -= getattr(self.rates, kind)
+                if drawn < 0:
+                    self.hits.append((self._calls, kind))
+                    return kind
+            return ""
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """No faults in here, and no call is counted: for a test that looks at what there is."""
+        self._quiet += 1
+        try:
+            yield
+        finally:
+            self._quiet -= 1
+
+    def counts(self) -> Counter[str]:
+        return Counter(kind for _, kind in self.hits)
+
+
+class FaultyStore(Store):
+    """``inner`` with faults. After a crash every call raises Crashed, of transactions too, until ``reopen``.
+
+    ``close`` leaves ``inner`` open: it belongs to the test.
+    """
+
+    name = "faulty"
+
+    def __init__(self, inner: Store, faults: Faults) -> None:
+        self.inner = inner
+        self.faults = faults
+        self.life = 0
+        self.dead = False
+
+    def read(self, body: Callable[[ReadTransaction], T]) -> T:
+        self.strike(self.life)
+        life = self.life
+        return self.inner.read(lambda tx: body(_FaultyReads(self, tx, life)))
+
+    def transact(self, body: Callable[[Transaction], T], *, attempts_max: int = 50) -> T:
+        return run_transaction(self.begin, body, attempts_max, sleep=lambda seconds: None)
+
+    def begin(self) -> OpenTransaction:
+        self.strike(self.life)
+        return _FaultyTransaction(self, self.inner.begin(), self.life)
+
+    def wait_for_change(self, key: bytes, seen: bytes | None, timeout_s: float) -> bool:
+        self.strike(self.life)
+        return self.inner.wait_for_change(key, seen, timeout_s)
+
+    def wait_for_change(self, key: bytes, seen: bytes | None, timeout_s: float) -> bool:
+        self.strike(self.life)
+        return self.inner.wait_for_change(key, seen, timeout_s)
+
+    def close(self) -> None:
+        self.dead = True
+
+    def reopen(self) -> None:
+        """What a new process does; transactions of the dead one stay dead."""
+        self.life += 1
+        self.dead = False
+
+    def crash(self) -> Crashed:
+        self.dead = True
+        return Crashed(f"seed {self.faults.seed}, fault {len(self.faults.hits)}")
+
+    def check_alive(self, life: int) -> None:
+        if self.dead or life != self.life:
+            raise Crashed("the process is dead")
+
+    def strike(self, life: int) -> None:
+        """Before a read."""
+        self.check_alive(life)
+        match self.faults.next(Faults.READING):
+            case "unavailable":
+                raise Unavailable("injected: the store does not answer; nothing was applied")
+            case "too_old":
+                raise TransactionTooOld("injected: the transaction is too old; nothing was applied")
+            case "delay":
+                os.sched_yield()
+            case "crash_reading":
+                raise self.crash()
+
+
+class _FaultyReads:
+    def __init__(self, store: FaultyStore, inner: ReadTransaction, life: int) -> None:
+        self._store, self._inner, self._life = store, inner, life
+
+    def get(self, key: bytes, *, snapshot: bool = False) -> bytes | None:
+        self._store.strike(self._life)
+        return self._inner.get(key, snapshot=snapshot)
+
+    def get_many(self, keys: Sequence[bytes], *, snapshot: bool = False) -> list[bytes | None]:
+        self._store.strike(self._life)
+        return self._inner.get_many(keys, snapshot=snapshot)
+
+    def get_range(
+        self, begin: bytes, end: bytes, *, limit: int = 0, reverse: bool = False, snapshot: bool = False
+    ) -> list[KeyValue]:
+        self._store.strike(self._life)
+        return self._inner.get_range(begin, end, limit=limit, reverse=reverse, snapshot=snapshot)
+
+
+class _FaultyTransaction(_FaultyReads):
+    def __init__(self, store: FaultyStore, inner: OpenTransaction, life: int) -> None:
+        super().__init__(store, inner, life)
+        self._writing = inner
+        self._changed = False
+
+    def set(self, key: bytes, value: bytes) -> None:
+        self._changed = True
+        self._writing.set(key, value)
+
+    def clear(self, key: bytes) -> None:
+        self._changed = True
+        self._writing.clear(key)
+
+    def clear_range(self, begin: bytes, end: bytes) -> None:
+        self._changed = True
+        self._writing.clear_range(begin, end)
+
+    def add(self, key: bytes, delta: int) -> None:
+        self._changed = True
+        self._writing.add(key, delta)
+
+    def add_read_conflict(self, begin: bytes, end: bytes) -> None:
+        self._store.strike(self._life)
+        self._writing.add_read_conflict(begin, end)
+
+    def add_write_conflict(self, begin: bytes, end: bytes) -> None:
+        self._changed = True
+        self._writing.add_write_conflict(begin, end)
+
+    def commit(self) -> None:
+        self._store.check_alive(self._life)
+        # Without writes there is nothing that could fail.
+        fault = self._store.faults.next(Faults.COMMITTING) if self._changed else ""
+        match fault:
+            case "conflict":
+                raise Conflict("injected: another transaction wrote what this one had read; nothing was applied")
+            case "expired":
+                raise TransactionTooOld("injected: the transaction is too old; nothing was applied")
+            case "disk_full":
+                raise Unavailable("injected: the store's disk is full; nothing was applied")
+            case "unknown_lost":
+                raise CommitUnknownResult("injected: the connection was lost while committing")
+            case "crash_before":
+                raise self._store.crash()
+        self._writing.commit()
+        match fault:
+            case "unknown_done":
+                raise CommitUnknownResult("injected: the connection was lost while committing")
+            case "crash_after":
+                raise self._store.crash()
+
+    def cancel(self) -> None:
+        self._writing.cancel()
