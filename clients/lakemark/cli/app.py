@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lakemark.cli import databases, files, process, tables, timeline
+from lakemark.cli import databases, files, process, quota, tables, timeline
 from lakemark.cli.context import SERVER_DEFAULT, Invocation
 from lakemark.errors import LakemarkError
 
@@ -24,6 +24,7 @@ app.add_typer(databases.app, name="databases")
 app.add_typer(tables.app, name="tables")
 app.add_typer(files.app, name="files")
 app.add_typer(timeline.app, name="timeline")
+app.add_typer(quota.app, name="quota")
 app.command("plan")(files.plan)
 app.command("serve")(process.serve)
 app.command("demo")(process.demo)

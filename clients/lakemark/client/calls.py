@@ -1,7 +1,8 @@
 """Calls to the service: one channel, deadlines, and retries that never do a thing twice.
 
 Every request of Lakemark is idempotent: reads are, and mutations carry a request id, an instant or a sequence number,
-which stays the same over retries. So both what is retryable and what is of unknown outcome is asked again.
+which stays the same over retries. So both what is retryable and what is of unknown outcome is asked again. A service
+that has too much to do says after which time it wants to be asked again, and is asked then, as long as there is time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, TypeVar
 import grpc
 
 from lakemark.client.failures import translate
-from lakemark.errors import FailedPrecondition, InvalidArgument, LakemarkError, Outcome
+from lakemark.errors import FailedPrecondition, InvalidArgument, LakemarkError, Outcome, Overloaded
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
 TIMEOUT_S_DEFAULT: Final = 60.0
@@ -49,6 +50,12 @@ class Backoff:
         """Before the attempt after this one (0 is the first)."""
         return min(self.most_s, self.first_s * 2.0**attempt) * random.uniform(0.5, 1.0)  # noqa: S311
 
+    @staticmethod
+    def told_s(overloaded: Overloaded) -> float:
+        """At least as long as the service said, and longer for some than for others; 0 if it did not say."""
+        told = overloaded.details.get("retry_after_ms", "")
+        return int(told) / 1000 * random.uniform(1.0, 1.5) if told.isdecimal() else 0.0  # noqa: S311
+
 
 class Calls:
     """Thread-safe. ``timeout_s`` covers a call with all of its retries."""
@@ -74,7 +81,7 @@ class Calls:
         """The answer. Raises what the service answered, or Unavailable, or UnknownOutcome of a mutation."""
         deadline = time.monotonic() + (timeout_s or self._timeout_s)
         unknown: LakemarkError | None = None
-        attempt = 0
+        attempt = refused = 0
         while True:
             try:
                 return method(request, timeout=max(deadline - time.monotonic(), 0.001))
@@ -88,8 +95,12 @@ class Calls:
                 raise failure
             if failure.outcome is Outcome.UNKNOWN:
                 unknown = failure
-            pause = self._backoff.pause_s(attempt)
-            attempt += 1
+            pause = self._backoff.pause_s(attempt + refused)
+            if isinstance(failure, Overloaded):
+                pause = max(pause, self._backoff.told_s(failure))
+                refused += 1
+            else:
+                attempt += 1
             if attempt >= self._backoff.attempts_max or time.monotonic() + pause >= deadline:
                 # An earlier attempt may have been carried out although the last one was not.
                 raise unknown or failure

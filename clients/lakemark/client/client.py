@@ -16,6 +16,7 @@ from lakemark.client.heartbeat import Heartbeats
 from lakemark.client.model import Operation, Snapshot, snapshot_from
 from lakemark.client.names import parse_table_name
 from lakemark.client.partitions import Partition
+from lakemark.client.quotas import Quotas
 from lakemark.client.tables import Tables
 from lakemark.client.timeline import Timeline
 from lakemark.client.writer import Writer
@@ -42,6 +43,7 @@ class Client:
         self.databases = Databases(self._calls)
         self.tables = Tables(self._calls)
         self.timeline = Timeline(self._calls)
+        self.quotas = Quotas(self._calls)
 
     @property
     def address(self) -> str:

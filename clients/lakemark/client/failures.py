@@ -10,6 +10,8 @@ from google.protobuf.message import DecodeError
 from lakemark.errors import (
     AlreadyExists,
     CommitConflict,
+    DeadlineExceeded,
+    DeadlineUnknown,
     FailedPrecondition,
     Internal,
     InvalidArgument,
@@ -73,11 +75,14 @@ def _from_status(call: grpc.Call, target: str, *, mutation: bool) -> LakemarkErr
             if not mutation:
                 return Unavailable(f"the service at {target} went away; try again ({text})", server=target)
             return _unknown(f"the connection to {target} broke ({text})", target)
-        case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED | grpc.StatusCode.UNKNOWN:
-            what = "did not answer in time" if status is grpc.StatusCode.DEADLINE_EXCEEDED else f"failed ({text})"
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            what = f"the service at {target} did not answer in time"
             if mutation:
-                return _unknown(f"the service at {target} {what}", target)
-            return Unavailable(f"the service at {target} {what}; try again", server=target)
+                return DeadlineUnknown(_look(what), server=target)
+            return DeadlineExceeded(f"{what}; try again, or give it more time", server=target)
+        case grpc.StatusCode.CANCELLED | grpc.StatusCode.UNKNOWN:
+            what = f"the service at {target} failed ({text})"
+            return _unknown(what, target) if mutation else Unavailable(f"{what}; try again", server=target)
         case grpc.StatusCode.UNIMPLEMENTED:
             return Unimplemented(f"the service at {target} cannot do this; it may be another release ({text})")
         case _:
@@ -85,5 +90,8 @@ def _from_status(call: grpc.Call, target: str, *, mutation: bool) -> LakemarkErr
 
 
 def _unknown(what: str, target: str) -> UnknownOutcome:
-    message = f"{what}: the change may have happened; ask again with the same request id, or look"
-    return UnknownOutcome(message, server=target)
+    return UnknownOutcome(_look(what), server=target)
+
+
+def _look(what: str) -> str:
+    return f"{what}: the change may have happened; ask again with the same request id, or look"

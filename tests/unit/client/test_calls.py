@@ -14,11 +14,14 @@ from lakemark.client.calls import Backoff, Calls
 from lakemark.client.client import Client
 from lakemark.errors import (
     CommitConflict,
+    DeadlineExceeded,
+    DeadlineUnknown,
     FailedPrecondition,
     Internal,
     InvalidArgument,
     LakemarkError,
     NotFound,
+    Overloaded,
     StoreConflict,
     TableNotFound,
     Unavailable,
@@ -26,7 +29,11 @@ from lakemark.errors import (
     UnknownOutcome,
 )
 from lakemark_proto.v1 import catalog_pb2 as pb
-from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceServicer, add_CatalogServiceServicer_to_server
+from lakemark_proto.v1.catalog_pb2_grpc import (
+    CatalogServiceServicer,
+    CatalogServiceStub,
+    add_CatalogServiceServicer_to_server,
+)
 from lakemark_proto.v1.types_pb2 import ErrorDetail
 
 BACKOFF = Backoff(first_s=0.0, most_s=0.0, attempts_max=4)
@@ -118,12 +125,46 @@ def test_retries_end_with_what_is_known(scripted: tuple[Scripted, Client]) -> No
         client.databases.create("db")
 
 
+def calls_of(client: Client, timeout_s: float, pauses: list[float]) -> tuple[Calls, CatalogServiceStub]:
+    """Calls that note their pauses instead of sleeping."""
+    calls = Calls(client.address, timeout_s, BACKOFF, pauses.append)
+    return calls, CatalogServiceStub(calls.channel)
+
+
+def test_a_full_service_is_asked_again_after_the_time_that_it_names(scripted: tuple[Scripted, Client]) -> None:
+    servicer, client = scripted
+    refusals = BACKOFF.attempts_max + 3
+    servicer.script = [Overloaded("full", retry_after_ms="200")] * refusals
+    pauses: list[float] = []
+    calls, stub = calls_of(client, 10, pauses)
+
+    calls(stub.CreateDatabase, pb.CreateDatabaseRequest(), mutation=True)
+
+    assert len(pauses) == refusals, "refusals are no failed attempts: there is still time"
+    assert all(0.2 <= pause <= 0.3 for pause in pauses)
+    assert len(set(pauses)) > 1, "those who were sent away together do not come back together"
+    calls.close()
+
+
+def test_a_delay_beyond_the_deadline_is_not_waited_for(scripted: tuple[Scripted, Client]) -> None:
+    servicer, client = scripted
+    servicer.script = [Overloaded("full", retry_after_ms="5000")]
+    pauses: list[float] = []
+    calls, stub = calls_of(client, 4, pauses)
+
+    with pytest.raises(Overloaded):
+        calls(stub.CreateDatabase, pb.CreateDatabaseRequest(), mutation=True)
+
+    assert pauses == []
+    calls.close()
+
+
 @pytest.mark.parametrize(
     ("status", "of_mutation", "of_read"),
     [
         (grpc.StatusCode.UNAVAILABLE, UnknownOutcome, Unavailable),
         (grpc.StatusCode.UNKNOWN, UnknownOutcome, Unavailable),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, UnknownOutcome, Unavailable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, DeadlineUnknown, DeadlineExceeded),
         (grpc.StatusCode.UNIMPLEMENTED, Unimplemented, Unimplemented),
         (grpc.StatusCode.INVALID_ARGUMENT, InvalidArgument, InvalidArgument),
         (grpc.StatusCode.NOT_FOUND, NotFound, NotFound),

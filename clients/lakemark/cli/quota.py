@@ -1,0 +1,83 @@
+"""``lakemark quota``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakemark.cli.context import invocation
+from lakemark.cli.output import show_done, show_json, show_rows
+from lakemark.cli.pairs import parse_pairs
+from lakemark.client.quotas import QUOTA_NAMES, TenantQuota
+
+app = typer.Typer(help="Quotas of tenants; a tenant is a catalog.", no_args_is_help=True)
+Catalog = Annotated[str, typer.Argument(metavar="CATALOG")]
+
+
+@app.command()
+def show(
+    context: typer.Context, catalog: Annotated[str | None, typer.Argument(help="default: every tenant")] = None
+) -> None:
+    """Limits and what is used of them. A * marks the tenant's own limits."""
+    call = invocation(context)
+    with call.client() as client:
+        found = [client.quotas.get(catalog)] if catalog else list(client.quotas.list())
+    if call.as_json:
+        show_json(found[0] if catalog else found)
+        return
+    for one in found:
+        show_rows(["limit", "allowed", "used"], [_row(one, name) for name in QUOTA_NAMES], title=one.catalog)
+
+
+@app.command("set")
+def set_limits(
+    context: typer.Context,
+    catalog: Catalog,
+    limits: Annotated[list[str], typer.Argument(metavar="LIMIT=NUMBER …", help=", ".join(QUOTA_NAMES))],
+) -> None:
+    """Gives a tenant limits of its own; those that are not named stay."""
+    call = invocation(context)
+    numbers = {name: _number(name, text) for name, text in parse_pairs(limits, "limit").items()}
+    with call.client() as client:
+        changed = client.quotas.set(catalog, **numbers)
+    _tell(context, changed)
+
+
+@app.command()
+def clear(
+    context: typer.Context,
+    catalog: Catalog,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[LIMIT …]", help="default: all")] = None,
+) -> None:
+    """Limits of the tenant's own are the service's defaults again."""
+    call = invocation(context)
+    with call.client() as client:
+        changed = client.quotas.clear(catalog, *(names or ()))
+    _tell(context, changed)
+
+
+def _tell(context: typer.Context, changed: TenantQuota) -> None:
+    if invocation(context).as_json:
+        show_json(changed)
+        return
+    own = ", ".join(f"{name}={value:g}" for name, value in changed.own.items())
+    show_done(f"catalog {changed.catalog}: {own or 'no limits of its own'}")
+
+
+def _row(quota: TenantQuota, name: str) -> list[str]:
+    mark = " *" if name in quota.own else ""
+    limit = quota.limits[name]
+    used = quota.usage["running_requests"] if name == "concurrent_requests" else quota.usage.get(name)
+    return [name, f"{limit:,}{mark}", "" if used is None else f"{used:,}"]
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{name}: {text!r} is not a number") from error

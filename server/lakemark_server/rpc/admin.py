@@ -1,0 +1,47 @@
+"""AdminService over the admission domain."""
+
+from __future__ import annotations
+
+import grpc
+
+from lakemark_proto.v1 import admin_pb2 as pb
+from lakemark_proto.v1.admin_pb2_grpc import AdminServiceServicer
+from lakemark_server.admission.quotas import Quotas
+from lakemark_server.admission.tenants import Tenants
+from lakemark_server.catalog.names import catalog_name, legal_name
+from lakemark_server.rpc.catalog import page_limit
+
+Context = grpc.ServicerContext
+
+
+class AdminServicer(AdminServiceServicer):
+    def __init__(self, quotas: Quotas, tenants: Tenants) -> None:
+        self._quotas = quotas
+        self._tenants = tenants
+
+    def GetQuota(self, request: pb.GetQuotaRequest, context: Context) -> pb.TenantQuota:
+        return self._with_requests(self._quotas.get(_catalog(request.catalog)))
+
+    def SetQuota(self, request: pb.SetQuotaRequest, context: Context) -> pb.TenantQuota:
+        catalog = _catalog(request.catalog)
+        return self._with_requests(
+            self._quotas.set(
+                catalog, request.quota, request.clear, clear_all=request.clear_all, request_id=request.request_id
+            )
+        )
+
+    def ListQuotas(self, request: pb.ListQuotasRequest, context: Context) -> pb.ListQuotasResponse:
+        limit = page_limit(request.page_size)
+        found = self._quotas.list(request.page_token, limit + 1)
+        page = [self._with_requests(one) for one in found[:limit]]
+        return pb.ListQuotasResponse(quotas=page, next_page_token=page[-1].catalog if len(found) > limit else "")
+
+    def _with_requests(self, quota: pb.TenantQuota) -> pb.TenantQuota:
+        """Adds what only this process knows."""
+        quota.usage.running_requests, quota.usage.refused_requests = self._tenants.seen(quota.catalog)
+        return quota
+
+
+def _catalog(name: str) -> str:
+    """Raises InvalidName."""
+    return legal_name("catalog", catalog_name(name))
