@@ -84,8 +84,9 @@ def close_writer(tx: Transaction, catalog: str, staged: StagedTotals) -> None:
     add(tx, catalog, STAGED_BYTES, -staged.bytes)
 
 
-def close_writers(tx: Transaction, catalog: str, table_id: int) -> None:
-    """All of a table, which is being dropped."""
+def drop_table(tx: Transaction, catalog: str, table_id: int) -> None:
+    """Gives back the table and its open instants; before its content is cleared."""
+    add(tx, catalog, TABLES, -1)
     for key, _ in tx.get_range(*ALIVE.range(table_id)):
         stored = tx.get(INSTANTS.key(table_id, cast(int, ALIVE.unpack(key)[-1])))
         close_writer(tx, catalog, InstantRecord.FromString(stored).staged if stored else StagedTotals())

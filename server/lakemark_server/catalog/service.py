@@ -18,6 +18,8 @@ from lakemark.errors import (
 from lakemark.types import Schema, assign_ids
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_server.admission import usage
+from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import databases, lake, storage, tables
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.lake import LakeTable
@@ -37,8 +39,9 @@ LAKE_TABLES_KEPT: Final = 1_000
 class Catalog:
     """Thread-safe. ``warehouse`` is the URI below which databases get their directories."""
 
-    def __init__(self, store: Store, warehouse: str, clock: ClockMs = now_ms) -> None:
+    def __init__(self, store: Store, warehouse: str, clock: ClockMs = now_ms, quotas: Quotas | None = None) -> None:
         self.store = store
+        self.quotas = quotas or Quotas(store)
         self.warehouse = storage.normal_uri(warehouse)
         self.clock = clock
         self.database_ids = IdSource(store, "database")
@@ -83,6 +86,7 @@ class Catalog:
                     return found
                 if found is not None:
                     raise AlreadyExists(f"database {new.name!r} exists already", database=new.name)
+                usage.take(tx, new.catalog, usage.DATABASES, 1, self.quotas.of(new.catalog, tx))
                 databases.put(tx, new)
                 return new
 
@@ -118,6 +122,7 @@ class Catalog:
                     raise DatabaseNotFound(f"there is no database {name!r}", database=name)
                 _check_empty(tx, record)
                 databases.clear(tx, record)
+                usage.add(tx, record.catalog, usage.DATABASES, -1)
                 return record
 
             record = once(tx, request_id, f"DropDatabase {name}", self.clock(), DatabaseRecord, drop)
@@ -161,6 +166,7 @@ class Catalog:
                     return lake.get_record(tx, entry.table_id)
                 if entry is not None:
                     raise AlreadyExists(f"table {new.database}.{new.name} exists already", table=new.name)
+                usage.take(tx, new.catalog, usage.TABLES, 1, self.quotas.of(new.catalog, tx))
                 lake.take_location(tx, new)
                 entry = TableEntry(table_id=new.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
                 tables.put(tx, owner.database_id, new.name, entry)
@@ -261,6 +267,7 @@ class Catalog:
                 lake.require_lake(entry, database, name)
                 record = lake.get_record(tx, entry.table_id)
                 tables.clear_name(tx, owner.database_id, name.lower())
+                usage.drop_table(tx, owner.catalog, entry.table_id)
                 tables.clear_content(tx, entry.table_id)
                 lake.leave_location(tx, record)
                 return record

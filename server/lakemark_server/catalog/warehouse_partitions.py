@@ -7,6 +7,8 @@ from functools import partial
 from typing import Final
 
 from lakemark.errors import AlreadyExists, InvalidArgument, LakemarkError, PartitionNotFound
+from lakemark_server import deadline
+from lakemark_server.admission import usage
 from lakemark_server.catalog import directories, partition_changes, warehouse_records
 from lakemark_server.catalog.partition_sets import PartitionSet, PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -79,7 +81,7 @@ class WarehousePartitions:
         Raises AlreadyExists unless ``if_not_exists``, InvalidArgument for a wrong number of values or a partition that
         is given twice, TableNotFound, Unavailable.
         """
-        wanted = _checked(table, [row.values for row in new])
+        wanted = self._checked(table, [row.values for row in new])
         present = self._store.read(lambda tx: warehouse_records.existing(tx, table.table_id, wanted))
         missing: list[Partition] = []
         for row, exists in zip(new, present, strict=True):
@@ -98,7 +100,8 @@ class WarehousePartitions:
                 added += self._store.transact(partial(self._add, table, batch, if_not_exists))
         except LakemarkError:
             if added:
-                self._store.transact(partial(self._clear, table, [row.values for row in added]))
+                with deadline.within(deadline.NEVER):  # what ends the request must not end this
+                    self._store.transact(partial(self._clear, table, [row.values for row in added]))
             raise
         return added
 
@@ -117,22 +120,27 @@ class WarehousePartitions:
 
     def alter(self, table: HiveTable, changes: Mapping[Values, Callable[[Partition], Partition]]) -> None:
         """Replaces partitions by what the functions make of them. Raises PartitionNotFound, InvalidArgument."""
-        wanted = _checked(table, list(changes))
+        wanted = self._checked(table, list(changes))
         before = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, wanted))
         rows: list[Partition] = []
         for values, row in zip(wanted, before, strict=True):
             if row is None:
                 raise _missing(table, values)
             rows.append(row)
-        for batch in _batches(rows):
-            self._store.transact(partial(self._alter, table, changes, [row.values for row in batch]))
+        deadline.check()
+        with deadline.within(deadline.NEVER):  # what is begun is not left half done
+            for batch in _batches(rows):
+                self._store.transact(partial(self._alter, table, changes, [row.values for row in batch]))
 
     def alter_all(self, table: HiveTable, change: Callable[[Partition], Partition]) -> None:
         """The same change to every partition: ``ALTER TABLE … CASCADE``."""
-        for batch in _batches(self.all(table).rows):
-            self._store.transact(
-                partial(self._alter, table, {row.values: change for row in batch}, [row.values for row in batch])
-            )
+        rows = self.all(table).rows
+        deadline.check()
+        with deadline.within(deadline.NEVER):
+            for batch in _batches(rows):
+                self._store.transact(
+                    partial(self._alter, table, {row.values: change for row in batch}, [row.values for row in batch])
+                )
 
     def _alter(
         self,
@@ -187,7 +195,7 @@ class WarehousePartitions:
 
         Raises PartitionNotFound unless ``if_exists``, InvalidArgument.
         """
-        checked = _checked(table, wanted)
+        checked = self._checked(table, wanted)
         dropped = self._store.transact(partial(self._drop, table, checked, if_exists))
         if delete_data and table.record.owns_data:
             kept = (self._catalog.warehouse, table.database.location, table.record.location)
@@ -209,6 +217,17 @@ class WarehousePartitions:
         self._clear(table, [row.values for row in dropped], tx)
         return dropped
 
+    def _checked(self, table: HiveTable, wanted: Sequence[Values]) -> Sequence[Values]:
+        catalog = table.database.catalog
+        usage.check_partitions(catalog, len(wanted), self._catalog.quotas.of(catalog))
+        seen: set[Values] = set()
+        for values in wanted:
+            check_values(table, values)
+            if values in seen:
+                raise InvalidArgument(f"partition {table.partition_name(values)} is given twice in one request")
+            seen.add(values)
+        return wanted
+
     def _clear(self, table: HiveTable, gone: Sequence[Values], tx: Transaction) -> None:
         for values in gone:
             warehouse_records.clear_partition(tx, table.table_id, values)
@@ -229,16 +248,6 @@ def check_values(table: HiveTable, values: Values) -> None:
             f"Invalid partition key & values; table {table.label} has the partition columns "
             f"[{', '.join(table.columns)}], the values are [{', '.join(values)}]"
         )
-
-
-def _checked(table: HiveTable, wanted: Sequence[Values]) -> Sequence[Values]:
-    seen: set[Values] = set()
-    for values in wanted:
-        check_values(table, values)
-        if values in seen:
-            raise InvalidArgument(f"partition {table.partition_name(values)} is given twice in one request")
-        seen.add(values)
-    return wanted
 
 
 def _batches(rows: Sequence[Partition]) -> Iterator[Sequence[Partition]]:

@@ -10,6 +10,7 @@ from lakemark.errors import AlreadyExists, FailedPrecondition, StoreConflict, Ta
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HiveTableRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
+from lakemark_server.admission import usage
 from lakemark_server.catalog import databases, directories, storage, tables, warehouse_records
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
@@ -106,6 +107,7 @@ class WarehouseTables:
             owner = databases.get(tx, database.catalog, database.name)
             if tables.find(tx, owner.database_id, name) is not None:
                 raise AlreadyExists(f"Table {owner.name}.{name} already exists", table=name)
+            usage.take(tx, owner.catalog, usage.TABLES, 1, self._catalog.quotas.of(owner.catalog, tx))
             tables.put(tx, owner.database_id, name, entry)
             warehouse_records.put_table(tx, table_id, record)
             return HiveTable(owner, name, entry, record)
@@ -156,6 +158,9 @@ class WarehouseTables:
                 if tables.find(tx, owner.database_id, new_name) is not None:
                     raise AlreadyExists(f"new table {owner.name}.{new_name} already exists", table=new_name)
                 tables.clear_name(tx, old.database.database_id, old.name)
+                if owner.catalog != old.database.catalog:
+                    usage.take(tx, owner.catalog, usage.TABLES, 1, self._catalog.quotas.of(owner.catalog, tx))
+                    usage.add(tx, old.database.catalog, usage.TABLES, -1)
             tables.put(tx, owner.database_id, new_name, entry)
             warehouse_records.put_table(tx, old.table_id, record)
             return HiveTable(owner, new_name, entry, record)
@@ -178,6 +183,7 @@ class WarehouseTables:
             if found.table_id != table.table_id:
                 raise TableNotFound(f"table {found.label} was dropped and created again meanwhile")
             tables.clear_name(tx, found.database.database_id, found.name)
+            usage.drop_table(tx, found.database.catalog, found.table_id)
             tables.clear_content(tx, found.table_id)
             return found
 
