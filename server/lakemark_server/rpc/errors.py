@@ -1,14 +1,12 @@
-"""Errors on the wire: one interceptor turns every exception of a method into a gRPC status with details."""
+"""Errors on the wire: a gRPC status with details."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import grpc
-import structlog
 
-from lakemark.errors import Internal, LakemarkError, Unimplemented
+from lakemark.errors import LakemarkError
 from lakemark_proto.v1.types_pb2 import ErrorDetail
 
 TRAILER = "lakemark-error-bin"
@@ -17,51 +15,9 @@ TRAILER = "lakemark-error-bin"
 _MESSAGE_COST_MAX = 2_400
 _DETAIL_COST_MAX = 600
 _DETAILS_COST_MAX = 1_200
-_log = structlog.get_logger(__name__)
 
 
-class ErrorInterceptor(grpc.ServerInterceptor):
-    """Wraps unary methods, the only ones that the services have."""
-
-    def __init__(self) -> None:
-        self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}  # by method: made at its first request
-
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        method = str(handler_call_details.method)
-        if method not in self._wrapped:
-            handler = continuation(handler_call_details)
-            if handler is None or handler.unary_unary is None:
-                return handler
-            self._wrapped[method] = _wrapped(handler, handler.unary_unary, method)
-        return self._wrapped[method]
-
-
-def _wrapped(
-    handler: grpc.RpcMethodHandler[Any, Any], inner: Callable[[Any, grpc.ServicerContext], Any], method: str
-) -> grpc.RpcMethodHandler[Any, Any]:
-    def call(request: Any, context: grpc.ServicerContext) -> Any:
-        try:
-            return inner(request, context)
-        except LakemarkError as error:
-            abort(context, error)
-        except NotImplementedError:
-            abort(context, Unimplemented(f"{method.rsplit('/', 1)[-1]} is not available in this release"))
-        except Exception:
-            if not context.is_active():
-                raise
-            _log.exception("request failed", method=method)
-            abort(context, Internal(f"{method} failed by a defect of the service; its log has the details"))
-
-    return grpc.unary_unary_rpc_method_handler(
-        call, request_deserializer=handler.request_deserializer, response_serializer=handler.response_serializer
-    )
-
-
-def abort(context: grpc.ServicerContext, error: LakemarkError) -> NoReturn:
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: LakemarkError) -> NoReturn:
     """Ends the call with the error's status; code, outcome and details travel in the trailer."""
     message = shortened(error.message, _MESSAGE_COST_MAX)
     detail = ErrorDetail(code=error.code, message=message, outcome=error.outcome.value)
@@ -69,8 +25,7 @@ def abort(context: grpc.ServicerContext, error: LakemarkError) -> NoReturn:
     for key, value in error.details.items():
         detail.details[key] = shortened(value, min(left, _DETAIL_COST_MAX))
         left -= wire_cost(detail.details[key])
-    context.set_trailing_metadata(((TRAILER, detail.SerializeToString()),))
-    context.abort(grpc.StatusCode[error.grpc_status], message)
+    await context.abort(grpc.StatusCode[error.grpc_status], message, ((TRAILER, detail.SerializeToString()),))
 
 
 def wire_cost(text: str) -> int:

@@ -1,0 +1,36 @@
+"""The event loop of gRPC: one thread of the process, which every server of it shares.
+
+gRPC's asyncio layer has one completion queue in a process, so there is one loop for it too. Nothing that blocks, and
+nothing that takes longer than a fraction of a millisecond, may run on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="grpc-loop", daemon=True).start()
+    return loop
+
+
+_starting = threading.Lock()
+
+
+def grpc_loop() -> asyncio.AbstractEventLoop:
+    """The loop, which runs from the first time that somebody asks for it."""
+    with _starting:
+        return _loop()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Waits for the coroutine's result. For other threads than the loop's own."""
+    return asyncio.run_coroutine_threadsafe(work, grpc_loop()).result()

@@ -1,0 +1,108 @@
+"""What lies between gRPC and the servicers: bytes to messages and back, threads, deadlines, errors.
+
+Requests arrive on the event loop (``rpc.loop``) as bytes. A servicer's ordinary method is run by a thread of the pool,
+which decodes and encodes too, so that a large request or a slow plan holds up nobody else. A method that is a coroutine
+runs on the loop itself and must not block; it costs no thread while it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any, Final, TypeAlias
+
+import grpc
+import structlog
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from lakemark.errors import Internal, InvalidArgument, LakemarkError, Unimplemented
+from lakemark_server import deadline
+from lakemark_server.deadline import Deadline
+from lakemark_server.rpc.errors import abort
+
+DECODED_ON_LOOP_BYTES_MAX: Final = 64 << 10
+
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+_Call: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
+_log = structlog.get_logger(__name__)
+
+
+class Methods(grpc.GenericRpcHandler):
+    """All unary methods of some services, each served by the servicer's method of the same name.
+
+    They are not registered one by one with gRPC, whose asyncio server does work for each registered method at each
+    request.
+    """
+
+    def __init__(self, servicers: Mapping[ServiceDescriptor, object], pool: Executor) -> None:
+        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            f"/{service.full_name}/{method.name}": grpc.unary_unary_rpc_method_handler(
+                _answering_errors(_served(method, getattr(servicer, method.name), pool), method.name)
+            )
+            for service, servicer in servicers.items()
+            for method in service.methods
+        }
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        return self._handlers.get(str(handler_call_details.method))
+
+
+def _served(method: MethodDescriptor, behaviour: Callable[[Any, Any], Any], pool: Executor) -> _Call:
+    request_type: type[Message] = GetMessageClass(method.input_type)
+
+    def decoded(data: bytes) -> Message:
+        try:
+            return request_type.FromString(data)
+        except DecodeError as error:
+            raise InvalidArgument(f"the request is not a {request_type.DESCRIPTOR.full_name}: {error}") from error
+
+    def whole(data: bytes, context: Context, until: Deadline) -> bytes:
+        with deadline.within(until):
+            until.check()  # it may have waited long for this thread
+            answer: bytes = behaviour(decoded(data), context).SerializeToString()
+            return answer
+
+    async def in_pool(data: bytes, context: Context) -> bytes:
+        until = _deadline_of(context)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, whole, data, context, until)
+        except asyncio.CancelledError:
+            until.abandon()
+            raise
+
+    async def on_loop(data: bytes, context: Context) -> bytes:
+        if len(data) <= DECODED_ON_LOOP_BYTES_MAX:
+            request = decoded(data)
+        else:
+            request = await asyncio.get_running_loop().run_in_executor(pool, decoded, data)
+        answer: bytes = (await behaviour(request, context)).SerializeToString()
+        return answer
+
+    return on_loop if inspect.iscoroutinefunction(behaviour) else in_pool
+
+
+def _deadline_of(context: Context) -> Deadline:
+    """A new one, also for a request without a time limit: its client can go."""
+    seconds = context.time_remaining()
+    return Deadline(math.inf) if seconds is None else Deadline.after(seconds)
+
+
+def _answering_errors(call: _Call, method: str) -> _Call:
+    async def answer(data: bytes, context: Context) -> bytes:
+        try:
+            return await call(data, context)
+        except LakemarkError as error:
+            return await abort(context, error)
+        except NotImplementedError:
+            return await abort(context, Unimplemented(f"{method} is not available in this release"))
+        except Exception:
+            _log.exception("request failed", method=method)
+            defect = Internal(f"{method} failed by a defect of the service; its log has the details")
+            return await abort(context, defect)
+
+    return answer
