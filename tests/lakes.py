@@ -102,8 +102,8 @@ class Lake:
         self.store, self.clock = store, clock
         self.catalog = Catalog(store, f"file:{directory}/warehouse", clock)
         self.catalog.ensure_default_database()
-        self.timeline = Timeline(store, clock)
         self.snapshots = Snapshots(store)
+        self.timeline = Timeline(store, clock, self.snapshots)
         self.planner = Planner()
 
     def table(self, name: str = "t", policy: str = "partition", schema: Schema = SCHEMA) -> LakeTable:
@@ -130,10 +130,11 @@ class Lake:
             request_id=request_id,
             owner=owner,
         )
-        return self.timeline.open(table.table_id, "", job).record.instant
+        return self.timeline.open(table.table_id, job).record.instant
 
     def stage(self, table: LakeTable, instant: int, sequence: int, given: Iterable[p.DataFile]) -> int:
-        return self.timeline.stage(table, instant, files(*given), b"", sequence)
+        request = t.StageFilesRequest(instant=instant, added=files(*given), sequence=sequence)
+        return self.timeline.stage(table, request).staged.files
 
     def commit(self, table: LakeTable, instant: int, given: Iterable[p.DataFile] | None = None) -> t.CommitResponse:
         request = t.CommitRequest(instant=instant)

@@ -40,8 +40,8 @@ class Service:
         self.store = store or _open(settings.store)
         self.catalog = Catalog(self.store, settings.warehouse_uri, clock)
         self.catalog.ensure_default_database()
-        self.timeline = Timeline(self.store, clock)
         self.snapshots = Snapshots(self.store, settings.snapshot_cache_bytes)
+        self.timeline = Timeline(self.store, clock, self.snapshots)
         self.planner = Planner()
         self.grpc = GrpcServer(
             self.catalog,

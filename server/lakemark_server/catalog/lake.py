@@ -21,9 +21,14 @@ POLICY_PROPERTY: Final = "lakemark.conflict.policy"
 POLICIES: Final[Mapping[str, catalog_pb2.ConflictPolicy.ValueType]] = {
     "table": catalog_pb2.CONFLICT_TABLE,
     "partition": catalog_pb2.CONFLICT_PARTITION,
+    "file_group": catalog_pb2.CONFLICT_FILE_GROUP,
+    "file": catalog_pb2.CONFLICT_FILE,
+    "column": catalog_pb2.CONFLICT_COLUMN,
+    "row": catalog_pb2.CONFLICT_ROW,
 }
-LATER_POLICIES: Final = ("file_group", "file", "column", "row")
-PROPERTIES: Final = (TYPE_PROPERTY, POLICY_PROPERTY)
+PREFERENCE_PROPERTY: Final = "lakemark.clustering.preference"
+PREFERENCES: Final = ("writer", "clustering")
+PROPERTIES: Final = (TYPE_PROPERTY, POLICY_PROPERTY, PREFERENCE_PROPERTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,17 @@ class LakeTable:
     def policy(self) -> str:
         return policy_of(self.record.properties)
 
+    @property
+    def clustering_preference(self) -> str:
+        return preference_of(self.record.properties)
+
 
 def policy_of(properties: Mapping[str, str]) -> str:
     return properties.get(POLICY_PROPERTY, "partition").strip().lower()
+
+
+def preference_of(properties: Mapping[str, str]) -> str:
+    return properties.get(PREFERENCE_PROPERTY, PREFERENCES[0]).strip().lower()
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
@@ -58,10 +71,11 @@ def check_properties(properties: Mapping[str, str]) -> None:
                 f"property {name!r} is not known; those that begin with 'lakemark.' are: {', '.join(PROPERTIES)}"
             )
     policy = policy_of(properties)
-    if policy in LATER_POLICIES:
-        raise UnsupportedOperation(f"{POLICY_PROPERTY} = {policy!r} is not available yet; use 'partition' or 'table'")
     if policy not in POLICIES:
         raise InvalidArgument(f"{POLICY_PROPERTY} = {policy!r} is not a policy; use {', '.join(POLICIES)}")
+    preference = preference_of(properties)
+    if preference not in PREFERENCES:
+        raise InvalidArgument(f"{PREFERENCE_PROPERTY} = {preference!r} is not known; use {' or '.join(PREFERENCES)}")
 
 
 def put(tx: Transaction, record: LakeTableRecord) -> None:

@@ -10,6 +10,7 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, Ver
 from lakemark_proto.v1 import catalog_pb2, timeline_pb2, types_pb2
 from lakemark_server.catalog.lake import POLICIES, LakeTable
 from lakemark_server.timeline.alive import Alive
+from lakemark_server.timeline.branches import name_of
 
 _ACTIONS = {
     timeline_pb2.APPEND: timeline_pb2.COMMIT,
@@ -23,6 +24,7 @@ _ACTIONS = {
     timeline_pb2.CLEAN_FILES: timeline_pb2.CLEAN,
     timeline_pb2.RESTORE_VERSION: timeline_pb2.RESTORE,
     timeline_pb2.ALTER_SCHEMA: timeline_pb2.SCHEMA,
+    timeline_pb2.MERGE_BRANCH: timeline_pb2.COMMIT,
 }
 
 
@@ -63,9 +65,9 @@ def instant(record: InstantRecord, table: LakeTable, living: Alive | None = None
     """``living`` adds the heartbeat of an instant that is still open."""
     return timeline_pb2.Instant(
         table=table_name(table),
-        branch=record.branch,
+        branch=name_of(record.branch),
         instant=record.instant,
-        action=_ACTIONS.get(record.operation, timeline_pb2.ACTION_UNSPECIFIED),
+        action=_action(record),
         operation=record.operation,
         state=record.state,
         read_version=record.read_version,
@@ -79,7 +81,14 @@ def instant(record: InstantRecord, table: LakeTable, living: Alive | None = None
         metadata=record.metadata,
         rolled_back_reason=record.rolled_back_reason,
         owner=record.owner,
+        removed_files=record.removed.files,
     )
+
+
+def _action(record: InstantRecord) -> timeline_pb2.Action.ValueType:
+    if record.deltas and record.operation in (timeline_pb2.UPSERT, timeline_pb2.DELETE):
+        return timeline_pb2.DELTACOMMIT
+    return _ACTIONS.get(record.operation, timeline_pb2.ACTION_UNSPECIFIED)
 
 
 def opened_instant(record: InstantRecord, table: LakeTable) -> timeline_pb2.Instant:
@@ -98,7 +107,7 @@ def _schema(schema: Schema) -> types_pb2.Schema:
 
 
 def version(record: VersionRecord) -> timeline_pb2.Version:
-    return timeline_pb2.Version(
+    message = timeline_pb2.Version(
         version=record.version,
         instant=record.instant,
         committed_ms=record.committed_ms,
@@ -112,4 +121,14 @@ def version(record: VersionRecord) -> timeline_pb2.Version:
         partitions=record.partitions,
         all_partitions=record.all_partitions,
         owner=record.owner,
+        removed_files=record.removed.files,
+        removed_rows=record.removed.rows,
+        removed_bytes=record.removed.bytes,
+        columns=record.touched.columns,
+        restored_version=record.restored_version,
     )
+    if record.HasField("merged"):
+        merged = record.merged
+        message.merged.branch, message.merged.after_version = merged.name, merged.after_version
+        message.merged.upto_version = merged.upto_version
+    return message

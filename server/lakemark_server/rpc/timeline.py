@@ -18,7 +18,6 @@ from lakemark_server.timeline.jobs import OpenJob
 from lakemark_server.timeline.service import Timeline
 
 Context = grpc.ServicerContext
-_MAIN: Final = "main"
 _NO_SAVEPOINTS: Final = "savepoints are not available yet; this release keeps every version"
 
 
@@ -36,6 +35,7 @@ class TimelineServicer(TimelineServiceServicer):
         starts = request.start or request.HasField("profile")
         job = OpenJob(
             operation=request.operation,
+            branch=request.branch,
             request_id=request.request_id,
             owner=request.owner,
             metadata=request.metadata,
@@ -43,7 +43,7 @@ class TimelineServicer(TimelineServiceServicer):
             read_version=request.read_version,
             profile=request.profile if starts else None,
         )
-        opened = self._timeline.open(table.table_id, request.branch, job)
+        opened = self._timeline.open(table.table_id, job)
         return messages.opened_instant(opened.record, opened.table)
 
     def StartInstant(self, request: pb.StartInstantRequest, context: Context) -> pb.Instant:
@@ -53,8 +53,8 @@ class TimelineServicer(TimelineServiceServicer):
 
     def StageFiles(self, request: pb.StageFilesRequest, context: Context) -> pb.StageFilesResponse:
         table = self._table(request.table)
-        staged = self._timeline.stage(table, request.instant, request.added, request.file_schema, request.sequence)
-        return pb.StageFilesResponse(staged_files=staged)
+        record = self._timeline.stage(table, request)
+        return pb.StageFilesResponse(staged_files=record.staged.files, removed_files=record.removed.files)
 
     def Commit(self, request: pb.CommitRequest, context: Context) -> pb.CommitResponse:
         return self._timeline.commit(self._table(request.table), request)
@@ -102,7 +102,7 @@ class TimelineServicer(TimelineServiceServicer):
         table = self._table(request.table)
         found, more = self._timeline.versions(
             table.table_id,
-            request.branch or _MAIN,
+            request.branch,
             after=request.after_version,
             before=request.before_version,
             limit=page_limit(request.page_size),

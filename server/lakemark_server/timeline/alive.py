@@ -9,7 +9,7 @@ from typing import Final, cast
 from lakemark_proto.v1 import timeline_pb2
 from lakemark_server.keyspace import ALIVE
 from lakemark_server.kv import ReadTransaction, Transaction
-from lakemark_server.timeline.conflicts import Operation
+from lakemark_server.timeline.changes import Operation
 
 _LAYOUT: Final = struct.Struct("<qqBB")  # deadline ms, timeout ms, state, operation
 

@@ -55,6 +55,23 @@ def lineage(tx: ReadTransaction, table_id: int, key: str) -> Lineage:
     return Lineage((*forks, *OF_MAIN.forks))
 
 
+def require_kept(tx: ReadTransaction, table_id: int, key: str) -> None:
+    """Raises BranchNotFound if the branch was dropped."""
+    stored = tx.get(BRANCH_KEYS.key(table_id, key))
+    if stored is None or BranchRecord.FromString(stored).dropped:
+        raise BranchNotFound(f"branch {name_of(key)!r} was dropped", branch=name_of(key))
+
+
+def new_key(name: str, instant: int) -> str:
+    """``instant`` is unique in the table, so the key is never used again."""
+    return f"{name}#{instant}"
+
+
+def name_of(key: str) -> str:
+    """The name that a branch had when it was made."""
+    return key.partition("#")[0]
+
+
 def branch(tx: ReadTransaction, table_id: int, name: str) -> BranchRecord:
     """Raises BranchNotFound."""
     stored = tx.get(BRANCHES.key(table_id, name))

@@ -2,88 +2,181 @@
 
 The question is always the same: *mine* has read version V and wants to be published after *theirs*, which was published
 (or is being written) since V. A verdict says how far the two must stay apart.
+
+One rule stands above the table: a file can be taken out once. Whatever a cell says, two commits that remove the same
+file by name exclude each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from lakemark_proto.v1 import timeline_pb2
-
-Operation: TypeAlias = timeline_pb2.Operation.ValueType
-
-APPEND: Final = timeline_pb2.APPEND
-OVERWRITE_PARTITIONS: Final = timeline_pb2.OVERWRITE_PARTITIONS
-OVERWRITE_TABLE: Final = timeline_pb2.OVERWRITE_TABLE
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.timeline.changes import Change, Operation, common
 
 NAMES_IN_MESSAGE_MAX: Final = 5
+NAMES_IN_DETAILS_MAX: Final = 100
 
 
 class Verdict(Enum):
     """What makes two changes collide."""
 
     NEVER = "never"
+    SAME_FILE = "same file"
+    SAME_COLUMN = "same columns of a file group"
+    SAME_GROUP = "same file group"
     SAME_PARTITION = "same partition"
     ALWAYS = "always"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What one instant does. ``partitions`` are names ("month=1/origin=JFK"; "" in a table without partitions)."""
+Rules: TypeAlias = Mapping[tuple[Operation, Operation], Verdict]
 
-    instant: int
-    operation: Operation
-    partitions: frozenset[str] = frozenset()
-    all_partitions: bool = False
-    version: int = 0
-    owner: str = ""
+APPEND: Final = pb.APPEND
+OVERWRITE_PARTITIONS: Final = pb.OVERWRITE_PARTITIONS
+OVERWRITE_TABLE: Final = pb.OVERWRITE_TABLE
 
-    def shared(self, other: Change) -> frozenset[str] | None:
-        """The partitions that both touch; None: all of them, or more than are known by name."""
-        if self.all_partitions and other.all_partitions:
-            return None
-        if self.all_partitions:
-            return other.partitions
-        if other.all_partitions:
-            return self.partitions
-        return self.partitions & other.partitions
+_CODES: Final = {
+    ".": Verdict.NEVER,
+    "f": Verdict.SAME_FILE,
+    "c": Verdict.SAME_COLUMN,
+    "g": Verdict.SAME_GROUP,
+    "p": Verdict.SAME_PARTITION,
+    "!": Verdict.ALWAYS,
+}
+# In the order of the grids below.
+_ORDER: Final = (
+    pb.APPEND, pb.UPSERT, pb.DELETE, pb.OVERWRITE_PARTITIONS, pb.OVERWRITE_PREDICATE, pb.OVERWRITE_TABLE,
+    pb.COMPACT, pb.CLUSTER, pb.RESTORE_VERSION,
+)  # fmt: skip
+WRITES: Final = frozenset(_ORDER[:6])
+"""Operations that change the rows of a table."""
+SERVICES: Final = frozenset({pb.COMPACT, pb.CLUSTER})
+"""Operations that change where rows lie, and none of them."""
+QUIET: Final = (pb.CLEAN_FILES, pb.ALTER_SCHEMA)
+"""A clean takes only what no retained version has; that files fit a changed schema is checked where it is published."""
+OPERATIONS: Final = (*_ORDER, *QUIET)
+
+
+def _grid(text: str) -> Rules:
+    """Rows: mine; columns: theirs; both in ``_ORDER``. What is quiet never collides."""
+    rules = {(mine, theirs): Verdict.NEVER for mine in OPERATIONS for theirs in OPERATIONS}
+    for mine, row in zip(_ORDER, text.split("\n"), strict=True):
+        rules |= {(mine, theirs): _CODES[code] for theirs, code in zip(_ORDER, row.split()[1:], strict=True)}
+    return MappingProxyType(rules)
+
+
+# docs/conflicts.md gives the reason of every cell.
+_PARTITION: Final = """\
+append               . . . p p ! . . !
+upsert               p p p p p ! . g !
+delete               p p p p p ! . g !
+overwrite_partitions p p p p p ! . . !
+overwrite_predicate  p p p p p ! . . !
+overwrite_table      ! ! ! ! ! ! . . !
+compact              . . . p . ! g g !
+cluster              . g g p . ! g g !
+restore              ! ! ! ! ! ! . . !"""
+
+
+def _with_writers(block: str, against_predicate: str) -> str:
+    """The grid of a policy under which changes of rows are told apart more finely than by partition."""
+    rows = _PARTITION.split("\n")
+    for at in (1, 2):
+        name, *codes = rows[at].split()
+        codes[0], codes[1], codes[2], codes[4] = ".", block, block, against_predicate
+        rows[at] = " ".join((name, *codes))
+    return "\n".join(rows)
+
+
+def _one_writer(grid: str) -> str:
+    """Any two that change rows exclude each other."""
+    rows = [row.split() for row in grid.split("\n")]
+    return "\n".join(" ".join([*row[:1], *"!!!!!!", *row[7:]] if at < 6 else row) for at, row in enumerate(rows))
+
+
+RULES: Final[Mapping[str, Rules]] = MappingProxyType(
+    {
+        "table": _grid(_one_writer(_PARTITION)),
+        "partition": _grid(_PARTITION),
+        "file_group": _grid(_with_writers("g", "g")),
+        "file": _grid(_with_writers("f", "f")),
+        "column": _grid(_with_writers("c", "g")),
+        "row": _grid(_with_writers(".", "g")),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """Why a commit is refused."""
+    """Why a commit is refused. Of what both touch, None is more than is known by name."""
 
+    mine: Change
     theirs: Change
     policy: str
+    verdict: Verdict
     partitions: frozenset[str] | None
+    groups: frozenset[int] | None = frozenset()
+    columns: frozenset[int] | None = frozenset()
+    removed_twice: bool = False
 
     def describe(self) -> str:
         theirs = self.theirs
         who = f"instant {theirs.instant}" + (f" of {theirs.owner}" if theirs.owner else "")
         done = f"committed version {theirs.version}" if theirs.version else "is in flight"
-        operation = timeline_pb2.Operation.Name(theirs.operation)
+        operation = pb.Operation.Name(theirs.operation)
         return f"{who} {done} ({operation}) {self._where()} (policy {self.policy!r})"
 
     def _where(self) -> str:
-        if self.policy == "table":
-            return "in the same table, which takes one writer at a time"
-        if self.partitions is None:
-            return "in all partitions"
-        return "in " + named_partitions(self.partitions)
+        if self.removed_twice:
+            return f"and replaced files that this one replaces, too, {self._partitions()}"
+        match self.verdict:
+            case Verdict.ALWAYS if self.policy == "table":
+                return "in the same table, which takes one writer at a time"
+            case Verdict.SAME_GROUP:
+                return f"in {self._groups()} {self._partitions()}"
+            case Verdict.SAME_COLUMN:
+                columns = "whole rows" if self.columns is None else f"column ids {sorted(self.columns)}"
+                return f"in {columns} of {self._groups()} {self._partitions()}"
+            case Verdict.SAME_FILE:
+                return f"in the same data files of {self._groups()} {self._partitions()}"
+            case _:
+                return self._partitions()
+
+    def _partitions(self) -> str:
+        return "in all partitions" if self.partitions is None else "in " + named_partitions(self.partitions)
+
+    def _groups(self) -> str:
+        names = self._group_names()
+        if not names:
+            return "the same file groups"
+        shown = ", ".join(names[:NAMES_IN_MESSAGE_MAX])
+        more = len(names) - NAMES_IN_MESSAGE_MAX
+        return f"file group{'s' if len(names) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
+
+    def _group_names(self) -> list[str]:
+        known = {**self.theirs.group_names, **self.mine.group_names}
+        return sorted(known[group] for group in self.groups or () if group in known)
 
     def details(self) -> dict[str, str]:
-        """For machines; strings, as they travel in an error's details."""
+        """For machines; strings, as they travel in an error's details. "*": all, or more than are known by name."""
         return {
             "instant": str(self.theirs.instant),
             "version": str(self.theirs.version),
-            "operation": timeline_pb2.Operation.Name(self.theirs.operation),
+            "operation": pb.Operation.Name(self.theirs.operation),
             "policy": self.policy,
-            "partitions": "*" if self.partitions is None else ",".join(sorted(self.partitions)[:100]),
+            "rule": "same removed file" if self.removed_twice else self.verdict.value,
+            "partitions": _listed(self.partitions),
+            "file_groups": "*" if self.groups is None else ",".join(self._group_names()[:NAMES_IN_DETAILS_MAX]),
+            "columns": _listed(self.columns),
         }
+
+
+def _listed(values: frozenset[str] | frozenset[int] | None) -> str:
+    return "*" if values is None else ",".join(map(str, sorted(values)[:NAMES_IN_DETAILS_MAX]))
 
 
 def named_partitions(names: Iterable[str]) -> str:
@@ -96,41 +189,40 @@ def named_partitions(names: Iterable[str]) -> str:
     return f"partition{'s' if len(ordered) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-_Rules: TypeAlias = dict[tuple[Operation, Operation], Verdict]
-
-# Rows: mine; columns: theirs.
-_PARTITION_RULES: Final[_Rules] = {
-    # Rows that are only added take nothing from each other.
-    (APPEND, APPEND): Verdict.NEVER,
-    # The overwrite replaced a partition that I was adding to: whether my rows belong to the new content is not known.
-    (APPEND, OVERWRITE_PARTITIONS): Verdict.SAME_PARTITION,
-    (APPEND, OVERWRITE_TABLE): Verdict.ALWAYS,
-    # I would throw away rows that I have not read.
-    (OVERWRITE_PARTITIONS, APPEND): Verdict.SAME_PARTITION,
-    (OVERWRITE_PARTITIONS, OVERWRITE_PARTITIONS): Verdict.SAME_PARTITION,
-    (OVERWRITE_PARTITIONS, OVERWRITE_TABLE): Verdict.ALWAYS,
-    (OVERWRITE_TABLE, APPEND): Verdict.ALWAYS,
-    (OVERWRITE_TABLE, OVERWRITE_PARTITIONS): Verdict.ALWAYS,
-    (OVERWRITE_TABLE, OVERWRITE_TABLE): Verdict.ALWAYS,
-}
-OPERATIONS: Final = (APPEND, OVERWRITE_PARTITIONS, OVERWRITE_TABLE)
-RULES: Final = MappingProxyType(
-    {
-        "partition": _PARTITION_RULES,
-        # One writer at a time, whatever the two do.
-        "table": {(mine, theirs): Verdict.ALWAYS for mine in OPERATIONS for theirs in OPERATIONS},
-    }
-)
-
-
 def find_collision(policy: str, mine: Change, others: Iterable[Change]) -> Collision | None:
     """The first of ``others`` that excludes ``mine`` under the policy; None if ``mine`` may be published after all."""
     rules = RULES[policy]
     for theirs in others:
         verdict = rules[mine.operation, theirs.operation]
-        if verdict is Verdict.NEVER:
-            continue
-        shared = mine.shared(theirs)
-        if verdict is Verdict.ALWAYS or shared is None or shared:
-            return Collision(theirs, policy, shared)
+        if verdict is Verdict.NEVER and not (mine.removed or mine.all_removed):
+            continue  # the way of nearly every commit
+        collision = _collision(policy, verdict, mine, theirs)
+        if collision is not None:
+            return collision
+    return None
+
+
+def _collision(policy: str, verdict: Verdict, mine: Change, theirs: Change) -> Collision | None:
+    partitions = common(mine.partitions, mine.all_partitions, theirs.partitions, theirs.all_partitions)
+    if verdict is Verdict.ALWAYS:
+        return Collision(mine, theirs, policy, verdict, partitions)
+    if partitions is not None and not partitions:
+        return None
+    groups = common(mine.groups, mine.all_groups, theirs.groups, theirs.all_groups)
+    removed = common(mine.removed, mine.all_removed, theirs.removed, theirs.all_removed)
+    if removed is None or removed:
+        return Collision(mine, theirs, policy, verdict, partitions, groups, removed_twice=True)
+    match verdict:
+        case Verdict.SAME_PARTITION:
+            return Collision(mine, theirs, policy, verdict, partitions)
+        case Verdict.SAME_GROUP if groups is None or groups:
+            return Collision(mine, theirs, policy, verdict, partitions, groups)
+        case Verdict.SAME_COLUMN if groups is None or groups:
+            columns = common(mine.columns, not mine.columns, theirs.columns, not theirs.columns)
+            if columns is None or columns:
+                return Collision(mine, theirs, policy, verdict, partitions, groups, columns)
+        case Verdict.SAME_FILE:
+            files = common(mine.files, mine.all_files, theirs.files, theirs.all_files)
+            if files is None or files:
+                return Collision(mine, theirs, policy, verdict, partitions, groups)
     return None

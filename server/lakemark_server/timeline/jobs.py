@@ -6,16 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakemark.errors import InvalidArgument, Unimplemented
+from lakemark.errors import InvalidArgument
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.requests import check_request_id
-from lakemark_server.timeline.conflicts import OPERATIONS, Operation
+from lakemark_server.timeline.changes import Operation
+from lakemark_server.timeline.conflicts import SERVICES, WRITES
 from lakemark_server.timeline.publish import check_metadata
 
+HEARTBEAT_TIMEOUT_MS: Final = 120_000
+OPEN_INSTANTS_MAX: Final = 10_000
 HEARTBEAT_TIMEOUT_MS_MAX: Final = 24 * 3_600_000
 OWNER_CHARS_MAX: Final = 200
+WRITERS: Final = tuple(sorted(WRITES | SERVICES))
+"""Operations that go from request over staging to commit."""
+OWN_REQUESTS: Final[Mapping[Operation, str]] = {
+    pb.CLEAN_FILES: "Clean",
+    pb.RESTORE_VERSION: "Restore",
+    pb.ALTER_SCHEMA: "AlterSchema",
+    pb.MERGE_BRANCH: "MergeBranch",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,7 @@ class OpenJob:
     """A writer that wants an instant. ``profile`` is None if it stays requested."""
 
     operation: Operation
+    branch: str = ""
     request_id: str = ""
     owner: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -48,13 +60,16 @@ class Opened:
 
 
 def check_open(job: OpenJob) -> None:
-    """Raises InvalidArgument, LimitExceeded, Unimplemented for what can be seen to be wrong without the store."""
-    if job.operation not in OPERATIONS:
+    """Raises InvalidArgument, LimitExceeded for what can be seen to be wrong without the store."""
+    if job.operation not in WRITERS:
+        choice = f"use one of {', '.join(pb.Operation.Name(one) for one in WRITERS)}"
         if job.operation == pb.OPERATION_UNSPECIFIED:
-            raise InvalidArgument("operation is missing: say APPEND, OVERWRITE_PARTITIONS or OVERWRITE_TABLE")
-        name = pb.Operation.Name(job.operation) if job.operation in pb.Operation.values() else str(job.operation)
-        raise Unimplemented(
-            f"operation {name} is not available yet; use APPEND, OVERWRITE_PARTITIONS or OVERWRITE_TABLE"
+            raise InvalidArgument(f"operation is missing: {choice}")
+        if job.operation not in pb.Operation.values():
+            raise InvalidArgument(f"operation {job.operation} is not known: {choice}")
+        raise InvalidArgument(
+            f"no instant is opened for {pb.Operation.Name(job.operation)}: {OWN_REQUESTS[job.operation]} does it in "
+            f"one request. To write, {choice}"
         )
     if not 0 <= job.heartbeat_timeout_ms <= HEARTBEAT_TIMEOUT_MS_MAX:
         raise InvalidArgument(f"heartbeat_timeout_ms must lie between 0 and {HEARTBEAT_TIMEOUT_MS_MAX}")

@@ -7,7 +7,8 @@ from typing import Final
 
 from lakemark.errors import LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
-from lakemark_server.timeline.conflicts import OVERWRITE_PARTITIONS, Operation
+from lakemark_server.timeline.changes import Operation
+from lakemark_server.timeline.conflicts import OVERWRITE_PARTITIONS
 
 NAMES_MAX: Final = 1_000
 BYTES_MAX: Final = 40_000

@@ -1,8 +1,4 @@
-"""Publishing: the one small transaction that makes commits of a table real.
-
-Its cost does not depend on the size of the table or of the commits: entries were staged before, and are only referred
-to.
-"""
+"""Publishing: the one place where versions come to be. All of it happens inside one transaction of the store."""
 
 from __future__ import annotations
 
@@ -10,18 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakemark.errors import CommitConflict, InstantStateError, InvalidSchema, LakemarkError, LimitExceeded
-from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, StagedTotals, VersionRecord
+from lakemark.errors import CommitConflict, InvalidSchema, LakemarkError, LimitExceeded
+from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, RemovedTotals, StagedTotals, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.keyspace import ALIVE, INSTANTS
 from lakemark_server.timeline import records, staging
 from lakemark_server.timeline.alive import Alive
-from lakemark_server.timeline.change_log import ChangeLog
-from lakemark_server.timeline.conflicts import OVERWRITE_TABLE, Change, Collision, find_collision
+from lakemark_server.timeline.change_log import ChangeLog, changes_of
+from lakemark_server.timeline.changes import of_record
+from lakemark_server.timeline.conflicts import Collision, find_collision
 from lakemark_server.timeline.partition_list import PartitionList
+from lakemark_server.timeline.rivals import find_favoured
 from lakemark_server.timeline.staging import NO_ENTRIES, Entries
 from lakemark_server.timeline.states import ADVICE, expired, require_inflight
-from lakemark_server.timeline.table_state import TableState
+from lakemark_server.timeline.table_state import BranchState, TableState
+from lakemark_server.timeline.touched import TouchedSet
 
 METADATA_BYTES_MAX: Final = 20_000
 _MAP_ENTRY_BYTES: Final = 8  # what protobuf adds to a key and its value
@@ -39,42 +38,25 @@ class CommitJob:
 
 def publish(
     state: TableState, jobs: list[CommitJob], now_ms: int, log: ChangeLog
-) -> tuple[list[pb.CommitResponse | LakemarkError], list[Change]]:
-    """Decides each job in turn against the versions before it, those of this batch included.
+) -> list[pb.CommitResponse | LakemarkError]:
+    """Decides each job in turn against the versions before it, those of this transaction included.
 
     What is wrong with one job is that job's answer and touches no other; it is found before anything is written for it.
-    Returns the answers in the order of ``jobs``, and the changes that are published if the transaction commits.
+    Returns the answers in the order of ``jobs``; what becomes public if the transaction commits stands in the branches
+    of ``state``.
     """
-    tx, table_id, branch = state.tx, state.table_id, state.branch
-    table, head = state.table, state.head
-    fresh: list[Change] = []
     published: dict[int, InstantRecord] = {}
     answers: list[pb.CommitResponse | LakemarkError] = []
     for job, (instant, writer) in zip(jobs, _read(state, jobs), strict=True):
         try:
             record = published.get(job.instant) or records.parse_instant(instant, job.instant)
-            if record.state == pb.COMPLETED:
-                answers.append(response_of(record))
-                continue
-            _check_state(state, record, writer, job, now_ms)
-            mine = change_of(record, job)
-            others = log.between(tx, table_id, branch, record.read_version, head.version, fresh)
-            collision = find_collision(table.policy, mine, others)
-            if collision:
-                raise refusal(table.name, collision, record.read_version)
-            following = HeadRecord(version=head.version + 1, committed_ms=max(now_ms, head.committed_ms))
-            version = _version(record, job, following)
+            if record.state != pb.COMPLETED:
+                _publish_one(state, record, writer, job, now_ms, log)
+                published[record.instant] = record
+            answers.append(response_of(record))
         except LakemarkError as error:
             answers.append(error)
-            continue
-        head = following
-        _complete(state, record, version)
-        published[record.instant] = record
-        fresh.append(records.change_of(version))
-        answers.append(response_of(record))
-    if fresh:
-        records.put_head(tx, table_id, branch, head)
-    return answers, fresh
+    return answers
 
 
 def _read(state: TableState, jobs: list[CommitJob]) -> list[tuple[bytes | None, bytes | None]]:
@@ -84,30 +66,75 @@ def _read(state: TableState, jobs: list[CommitJob]) -> list[tuple[bytes | None, 
     return list(zip(stored[::2], stored[1::2], strict=True))
 
 
-def _check_state(state: TableState, record: InstantRecord, writer: bytes | None, job: CommitJob, now_ms: int) -> None:
+def _publish_one(
+    state: TableState, record: InstantRecord, writer: bytes | None, job: CommitJob, now_ms: int, log: ChangeLog
+) -> None:
+    branch = _check_state(state, record, writer, job, now_ms)
+    _account(record, job.entries)
+    mine = of_record(record)
+    others = log.between(
+        state.tx, state.table_id, branch.lineage, record.read_version, branch.head.version, branch.fresh
+    )
+    collision = find_collision(state.table.policy, mine, others) or find_favoured(state, record, mine, now_ms)
+    if collision:
+        raise refusal(state.table.name, collision, record.read_version)
+    version = _version(state, record, job, following(branch, now_ms))
+    put(state, branch, record, version)
+
+
+def following(branch: BranchState, now_ms: int) -> HeadRecord:
+    """The head after the next version."""
+    head = branch.head
+    return HeadRecord(version=head.version + 1, committed_ms=max(now_ms, head.committed_ms))
+
+
+def put(state: TableState, branch: BranchState, record: InstantRecord, version: VersionRecord) -> None:
+    """Writes a version as the branch's new head, and completes its instant."""
+    tx, table_id, key = state.tx, state.table_id, branch.lineage.key
+    record.state = pb.COMPLETED
+    record.version = version.version
+    record.completed_ms = version.committed_ms
+    records.put_version(tx, table_id, key, version)
+    records.put_instant(tx, table_id, record)
+    state.clear_writer(record.instant)
+    if record.staged.blocks or record.removed.blocks:
+        staging.forget_slices(tx, table_id, record.instant)
+    branch.head = HeadRecord(version=version.version, committed_ms=version.committed_ms)
+    records.put_head(tx, table_id, key, branch.head)
+    branch.fresh += changes_of(tx, table_id, version)
+
+
+def _check_state(
+    state: TableState, record: InstantRecord, writer: bytes | None, job: CommitJob, now_ms: int
+) -> BranchState:
     require_inflight(record)
-    if record.branch != state.branch:
-        raise InstantStateError(f"instant {record.instant} belongs to branch {record.branch!r}")
+    branch = state.branch(record.branch)
     if writer is None or Alive.unpack(record.instant, writer).expired(now_ms):
         raise expired(record)
     staging.check_more(record, job.entries)
+    staging.check_operation(record, job.entries)
     staging.check_new_slices(state.tx, state.table_id, record, job.entries.slices)
     table = state.table
     schema_id = job.schema_id or record.schema_id
-    if schema_id != table.record.schema_id:
+    if not 1 <= schema_id <= table.record.schema_id:
         raise InvalidSchema(
-            f"the files of instant {record.instant} were written with schema {schema_id}; {table.name} has schema "
-            f"{table.record.schema_id}. Read the table's schema again and rewrite them",
+            f"{table.name} has no schema {schema_id}; its schemas are 1 to {table.record.schema_id}",
             schema_id=str(schema_id),
             latest_schema_id=str(table.record.schema_id),
         )
+    return branch
 
 
-def change_of(record: InstantRecord, job: CommitJob | None = None) -> Change:
-    """What an instant does, as far as it is known."""
-    partitions = frozenset(record.partitions) | (job.entries.partitions if job else frozenset())
-    everything = record.all_partitions or record.operation == OVERWRITE_TABLE
-    return Change(record.instant, record.operation, partitions, everything, owner=record.owner)
+def _account(record: InstantRecord, entries: Entries) -> None:
+    """What the commit request itself brings counts as staged. Raises LimitExceeded."""
+    partitions = PartitionList.of(record)
+    partitions.add(entries.partitions)
+    partitions.write_to(record)
+    if entries.touched:
+        touched = TouchedSet.of(record)
+        touched.add(entries.touched)
+        touched.write_to(record)
+    staging.add_totals(record, entries)
 
 
 def refusal(table: str, collision: Collision, read_version: int) -> CommitConflict:
@@ -128,42 +155,37 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
         )
 
 
-def _version(record: InstantRecord, job: CommitJob, head: HeadRecord) -> VersionRecord:
+def _version(state: TableState, record: InstantRecord, job: CommitJob, head: HeadRecord) -> VersionRecord:
     """Raises LimitExceeded; all that is in the record is bounded, so that it fits into one value of the store."""
-    partitions = PartitionList.of(record)
-    partitions.add(job.entries.partitions)
     metadata = dict(record.metadata) | job.metadata
     check_metadata(metadata)
-    staged, added = record.staged, job.entries.totals
-    return VersionRecord(
+    staged, removed = record.staged, record.removed
+    schema_id = job.schema_id or record.schema_id
+    latest = state.table.record.schema_id
+    version = VersionRecord(
         version=head.version,
         instant=record.instant,
         committed_ms=head.committed_ms,
         operation=record.operation,
         read_version=record.read_version,
-        schema_id=record.schema_id,
-        staged=StagedTotals(
-            files=staged.files + added.files,
-            rows=staged.rows + added.rows,
-            bytes=staged.bytes + added.bytes,
-            blocks=staged.blocks,
-        ),
-        partitions=partitions.names,
-        all_partitions=partitions.all_partitions,
+        schema_id=latest,
+        file_schema_id=0 if schema_id == latest else schema_id,
+        staged=StagedTotals(files=staged.files, rows=staged.rows, bytes=staged.bytes, blocks=staged.blocks),
+        partitions=record.partitions,
+        all_partitions=record.all_partitions,
         metadata=metadata,
         owner=record.owner,
         inline_block=job.entries.block,
+        deltas=record.deltas,
     )
-
-
-def _complete(state: TableState, record: InstantRecord, version: VersionRecord) -> None:
-    record.state = pb.COMPLETED
-    record.version = version.version
-    record.completed_ms = version.committed_ms
-    record.staged.CopyFrom(version.staged)
-    records.put_version(state.tx, state.table_id, state.branch, version)
-    records.put_instant(state.tx, state.table_id, record)
-    state.clear_writer(record.instant)
+    if removed.files:
+        version.removed.CopyFrom(
+            RemovedTotals(files=removed.files, rows=removed.rows, bytes=removed.bytes, blocks=removed.blocks)
+        )
+        version.inline_removed = job.entries.removed_block
+    if record.HasField("touched"):
+        version.touched.CopyFrom(record.touched)
+    return version
 
 
 def response_of(record: InstantRecord) -> pb.CommitResponse:

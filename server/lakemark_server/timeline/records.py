@@ -8,7 +8,6 @@ from lakemark.errors import InstantNotFound
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, VersionRecord
 from lakemark_server.keyspace import HEADS, INSTANTS, LAST_INSTANT, VERSION_TIMES, VERSIONS
 from lakemark_server.kv import ReadTransaction, Transaction
-from lakemark_server.timeline.conflicts import Change
 from lakemark_server.timeline.lineage import Lineage
 
 
@@ -100,14 +99,3 @@ def version_at_time(tx: ReadTransaction, table_id: int, lineage: Lineage, time_m
             return last if upto is None else min(last, upto)
         upto = fork if upto is None else min(upto, fork)
     return 0
-
-
-def change_of(record: VersionRecord) -> Change:
-    return Change(
-        instant=record.instant,
-        operation=record.operation,
-        partitions=frozenset(record.partitions),
-        all_partitions=record.all_partitions,
-        version=record.version,
-        owner=record.owner,
-    )

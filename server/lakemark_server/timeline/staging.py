@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -10,43 +10,69 @@ import pyarrow as pa
 
 from lakemark.errors import InstantStateError, InvalidFile, InvalidSchema, LimitExceeded, StoreConflict
 from lakemark.types import check_fits
-from lakemark_proto.store.v1.store_pb2 import InstantRecord, StagedTotals
+from lakemark_proto.store.v1.store_pb2 import InstantRecord, RemovedTotals, StagedTotals
+from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.keyspace import BLOCKS, STAGED_SLICES
+from lakemark_server.keyspace import BLOCKS, REMOVED, STAGED_SLICES
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.snapshot import blocks
-from lakemark_server.snapshot.admission import Hashes, admit
+from lakemark_server.snapshot.admission import Hashes, admit, directory_hashes
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.entries import from_arrow, from_messages
 from lakemark_server.timeline import records
 from lakemark_server.timeline.partition_list import PartitionList
 from lakemark_server.timeline.states import require_inflight
+from lakemark_server.timeline.touched import TouchedSet
 
-INLINE_BYTES_MAX: Final = 30_000
+INLINE_BYTES_MAX: Final = 24_000
 TRANSACTION_BYTES_AIM: Final = 900_000
 FILES_OF_INSTANT_MAX: Final = 10_000_000
 COMMIT_SEQUENCE: Final = 1 << 62  # the sequence number of what a commit request itself brings
+TAKES_DELTAS: Final = frozenset({timeline_pb2.UPSERT, timeline_pb2.DELETE, timeline_pb2.COMPACT})
+REMOVES: Final = frozenset(
+    {
+        timeline_pb2.UPSERT,
+        timeline_pb2.DELETE,
+        timeline_pb2.OVERWRITE_PREDICATE,
+        timeline_pb2.COMPACT,
+        timeline_pb2.CLUSTER,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Checked entries, as blocks."""
+    """Checked entries of files that are added and of files that are removed, as blocks.
+
+    ``slices`` are hashes of what one instant may name only once: directories of the former, paths of the latter.
+    """
 
     blocks: list[bytes]
     totals: StagedTotals
     partitions: frozenset[str]
     slices: Hashes
+    deltas: bool = False
+    removed_blocks: list[bytes] = field(default_factory=list)
+    removed: RemovedTotals = field(default_factory=RemovedTotals)
+    touched: TouchedSet = field(default_factory=TouchedSet)
 
     @property
     def inline(self) -> bool:
         """Whether they fit into the version's own record."""
-        return len(self.blocks) <= 1 and sum(map(len, self.blocks)) <= INLINE_BYTES_MAX
+        encoded = (*self.blocks, *self.removed_blocks)
+        few = len(self.blocks) <= 1 and len(self.removed_blocks) <= 1
+        return few and sum(map(len, encoded)) <= INLINE_BYTES_MAX
 
     @property
     def block(self) -> bytes:
         """The only one of inline entries; empty if there are none."""
         return self.blocks[0] if self.blocks else b""
+
+    @property
+    def removed_block(self) -> bytes:
+        """Likewise."""
+        return self.removed_blocks[0] if self.removed_blocks else b""
 
 
 NO_ENTRIES: Final = Entries([], StagedTotals(), frozenset(), np.empty(0, np.uint64))
@@ -59,10 +85,35 @@ def read_entries(files: pb.DataFiles, table: LakeTable, instant: int) -> Entries
     else:
         batch = from_messages(files.list.files, table.schema)
     batch, slices = admit(batch, table.schema, instant, table.record.location)
-    rows, size = (int(batch.column(name).to_numpy().sum()) for name in ("row_count", "size_bytes"))
-    totals = StagedTotals(files=batch.num_rows, rows=rows, bytes=size)
+    totals = StagedTotals(files=batch.num_rows, rows=_sum(batch, "row_count"), bytes=_sum(batch, "size_bytes"))
+    touched = TouchedSet()
+    touched.add_added(batch)
     partitions = frozenset(texts(batch.column("partition")))
-    return Entries(_to_blocks(files, batch), totals, partitions, slices)
+    return Entries(_to_blocks(files, batch), totals, partitions, slices, bool(touched), touched=touched)
+
+
+def with_removed(entries: Entries, removed: pa.RecordBatch) -> Entries:
+    """Together with files that are taken out, whose entries have the columns ``FIXED``."""
+    if not removed.num_rows:
+        return entries
+    touched = TouchedSet()
+    touched.add(entries.touched)
+    touched.add_removed(removed)
+    paths = np.sort(directory_hashes(texts(removed.column("path"))))
+    return replace(
+        entries,
+        partitions=entries.partitions | frozenset(texts(removed.column("partition"))),
+        slices=np.sort(np.concatenate([entries.slices, paths])),
+        removed_blocks=blocks.encode(removed),
+        removed=RemovedTotals(
+            files=removed.num_rows, rows=_sum(removed, "row_count"), bytes=_sum(removed, "size_bytes")
+        ),
+        touched=touched,
+    )
+
+
+def _sum(batch: pa.RecordBatch, name: str) -> int:
+    return int(batch.column(name).to_numpy().sum())
 
 
 def _to_blocks(files: pb.DataFiles, batch: pa.RecordBatch) -> list[bytes]:
@@ -90,26 +141,49 @@ def check_file_schema(file_schema: bytes, table: LakeTable) -> None:
         raise InvalidSchema(f"the files do not fit {table.name}: {'; '.join(reasons)}", table=table.name)
 
 
-def stage(store: Store, table: LakeTable, instant: int, entries: Entries, sequence: int) -> StagedTotals:
-    """Writes entries under the instant; again with the same ``sequence``: nothing new. Returns the totals so far.
+def check_operation(record: InstantRecord, entries: Entries) -> None:
+    """Raises InvalidFile for deltas, or for removed files, that the instant's operation cannot have."""
+    operation = timeline_pb2.Operation.Name(record.operation)
+    if entries.deltas and record.operation not in TAKES_DELTAS:
+        raise InvalidFile(f"instant {record.instant} is of operation {operation}, which writes base files, no deltas")
+    if entries.removed.files and record.operation not in REMOVES:
+        names = ", ".join(sorted(timeline_pb2.Operation.Name(one) for one in REMOVES))
+        raise InvalidFile(
+            f"instant {record.instant} is of operation {operation}, which removes no files by name; those that do: "
+            f"{names}"
+        )
+
+
+def stage(store: Store, table: LakeTable, instant: int, entries: Entries, sequence: int) -> InstantRecord:
+    """Writes entries under the instant; again with the same ``sequence``: nothing new. Returns the instant, which
+    knows its totals so far.
 
     Raises InstantStateError (not inflight, sequence out of order), InvalidFile (a directory was staged before, or other
     files under this sequence), StoreConflict (another request for the same instant was at work).
     """
     table_id = table.table_id
     seen = store.read(lambda tx: _seen(tx, table_id, instant, entries, sequence))
-    if seen.sequence < sequence:
-        for group in _transactions(entries.blocks):
-            store.transact(lambda tx, group=group: _put_blocks(tx, table_id, instant, seen, group))  # type: ignore[misc]
-    return store.transact(lambda tx: _account(tx, table_id, instant, entries, sequence, seen))
+    if seen.staged.sequence < sequence:
+        for group in _transactions(_places(table_id, seen, entries)):
+            store.transact(lambda tx, group=group: _put_blocks(tx, table_id, seen, group))  # type: ignore[misc]
+    return store.transact(lambda tx: _account(tx, table_id, entries, sequence, seen))
 
 
-def _seen(tx: ReadTransaction, table_id: int, instant: int, entries: Entries, sequence: int) -> StagedTotals:
+def _places(table_id: int, seen: InstantRecord, entries: Entries) -> list[tuple[bytes, bytes]]:
+    """Keys and blocks, behind those that are staged already."""
+    instant, staged, removed = seen.instant, seen.staged.blocks, seen.removed.blocks
+    added = [(BLOCKS.key(table_id, instant, staged + at), block) for at, block in enumerate(entries.blocks)]
+    gone = [(REMOVED.key(table_id, instant, removed + at), block) for at, block in enumerate(entries.removed_blocks)]
+    return added + gone
+
+
+def _seen(tx: ReadTransaction, table_id: int, instant: int, entries: Entries, sequence: int) -> InstantRecord:
     """What is staged so far, if these entries may follow, or are part of it."""
     record = records.instant(tx, table_id, instant)
     if _already(record, sequence):
         _check_same(tx, table_id, record, entries.slices, sequence)
-    return record.staged
+    check_operation(record, entries)
+    return record
 
 
 def _check_same(tx: ReadTransaction, table_id: int, record: InstantRecord, slices: Hashes, sequence: int) -> None:
@@ -128,7 +202,7 @@ def _check_same(tx: ReadTransaction, table_id: int, record: InstantRecord, slice
 
 def check_more(record: InstantRecord, entries: Entries) -> None:
     """Raises InstantStateError if a commit request brought the last files before and these are more."""
-    if entries.totals.files:
+    if entries.totals.files or entries.removed.files:
         _check_open(record)
 
 
@@ -156,75 +230,85 @@ def _already(record: InstantRecord, sequence: int) -> bool:
     return False
 
 
-def _transactions(encoded: list[bytes]) -> list[list[tuple[int, bytes]]]:
-    groups: list[list[tuple[int, bytes]]] = []
+def _transactions(encoded: list[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
+    groups: list[list[tuple[bytes, bytes]]] = []
     size = TRANSACTION_BYTES_AIM
-    for number, block in enumerate(encoded):
+    for key, block in encoded:
         if size + len(block) > TRANSACTION_BYTES_AIM:
             groups.append([])
             size = 0
-        groups[-1].append((number, block))
+        groups[-1].append((key, block))
         size += len(block)
     return groups
 
 
-def _put_blocks(
-    tx: Transaction, table_id: int, instant: int, seen: StagedTotals, group: list[tuple[int, bytes]]
-) -> None:
-    record = records.instant(tx, table_id, instant)
+def _put_blocks(tx: Transaction, table_id: int, seen: InstantRecord, group: list[tuple[bytes, bytes]]) -> None:
+    record = records.instant(tx, table_id, seen.instant)
     require_inflight(record)
     _check_alone(record, seen)
-    for number, block in group:
-        tx.set(BLOCKS.key(table_id, instant, seen.blocks + number), block)
+    for key, block in group:
+        tx.set(key, block)
 
 
-def _check_alone(record: InstantRecord, seen: StagedTotals) -> None:
+def _check_alone(record: InstantRecord, seen: InstantRecord) -> None:
     """Blocks of a request that was overtaken would overwrite those of the other one."""
-    if record.staged.sequence != seen.sequence:
+    if record.staged.sequence != seen.staged.sequence:
         raise StoreConflict(
             f"another request staged files of instant {record.instant} at the same time; send this one again",
             instant=str(record.instant),
         )
 
 
-def _account(
-    tx: Transaction, table_id: int, instant: int, entries: Entries, sequence: int, seen: StagedTotals
-) -> StagedTotals:
-    record = records.instant(tx, table_id, instant)
+def _account(tx: Transaction, table_id: int, entries: Entries, sequence: int, seen: InstantRecord) -> InstantRecord:
+    record = records.instant(tx, table_id, seen.instant)
     if _already(record, sequence):
-        return record.staged
+        return record
     _check_alone(record, seen)
     check_new_slices(tx, table_id, record, entries.slices)
-    staged = record.staged
-    if staged.files + entries.totals.files > FILES_OF_INSTANT_MAX:
-        raise LimitExceeded(f"an instant holds at most {FILES_OF_INSTANT_MAX:,} files")
     hashes = entries.slices.tobytes()
     for number, at in enumerate(range(0, len(hashes), blocks.BLOCK_BYTES_MAX // 8 * 8)):
         tx.set(
-            STAGED_SLICES.key(table_id, instant, staged.blocks, number),
+            STAGED_SLICES.key(table_id, record.instant, sequence, number),
             hashes[at : at + blocks.BLOCK_BYTES_MAX // 8 * 8],
         )
     partitions = PartitionList.of(record)
     partitions.add(entries.partitions)
     partitions.write_to(record)
+    touched = TouchedSet.of(record)
+    touched.add(entries.touched)
+    touched.write_to(record)
+    add_totals(record, entries)
+    record.staged.blocks += len(entries.blocks)
+    record.removed.blocks += len(entries.removed_blocks)
+    record.staged.sequence = sequence
+    records.put_instant(tx, table_id, record)
+    return record
+
+
+def add_totals(record: InstantRecord, entries: Entries) -> None:
+    """Counts them as staged. Raises LimitExceeded."""
+    staged, removed = record.staged, record.removed
+    if staged.files + entries.totals.files > FILES_OF_INSTANT_MAX:
+        raise LimitExceeded(f"an instant holds at most {FILES_OF_INSTANT_MAX:,} files")
     staged.files += entries.totals.files
     staged.rows += entries.totals.rows
     staged.bytes += entries.totals.bytes
-    staged.blocks += len(entries.blocks)
-    staged.sequence = sequence
-    records.put_instant(tx, table_id, record)
-    return staged
+    record.deltas |= entries.deltas
+    if entries.removed.files:
+        removed.files += entries.removed.files
+        removed.rows += entries.removed.rows
+        removed.bytes += entries.removed.bytes
 
 
 def check_new_slices(tx: ReadTransaction, table_id: int, record: InstantRecord, slices: Hashes) -> None:
     """Raises InvalidFile if a directory holds a file that was staged by an earlier request."""
-    if not record.staged.blocks or not len(slices):
+    if not (record.staged.blocks or record.removed.blocks) or not len(slices):
         return
     for _, value in tx.get_range(*STAGED_SLICES.range(table_id, record.instant)):
         if np.isin(slices, np.frombuffer(value, np.uint64)).any():
             raise InvalidFile(
                 f"a file of this request, or another one in its directory, was staged before under instant "
-                f"{record.instant}; each file is staged once, in a directory of its own",
+                f"{record.instant}; each file is added or removed once, and added in a directory of its own",
                 instant=str(record.instant),
             )
 
@@ -232,4 +316,10 @@ def check_new_slices(tx: ReadTransaction, table_id: int, record: InstantRecord, 
 def discard(tx: Transaction, table_id: int, instant: int) -> None:
     """Forgets what was staged."""
     tx.clear_range(*BLOCKS.range(table_id, instant))
+    tx.clear_range(*REMOVED.range(table_id, instant))
+    forget_slices(tx, table_id, instant)
+
+
+def forget_slices(tx: Transaction, table_id: int, instant: int) -> None:
+    """Once nothing more can be staged, nobody asks what was."""
     tx.clear_range(*STAGED_SLICES.range(table_id, instant))

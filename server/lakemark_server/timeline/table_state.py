@@ -8,18 +8,30 @@ from functools import cached_property
 from lakemark_proto.store.v1.store_pb2 import HeadRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.keyspace import BRANCH_KEYS, MAIN
 from lakemark_server.kv import Transaction
-from lakemark_server.timeline import alive, records
+from lakemark_server.timeline import alive, branches, records
 from lakemark_server.timeline.alive import Alive
+from lakemark_server.timeline.changes import Change
+from lakemark_server.timeline.lineage import Lineage
+
+
+class BranchState:
+    """A branch in a transaction: ``head`` moves as versions are published, ``fresh`` are their changes."""
+
+    def __init__(self, lineage: Lineage, head: HeadRecord) -> None:
+        self.lineage = lineage
+        self.head = head
+        self.fresh: list[Change] = []
 
 
 class TableState:
     """Lives as long as its transaction, which makes all changes of the table's writers through it."""
 
-    def __init__(self, tx: Transaction, table_id: int, branch: str) -> None:
+    def __init__(self, tx: Transaction, table_id: int) -> None:
         self.tx = tx
         self.table_id = table_id
-        self.branch = branch
+        self.branches: dict[str, BranchState] = {}
         self._writers: dict[int, Alive] | None = None
 
     @cached_property
@@ -27,9 +39,25 @@ class TableState:
         """Raises TableNotFound: the table was dropped."""
         return lake.load(self.tx, self.table_id)
 
-    @cached_property
-    def head(self) -> HeadRecord:
-        return records.head(self.tx, self.table_id, self.branch)
+    def branch(self, key: str) -> BranchState:
+        """By key. Raises BranchNotFound: it was dropped."""
+        found = self.branches.get(key)
+        if found is None:
+            if key != MAIN:
+                self._guard_branch(key)
+            lineage = branches.lineage(self.tx, self.table_id, key)
+            found = self.branches[key] = BranchState(lineage, records.head(self.tx, self.table_id, key))
+        return found
+
+    def branch_named(self, name: str) -> BranchState:
+        """Raises BranchNotFound."""
+        return self.branch(branches.resolve(self.tx, self.table_id, name).key)
+
+    def _guard_branch(self, key: str) -> None:
+        """Whoever drops the branch writes its record: of the two transactions one fails."""
+        branches.require_kept(self.tx, self.table_id, key)
+        record = BRANCH_KEYS.key(self.table_id, key)
+        self.tx.add_read_conflict(record, record + b"\x00")
 
     @property
     def writers(self) -> Mapping[int, Alive]:

@@ -160,10 +160,7 @@ def test_codes_of_the_wire_are_those_of_the_tree(wire: Wire) -> None:
     assert kind.outcome.value == found().detail.outcome
 
 
-def test_policies_that_come_later_or_never(wire: Wire) -> None:
-    for policy in ("file_group", "file", "column", "row"):
-        with refused("unsupported_operation", policy):
-            wire.create(policy)
+def test_a_policy_that_is_not_known(wire: Wire) -> None:
     with refused("invalid_argument", "'nonsense' is not a policy"):
         wire.create("nonsense")
 

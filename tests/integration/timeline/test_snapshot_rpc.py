@@ -84,8 +84,8 @@ def test_time_travel(filled: Wire, clock: Clock) -> None:
     [
         ({"version": 4}, "version_not_found", "the latest is 3"),
         ({"version": -1}, "invalid_argument", "negative"),
-        ({"branch": "dev"}, "unimplemented", "'main'"),
-        ({"tag": "v1"}, "unimplemented", "tags"),
+        ({"branch": "dev"}, "branch_not_found", "'dev'"),
+        ({"tag": "v1"}, "not_found", "no tag"),
     ],
 )
 def test_snapshots_that_are_not_there(filled: Wire, at: dict[str, Any], code: str, word: str) -> None:
@@ -98,9 +98,9 @@ def test_snapshots_that_are_not_there(filled: Wire, at: dict[str, Any], code: st
 
 
 def test_another_branch(filled: Wire) -> None:
-    with refused("unimplemented", "'dev'"):
+    with refused("branch_not_found", "'dev'", "main"):
         filled.open(branch="dev")
-    with refused("unimplemented", "'dev'"):
+    with refused("branch_not_found", "'dev'", "main"):
         filled.timeline.ListVersions(t.ListVersionsRequest(table=filled.table, branch="dev"))
     assert filled.open(branch="main").branch == "main"
 

@@ -84,7 +84,7 @@ def test_a_schema_that_does_not_fit(wire: Wire, schema: bytes, word: str) -> Non
         wire.commit(instant, file(instant, "a", 1), file_schema=schema)
     with refused("invalid_schema", word):
         wire.commit(instant, file_schema=schema)
-    with refused("invalid_schema", "were written with schema 7", "has schema 1"):
+    with refused("invalid_schema", "has no schema 7", "1 to 1"):
         wire.commit(instant, file(instant, "a", 1), schema_id=7)
     wire.stage(instant, 1, file(instant, "b", 1), file_schema=FITS)
     assert wire.commit(instant, file(instant, "a", 1), file_schema=FITS, schema_id=1).version == 1

@@ -283,7 +283,10 @@ def test_a_refusal_names_everything(wire: Wire) -> None:
         "version": "1",
         "operation": "OVERWRITE_PARTITIONS",
         "policy": "partition",
+        "rule": "same partition",
         "partitions": "m=2",
+        "file_groups": "",
+        "columns": "",
         "read_version": "0",
     }
     assert wire.get(slow).state == t.ROLLED_BACK, "it could never succeed"
@@ -350,8 +353,8 @@ def test_a_read_version_of_the_writers_own(wire: Wire) -> None:
     ("operation", "work", "code", "word"),
     [
         (t.OPERATION_UNSPECIFIED, None, "invalid_argument", "operation is missing"),
-        (t.UPSERT, None, "unimplemented", "UPSERT is not available"),
-        (99, None, "unimplemented", "99 is not available"),
+        (t.RESTORE_VERSION, None, "invalid_argument", "Restore does it in one request"),
+        (99, None, "invalid_argument", "operation 99 is not known"),
         (P, t.WorkProfile(whole_table=True), "invalid_argument", "OVERWRITE_TABLE"),
         (P, t.WorkProfile(partitions=[t.WorkProfile.Partition()]), "invalid_argument", "0 partition values"),
         (P, t.WorkProfile(partitions=[t.WorkProfile.Partition(values=[p.Value(text="x")])]), "invalid_argument", "int"),

@@ -8,7 +8,8 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.kv import Transaction
 from lakemark_server.timeline import alive
 from lakemark_server.timeline.alive import Alive
-from lakemark_server.timeline.conflicts import OPERATIONS, Operation
+from lakemark_server.timeline.changes import Operation
+from lakemark_server.timeline.conflicts import OPERATIONS
 from tests.lakes import Lake
 
 

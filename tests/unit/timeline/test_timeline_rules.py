@@ -23,10 +23,11 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.snapshot.service import At, Snapshots
-from lakemark_server.timeline import change_log, service, staging
+from lakemark_server.timeline import change_log, opening, service, staging
 from lakemark_server.timeline.jobs import OpenJob
 from lakemark_server.timeline.publish import CommitJob
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.timeline.touched import LISTED_MAX, TouchedSet
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, profile
 
@@ -36,7 +37,7 @@ P, W = t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE
 
 def batch(lake: Lake, table: LakeTable, *jobs: Any) -> list[Any]:
     """The jobs in one transaction, as if they had come at the same time."""
-    return lake.timeline._run((table.table_id, "main"), list(jobs))
+    return lake.timeline._run(table.table_id, list(jobs))
 
 
 def inline(lake: Lake, table: LakeTable, instant: int, *months: int) -> CommitJob:
@@ -63,26 +64,34 @@ def test_metadata_is_bounded_together_and_in_bytes(lake: Lake) -> None:
     table = lake.table()
     half = {"k": "漢" * 3_400}  # 10,200 bytes
     job = OpenJob(operation=t.APPEND, metadata=half, profile=t.WorkProfile())
-    instant = lake.timeline.open(table.table_id, "", job).record.instant
+    instant = lake.timeline.open(table.table_id, job).record.instant
     other = lake.open(table)
     answers = batch(lake, table, CommitJob(instant, metadata={"l": half["k"]}), CommitJob(other))
     assert isinstance(answers[0], LimitExceeded)
     assert answers[1].version == 1
     assert batch(lake, table, CommitJob(instant, metadata=half))[0].version == 2, "the same key counts once"
     with pytest.raises(LimitExceeded):
-        lake.timeline.open(table.table_id, "", OpenJob(operation=t.APPEND, metadata={"k": "漢" * 7_000}))
+        lake.timeline.open(table.table_id, OpenJob(operation=t.APPEND, metadata={"k": "漢" * 7_000}))
 
 
 def test_the_largest_records_that_are_allowed_fit_the_store(lake: Lake) -> None:
     table = lake.table()
+    work = profile(*(10**9 + number for number in range(1_000)))
+    work.file_groups.extend(f"{number:025}" for number in range(LISTED_MAX))
+    work.replaced_files.extend(map(str, range(LISTED_MAX)))
+    work.columns.extend(range(1_000_000, 1_001_000))
     job = OpenJob(
-        operation=P,
+        operation=t.UPSERT,
         owner="漢" * 200,
         metadata={str(number): "" for number in range(1_700)},
-        profile=profile(*(10**9 + number for number in range(1_000))),
+        profile=work,
     )
-    instant = lake.timeline.open(table.table_id, "", job).record.instant
-    block = CommitJob(instant, entries=replace(staging.NO_ENTRIES, blocks=[b"A" * staging.INLINE_BYTES_MAX]))
+    instant = lake.timeline.open(table.table_id, job).record.instant
+    touched = TouchedSet()
+    touched._add_files(("", "g", number) for number in range(LISTED_MAX))
+    block = CommitJob(
+        instant, entries=replace(staging.NO_ENTRIES, blocks=[b"A" * staging.INLINE_BYTES_MAX], touched=touched)
+    )
     assert batch(lake, table, block)[0].version == 1
 
 
@@ -183,7 +192,7 @@ def test_the_same_request_sent_twice_at_once_is_staged_once(lake: Lake) -> None:
     store: Any = Interrupted(lake, lambda: lake.stage(table, instant, 1, given))
     with pytest.raises(StoreConflict):
         staging.stage(store, table, instant, entries, 1)
-    assert staging.stage(lake.store, table, instant, entries, 1).files == 3
+    assert staging.stage(lake.store, table, instant, entries, 1).staged.files == 3
 
 
 # -- staging -----------------------------------------------------------------------------------------------------------
@@ -247,9 +256,9 @@ def test_a_retry_whose_blocks_are_there_but_not_counted(lake: Lake) -> None:
     table = lake.table()
     instant = lake.open(table)
     entries = staging.read_entries(files(*many(instant)), table, instant)
-    seen = lake.timeline.instant(table.table_id, instant)[0].staged
-    numbered = list(enumerate(entries.blocks))
-    lake.store.transact(lambda tx: staging._put_blocks(tx, table.table_id, instant, seen, numbered))
+    seen = lake.timeline.instant(table.table_id, instant)[0]
+    places = staging._places(table.table_id, seen, entries)
+    lake.store.transact(lambda tx: staging._put_blocks(tx, table.table_id, seen, places))
     assert lake.stage(table, instant, 1, many(instant)) == 200
     lake.commit(table, instant)
     assert len(lake.paths(table)) == 200
@@ -260,7 +269,7 @@ def test_a_retry_whose_blocks_are_there_but_not_counted(lake: Lake) -> None:
 
 
 def test_open_instants_are_bounded_started_or_not(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "OPEN_INSTANTS_MAX", 3)
+    monkeypatch.setattr(opening, "OPEN_INSTANTS_MAX", 3)
     table = lake.table()
     lake.open(table)
     instant = lake.open(table, start=False)

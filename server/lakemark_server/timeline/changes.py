@@ -1,0 +1,90 @@
+"""What one instant changes: what conflict rules compare.
+
+File groups, files and paths are compared by 64-bit hashes, so that a version's record stays small. Two names with one
+hash would only make a commit collide that need not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, TypeVar
+
+from lakemark_proto.store.v1.store_pb2 import InstantRecord, VersionRecord
+from lakemark_proto.v1 import timeline_pb2
+
+Operation: TypeAlias = timeline_pb2.Operation.ValueType
+
+T = TypeVar("T", str, int)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an instant does to its table, as far as it is known.
+
+    ``partitions`` are names ("month=1/origin=JFK"; "" in a table without partitions). ``groups`` are the file groups
+    that deltas are laid on or whose files are replaced, ``files`` the base files among them, ``removed`` the files
+    that are taken out by name. A flag ``all_…`` says that there are more than are listed. No ``columns``: whole rows.
+    """
+
+    instant: int
+    operation: Operation
+    partitions: frozenset[str] = frozenset()
+    all_partitions: bool = False
+    groups: frozenset[int] = frozenset()
+    all_groups: bool = False
+    files: frozenset[int] = frozenset()
+    all_files: bool = False
+    removed: frozenset[int] = frozenset()
+    all_removed: bool = False
+    columns: frozenset[int] = frozenset()
+    version: int = 0
+    owner: str = ""
+    group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
+
+
+def common(mine: frozenset[T], all_mine: bool, theirs: frozenset[T], all_theirs: bool) -> frozenset[T] | None:
+    """What two lists share; None: something, but more than is known by name."""
+    if all_mine and all_theirs:
+        return None
+    if all_mine:
+        return theirs
+    if all_theirs:
+        return mine
+    return mine & theirs
+
+
+def of_record(record: InstantRecord | VersionRecord) -> Change:
+    """What a stored instant or version changes."""
+    touched = record.touched
+    names = record.group_names if isinstance(record, InstantRecord) else ()
+    return Change(
+        instant=record.instant,
+        operation=record.operation,
+        partitions=frozenset(record.partitions),
+        all_partitions=record.all_partitions or record.operation in _WHOLE_TABLE,
+        groups=frozenset(touched.file_groups),
+        all_groups=touched.all_file_groups,
+        files=frozenset(touched.files),
+        all_files=touched.all_files,
+        removed=frozenset(touched.removed),
+        all_removed=touched.all_removed,
+        columns=frozenset(touched.columns),
+        version=record.version,
+        owner=record.owner,
+        group_names={hash_of(name): name for name in names},
+    )
+
+
+_WHOLE_TABLE: Final = frozenset({timeline_pb2.OVERWRITE_TABLE, timeline_pb2.RESTORE_VERSION})
+
+
+def hash_of(text: str) -> int:
+    """64 bits of BLAKE2."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def base_file(partition: str, group: str, instant: int) -> str:
+    """The name under which the base file of a slice is compared: ``instant`` wrote it; 0: the group has none yet."""
+    return f"{partition}\n{group}\n{instant}"
