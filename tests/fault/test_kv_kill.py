@@ -15,9 +15,9 @@ import pytest
 from lakemark_server.kv import open_store
 from lakemark_server.kv.sqlite import SqliteStore
 from tests.fault.kill_load import CHILD, PARTS, WRITERS, Outcomes, check
-from tests.stores import postgres_url, sqlite_url
+from tests.stores import fdb_url, postgres_url, sqlite_url
 
-URLS: dict[str, Callable[[Path], str]] = {"sqlite": sqlite_url, "postgresql": postgres_url}
+URLS: dict[str, Callable[[Path], str]] = {"sqlite": sqlite_url, "postgresql": postgres_url, "fdb": fdb_url}
 
 
 @pytest.fixture(params=URLS)

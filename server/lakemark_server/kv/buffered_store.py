@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar, TypeVar
 
 from lakemark.errors import LakemarkError
@@ -56,13 +57,15 @@ class BufferedStore(Store):
     def wait_for_change(self, key: bytes, seen: bytes | None, timeout_s: float) -> bool:
         end = time.monotonic() + timeout_s
         with self._changes.of(key) as changed:
-            while self.read(lambda tx: tx.get(key)) == seen:
-                left = end - time.monotonic()
-                if left <= 0:
-                    return False
-                changed.wait(min(left, self.unseen_s_max, deadline.current().remaining_s()))
-                changed.clear()
-        return True
+            while True:
+                with self._watched(key, changed) as value:
+                    if value != seen:
+                        return True
+                    left = end - time.monotonic()
+                    if left <= 0:
+                        return False
+                    changed.wait(min(left, self.unseen_s_max, deadline.current().remaining_s()))
+                    changed.clear()
 
     def close(self) -> None:
         with self._closing:
@@ -83,6 +86,11 @@ class BufferedStore(Store):
                     self._changes.announce(request.writes)
 
         return announcing
+
+    @contextmanager
+    def _watched(self, key: bytes, changed: threading.Event) -> Iterator[bytes | None]:
+        """The value now. A backend that is told of changes sets ``changed`` at the next one."""
+        yield self.read(lambda tx: tx.get(key))
 
     def _open_snapshot(self) -> Snapshot:
         """Raises StoreClosed and what ``_snapshot`` raises."""

@@ -6,8 +6,13 @@ the prefix, the store keeps what is its own: its format.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+from lakemark_server import deadline
 
 from .api import KEYS_END, StoreFormatUnknown
 from .buffer import CommitRequest
@@ -17,6 +22,7 @@ from .fdb_reader import FdbSnapshot
 from .fdb_url import FdbTarget
 from .fdb_writer import FdbWriter
 from .keys import pack
+from .limits import check_key
 from .overlay import Overlay
 from .reads import Clock
 
@@ -32,6 +38,8 @@ class FdbStore(BufferedStore):
     """
 
     name = "fdb"
+    # Should a watch get lost.
+    unseen_s_max = 10.0
 
     def __init__(self, target: FdbTarget, *, clock: Clock = time.monotonic) -> None:
         super().__init__(clock)
@@ -49,6 +57,14 @@ class FdbStore(BufferedStore):
 
     def _close(self) -> None:
         self._writer.close()
+
+    @contextmanager
+    def _watched(self, key: bytes, changed: threading.Event) -> Iterator[bytes | None]:
+        check_key(key)
+        self._check_open()
+        deadline.check()
+        with self._client.watched(self._prefix + key, changed) as value:
+            yield value
 
     def _prepare(self) -> None:
         """Makes the store if it is not there. Safe when several processes start at once: all write the same."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -63,6 +64,20 @@ class FdbClient:
         if left_s < ANSWER_MS_MAX / 1_000:
             transaction.options.set_timeout(max(1, int(left_s * 1_000)))
         return transaction
+
+    @contextmanager
+    def watched(self, key: bytes, changed: threading.Event) -> Iterator[bytes | None]:
+        """The value of ``key``; inside, ``changed`` is set once it is another one, or when that cannot be told."""
+        transaction = self.transaction()
+        value: bytes | None = self.answer(lambda: transaction.get(key).value)
+        watch = transaction.watch(key)
+        # Nothing is written: this is what lets the watch live on without the transaction.
+        self.answer(lambda: transaction.commit().wait())
+        watch.on_ready(lambda _: changed.set())
+        try:
+            yield value
+        finally:
+            watch.cancel()
 
     def answer(self, call: Callable[[], T], error: Callable[[int, str], LakemarkError] = translated) -> T:
         """What ``call`` gives; FoundationDB's error as ``error(code, text)`` says."""

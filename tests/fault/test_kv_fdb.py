@@ -1,0 +1,239 @@
+"""FoundationDB that goes away: killed, stopped, silent. Who is told what, and what is there afterwards."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lakemark.errors import DeadlineExceeded, FailedPrecondition, Unavailable, UnknownOutcome
+from lakemark_server import deadline
+from lakemark_server.deadline import Deadline
+from lakemark_server.kv import CommitUnknownResult, Store, StoreFormatUnknown, counter, fdb_client, open_store, pack
+from lakemark_server.kv.fdb_client import FdbClient
+from tests.fault.kill_load import CHILD, PARTS, WRITERS, Outcomes, check
+from tests.fdb_server import SERVER_VARIABLE, FdbServer, program
+from tests.stores import fdb_cluster, fdb_url, schema_of
+
+ANSWER_MS = 700
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return fdb_url(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[FdbServer]:
+    """A cluster that a test may kill."""
+    server = program()
+    if server is None:
+        pytest.skip(f"{SERVER_VARIABLE} names no fdbserver that could be killed")
+    with FdbServer(server) as started:
+        yield started
+
+
+@pytest.fixture
+def own_url(own_server: FdbServer, tmp_path: Path) -> str:
+    return f"fdb://{own_server.cluster_file}?prefix={schema_of(tmp_path)}"
+
+
+@pytest.fixture
+def impatient(own_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store that does not wait for long."""
+    monkeypatch.setattr(fdb_client, "ANSWER_MS_MAX", ANSWER_MS)
+    opened = open_store(own_url)
+    opened.transact(lambda tx: tx.set(b"a", b"0"))
+    yield opened
+    opened.close()
+    monkeypatch.undo()
+    open_store(own_url).close()  # all stores of a cluster share a database, and with it the patience
+
+
+def value(store: Store, key: bytes = b"a") -> bytes | None:
+    return store.read(lambda tx: tx.get(key))
+
+
+# -- a cluster that is away --------------------------------------------------------------------------------------------
+
+
+def test_an_open_store_outlives_a_restart(own_server: FdbServer, impatient: Store, own_url: str) -> None:
+    own_server.kill()
+    with pytest.raises(Unavailable, match="did not answer in time"):
+        value(impatient)
+    with pytest.raises(Unavailable, match="did not answer in time"):
+        impatient.transact(lambda tx: tx.set(b"a", tx.get(b"a") or b""))
+    with pytest.raises(Unavailable, match="did not answer in time"):
+        open_store(own_url)
+    own_server.start()
+    assert value(impatient) == b"0"
+    impatient.transact(lambda tx: tx.set(b"a", b"1"))
+    assert value(impatient) == b"1"
+
+
+def test_a_commit_in_silence_is_of_unknown_outcome(own_server: FdbServer, impatient: Store) -> None:
+    tx = impatient.begin()
+    before = tx.get(b"a")
+    tx.set(b"a", b"1")
+    own_server.pause()
+    try:
+        with pytest.raises(CommitUnknownResult):
+            tx.commit()
+    finally:
+        own_server.resume()
+    # It may still have been under way: whoever asks again reads what the first attempt would have written, and so one
+    # of both is refused. That is what request ids rest on.
+    impatient.transact(lambda again: again.set(b"a", b"2") if again.get(b"a") == before else None)
+    assert value(impatient) in {b"1", b"2"}
+
+
+def test_nobody_waits_for_longer_than_the_callers_deadline(own_server: FdbServer, own_url: str) -> None:
+    store = open_store(own_url)
+    tx = store.begin()
+    tx.get(b"a")
+    tx.set(b"a", b"1")
+    own_server.pause()
+    try:
+        with deadline.within(Deadline.after(0.3)), pytest.raises(DeadlineExceeded):
+            value(store)
+        with deadline.within(Deadline.after(0.3)), pytest.raises(UnknownOutcome):
+            tx.commit()
+    finally:
+        own_server.resume()
+    store.close()
+
+
+def test_waiting_for_a_change_outlives_a_restart(own_server: FdbServer, own_url: str) -> None:
+    store = open_store(own_url)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.wait_for_change, b"a", None, 60.0)
+        own_server.kill()
+        own_server.start()
+        store.transact(lambda tx: tx.set(b"a", b"1"))
+        assert waiting.result()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "rounds", [4, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])], ids=["quick", "long"]
+)
+def test_the_cluster_is_killed_again_and_again(own_server: FdbServer, own_url: str, rounds: int) -> None:
+    """Two processes write all the while; the cluster is killed in the middle, recovers, and they go on."""
+    processes, every = 2, 2 * WRITERS
+    moments = random.Random(rounds)
+    outcomes = Outcomes()
+    open_store(own_url).close()
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, own_url, *map(str, (process * WRITERS, PARTS, WRITERS, every))],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for process in range(processes)
+    ]
+
+    def listen(child: subprocess.Popen[str]) -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            outcomes.note(line)
+
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    listeners = [threading.Thread(target=listen, args=(child,)) for child in children]
+    try:
+        for listener in listeners:
+            listener.start()
+        for _ in range(rounds):
+            so_far = len(outcomes.done)
+            while len(outcomes.done) < so_far + every and all(child.poll() is None for child in children):
+                time.sleep(0.01)
+            time.sleep(moments.uniform(0, 0.1))
+            own_server.kill()
+            own_server.start()
+        assert [child.poll() for child in children] == [None] * processes, "a writer gave up"
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+        for listener in listeners:
+            listener.join()
+    store = open_store(own_url)
+    there = check(store, outcomes.done, outcomes.failed, writers=every)
+    store.close()
+    assert outcomes.failed | outcomes.unknown, "the cluster was never killed in the middle of anything"
+    assert len(there - outcomes.done - outcomes.unknown) <= every, "only what was on its way at the end is not known"
+
+
+# -- opening -----------------------------------------------------------------------------------------------------------
+
+
+def test_many_may_start_at_once(url: str) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        stores = list(pool.map(open_store, [url] * 8))
+    for opened in stores:
+        opened.transact(lambda tx: tx.add(b"n", 1))
+    assert counter(value(stores[0], b"n")) == 8
+    for opened in stores:
+        opened.close()
+
+
+def test_stores_of_two_prefixes_know_nothing_of_each_other(url: str, tmp_path: Path) -> None:
+    one, other = open_store(url), open_store(fdb_url(tmp_path / "other"))
+    one.transact(lambda tx: tx.set(b"a", b"1"))
+    other.transact(lambda tx: tx.clear_range(b"", b"\xff"))
+    assert value(one) == b"1"
+    assert other.read(lambda tx: tx.get_range(b"", b"\xff")) == []
+    one.close()
+    other.close()
+
+
+def write_raw(tmp_path: Path, suffix: bytes, content: bytes) -> None:
+    transaction = FdbClient(fdb_cluster()).transaction()
+    transaction[pack(schema_of(tmp_path)) + suffix] = content
+    transaction.commit().wait()
+
+
+def test_a_newer_format_is_not_touched(url: str, tmp_path: Path) -> None:
+    open_store(url).close()
+    write_raw(tmp_path, b"\xff/format", b"2")
+    with pytest.raises(StoreFormatUnknown, match="has format b'2', and this release of Lakemark knows format b'1'"):
+        open_store(url)
+
+
+def test_another_applications_keys_are_not_touched(url: str, tmp_path: Path) -> None:
+    write_raw(tmp_path, b"theirs", b"")
+    with pytest.raises(StoreFormatUnknown, match="not Lakemark's"):
+        open_store(url)
+
+
+def test_a_forked_process_is_told_so_instead_of_waiting_for_ever(url: str) -> None:
+    store = open_store(url)
+    child = os.fork()
+    if child == 0:
+        try:
+            value(store)
+        except FailedPrecondition as error:
+            os._exit(7 if "spawn" in str(error) else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_value_at, (url,)) is None
+    store.close()
+
+
+def _value_at(url: str) -> bytes | None:
+    store = open_store(url)
+    try:
+        return value(store)
+    finally:
+        store.close()
