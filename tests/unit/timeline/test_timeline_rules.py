@@ -25,6 +25,7 @@ from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.snapshot.service import At, Snapshots
 from lakemark_server.timeline import change_log, opening, service, staging
 from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.timeline.publish import CommitJob
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.timeline.touched import LISTED_MAX, TouchedSet
@@ -311,7 +312,7 @@ def test_a_table_that_is_dropped_while_it_is_read_is_gone_not_corrupt(lake: Lake
     lake.commit(table, instant, many(instant))
     lake.catalog.drop_lake_table("", "default", "t")
     with pytest.raises(TableNotFound):
-        Snapshots(lake.store).load(table, 1)
+        Snapshots(lake.store).load(table, OF_MAIN, 1)
 
 
 def test_lists_of_versions_behind_the_end_are_empty(lake: Lake) -> None:
