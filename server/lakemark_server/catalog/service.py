@@ -20,10 +20,11 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, T
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import databases, lake, storage, tables
+from lakemark_server.catalog import databases, lake, schemas, storage, tables
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_name
+from lakemark_server.catalog.schemas import SchemaVersion
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.ids import IdSource
 from lakemark_server.keyspace import FUNCTIONS, LOCATIONS
@@ -182,6 +183,15 @@ class Catalog:
     def get_lake_table(self, catalog: str, database: str, name: str) -> LakeTable:
         """Not to be changed. Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a warehouse table."""
         return self.store.read(lambda tx: self._lake_tables.get(tx, (catalog, database, name)))
+
+    def schemas(self, table: LakeTable) -> list[SchemaVersion]:
+        """All that the table has had, the latest one last. Raises TableNotFound: it was dropped."""
+
+        def body(tx: ReadTransaction) -> list[SchemaVersion]:
+            lake.get_record(tx, table.table_id)
+            return schemas.all_of(tx, table)
+
+        return self.store.read(body)
 
     def set_properties(
         self,

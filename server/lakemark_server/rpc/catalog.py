@@ -8,14 +8,18 @@ import grpc
 
 from lakemark.convert import schema_from_proto
 from lakemark.errors import InvalidArgument, Unimplemented
+from lakemark.evolution.messages import change_from_proto
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceServicer
 from lakemark_proto.v1.types_pb2 import TableName
+from lakemark_server.catalog import schemas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
 from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.timeline.altering import AlterJob, check_branch
+from lakemark_server.timeline.service import Timeline
 
 PAGE_MAX: Final = 1_000
 Context = grpc.ServicerContext
@@ -34,8 +38,9 @@ def page_limit(size: int) -> int:
 
 
 class CatalogServicer(CatalogServiceServicer):
-    def __init__(self, catalog: Catalog, snapshots: Snapshots) -> None:
+    def __init__(self, catalog: Catalog, snapshots: Snapshots, timeline: Timeline) -> None:
         self._catalog = catalog
+        self._timeline = timeline
         self._snapshots = snapshots
 
     def CreateDatabase(self, request: pb.CreateDatabaseRequest, context: Context) -> pb.Database:
@@ -135,13 +140,20 @@ class CatalogServicer(CatalogServiceServicer):
         )
         return self._described(table)
 
-    # -- what comes later ---------------------------------------------------------------------------------------------
-
     def AlterSchema(self, request: pb.AlterSchemaRequest, context: Context) -> pb.Table:
-        raise Unimplemented("the schema of a lake table cannot be changed yet")
+        table = self._lake_table(request.name)
+        check_branch(request.branch)
+        changes = tuple(map(change_from_proto, request.changes))
+        if request.dry_run:
+            return self._described(schemas.changed(table, changes, request.expected_schema_id))
+        job = AlterJob(changes, request.expected_schema_id, request.request_id)
+        return self._described(self._timeline.alter_schema(table.table_id, job))
 
     def ListSchemas(self, request: pb.ListSchemasRequest, context: Context) -> pb.ListSchemasResponse:
-        raise Unimplemented("a lake table has one schema in this release: GetTable returns it")
+        found = self._catalog.schemas(self._lake_table(request.name))
+        return pb.ListSchemasResponse(schemas=map(messages.schema_version, found))
+
+    # -- what comes later ---------------------------------------------------------------------------------------------
 
     def CreateReference(self, request: pb.CreateReferenceRequest, context: Context) -> pb.Reference:
         raise Unimplemented(_NO_REFERENCES)
@@ -154,6 +166,10 @@ class CatalogServicer(CatalogServiceServicer):
 
     def MergeBranch(self, request: pb.MergeBranchRequest, context: Context) -> pb.MergeBranchResponse:
         raise Unimplemented(_NO_REFERENCES)
+
+    def _lake_table(self, name: TableName) -> LakeTable:
+        require_name(name)
+        return self._catalog.get_lake_table(name.catalog, name.database, name.table)
 
     def _described(self, table: LakeTable) -> pb.Table:
         record = table.record

@@ -9,6 +9,7 @@ from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, VersionRecord
 from lakemark_proto.v1 import catalog_pb2, timeline_pb2, types_pb2
 from lakemark_server.catalog.lake import POLICIES, LakeTable
+from lakemark_server.catalog.schemas import SchemaVersion
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.branches import name_of
 
@@ -58,6 +59,12 @@ def lake_table(table: LakeTable, version: int) -> catalog_pb2.Table:
         conflict_policy=POLICIES[table.policy],
         version=version,
         comment=record.comment,
+    )
+
+
+def schema_version(found: SchemaVersion) -> catalog_pb2.SchemaVersion:
+    return catalog_pb2.SchemaVersion(
+        schema=_schema(found.schema), version=found.version, committed_ms=found.committed_ms, changes=found.changes
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Final
 
@@ -12,10 +12,14 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from lakemark.errors import Unavailable
-from lakemark_proto.v1 import catalog_pb2, snapshot_pb2, timeline_pb2
+from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
+from lakemark_server.admission.pressure import InflightBytes
+from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import loop
+from lakemark_server.rpc.admin import AdminServicer
 from lakemark_server.rpc.catalog import CatalogServicer
+from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.methods import Methods
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.rpc.timeline import TimelineServicer
@@ -35,8 +39,24 @@ SERVICES: Final = tuple(
         (catalog_pb2, "CatalogService"),
         (timeline_pb2, "TimelineService"),
         (snapshot_pb2, "SnapshotService"),
+        (admin_pb2, "AdminService"),
     )
 )
+
+
+# Beyond those that the lanes hold: health, reflection, and requests that are being refused.
+_MORE_REQUESTS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcLimits:
+    """What clients can make the server hold. The defaults are those of ``Settings``."""
+
+    threads: int = 64
+    reserved_threads: int = 8
+    waiting_max: int = 1_024
+    message_bytes_max: int = 64 << 20
+    request_s_max: float = 600.0
 
 
 class GrpcServer:
@@ -48,24 +68,29 @@ class GrpcServer:
         timeline: Timeline,
         snapshots: Snapshots,
         planner: Planner,
+        tenants: Tenants,
+        inflight: InflightBytes,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        threads: int = 64,
-        message_bytes_max: int = 64 << 20,
+        limits: GrpcLimits | None = None,
     ) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="grpc")
+        limits = limits or GrpcLimits()
+        self._lanes = Lanes(limits.threads, limits.reserved_threads, limits.waiting_max, inflight)
         self._health = health.aio.HealthServicer()
         methods = Methods(
             {
-                _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots),
+                _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots, timeline),
                 _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline),
                 _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner),
+                _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
             },
-            self._pool,
+            self._lanes,
+            tenants,
+            limits.request_s_max,
         )
         try:
-            self._server, self.port = loop.run(self._bound(methods, f"{host}:{port}", message_bytes_max))
+            self._server, self.port = loop.run(self._bound(methods, f"{host}:{port}", limits))
         except RuntimeError as error:
             raise Unavailable(
                 f"gRPC cannot listen on {host}:{port}; is another program using the port? Choose one with --grpc-port",
@@ -78,19 +103,21 @@ class GrpcServer:
     def stop(self, grace_s: float = 5.0) -> None:
         """Takes no new requests, and gives running ones ``grace_s`` to finish."""
         loop.run(self._stop(grace_s))
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._lanes.stop()
 
-    async def _bound(self, methods: Methods, address: str, message_bytes_max: int) -> tuple[grpc.aio.Server, int]:
+    async def _bound(self, methods: Methods, address: str, limits: GrpcLimits) -> tuple[grpc.aio.Server, int]:
         server = grpc.aio.server(
             handlers=[methods],
             options=[
-                ("grpc.max_receive_message_length", message_bytes_max),
-                ("grpc.max_send_message_length", message_bytes_max),
+                ("grpc.max_receive_message_length", limits.message_bytes_max),
+                ("grpc.max_send_message_length", limits.message_bytes_max),
                 ("grpc.max_metadata_size", 64 << 10),
                 ("grpc.so_reuseport", 0),  # a second server on the port is a mistake, not a helper
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
             ],
+            # Refused before their message is received. All lanes hold fewer, so that nearly always they say why.
+            maximum_concurrent_rpcs=3 * (limits.threads + limits.waiting_max) + _MORE_REQUESTS,
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

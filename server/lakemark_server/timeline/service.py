@@ -23,6 +23,7 @@ from lakemark_server.snapshot.blocks import LIST_FILES_MAX
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline import alive, branches, records, staging
 from lakemark_server.timeline.alive import Alive
+from lakemark_server.timeline.altering import AlterJob, altered_once
 from lakemark_server.timeline.batching import Batcher
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.jobs import Opened, OpenJob, StartJob, check_open
@@ -34,8 +35,8 @@ PAGE_MAX: Final = 1_000
 _log = structlog.get_logger(__name__)
 
 
-_Job = OpenJob | StartJob | CommitJob
-_Answer = Opened | pb.CommitResponse
+_Job = OpenJob | StartJob | CommitJob | AlterJob
+_Answer = Opened | pb.CommitResponse | LakeTable
 
 
 class Timeline:
@@ -121,6 +122,14 @@ class Timeline:
             return entries
         lineage = self._store.read(lambda tx: branches.lineage(tx, table.table_id, record.branch))
         return staging.with_removed(entries, self._snapshots.find_files(table, lineage, record.read_version, paths))
+
+    def alter_schema(self, table_id: int, job: AlterJob) -> LakeTable:
+        """The table with its new schema, which came with a version of main. Asked again, it answers the same.
+
+        Raises InvalidSchema with every change that is refused and why, FailedPrecondition, LimitExceeded.
+        """
+        check_request_id(job.request_id)
+        return cast(LakeTable, self._batches.submit(table_id, job))
 
     def heartbeat(self, table_id: int, instants: Iterable[int]) -> list[int]:
         """Renews them; returns those that are not alive any more."""
@@ -281,8 +290,10 @@ class Timeline:
         for key, branch in state.branches.items():
             self._log.add(state.table_id, key, branch.fresh)
 
-    def _begin(self, state: TableState, job: OpenJob | StartJob, now: int) -> Opened | LakemarkError:
+    def _begin(self, state: TableState, job: OpenJob | StartJob | AlterJob, now: int) -> _Answer | LakemarkError:
         try:
+            if isinstance(job, AlterJob):
+                return altered_once(state, job, now)
             if isinstance(job, StartJob):
                 return started(state, job, now, self._log)
             return opened_once(state, job, now, self._log)
