@@ -122,10 +122,6 @@ class FaultyStore(Store):
         self.strike(self.life)
         return self.inner.wait_for_change(key, seen, timeout_s)
 
-    def wait_for_change(self, key: bytes, seen: bytes | None, timeout_s: float) -> bool:
-        self.strike(self.life)
-        return self.inner.wait_for_change(key, seen, timeout_s)
-
     def close(self) -> None:
         self.dead = True
 

@@ -68,9 +68,11 @@ _FORMS = (
 _POSTGRES = {"postgresql", "postgres"}
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, read_only: bool = False) -> Store:
     """Opens the store at ``url``: for SQLite written as for SQLAlchemy, a path after the third slash; for PostgreSQL as
     for libpq, with ``schema`` and ``connections`` as further parameters.
+
+    ``read_only``: nothing will be written. A file of SQLite can then be opened while another process serves it.
 
     Raises InvalidArgument for other URLs, Unimplemented for stores to come or without their extra, and what
     ``SqliteStore`` and ``PostgresStore`` raise.
@@ -80,6 +82,10 @@ def open_store(url: str) -> Store:
         path = rest.removeprefix("/")
         if not rest.startswith("/") or path.strip("/") == "" or path.startswith(":") or "?" in path:
             raise InvalidArgument(f"{url!r} does not name a file: write {_FORMS}")
+        if read_only:
+            from .sqlite_read_only import SqliteReadOnlyStore
+
+            return SqliteReadOnlyStore(Path(path))
         from .sqlite import SqliteStore
 
         return SqliteStore(Path(path))

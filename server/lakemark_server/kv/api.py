@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from lakemark.errors import (
     FailedPrecondition,
@@ -22,6 +23,9 @@ from lakemark.errors import (
     Unavailable,
     UnknownOutcome,
 )
+
+if TYPE_CHECKING:
+    from .export import Export
 
 KEY_BYTES_MAX: Final = 9_900
 """FoundationDB's 10,000, less the room for the prefix below which a store's keys live there."""
@@ -208,6 +212,19 @@ class Store(ABC):
         For wake-ups instead of polling: of a value that changes and changes back meanwhile nothing need be noticed.
         How soon others' commits are is the backend's matter, well below a second. Raises what reading raises.
         """
+
+    @abstractmethod
+    def export(self, begin: bytes = b"", end: bytes = KEYS_END) -> AbstractContextManager[Export]:
+        """All pairs with ``begin <= key < end`` as they are now, however long reading them takes and whatever is
+        written meanwhile. For backups: it may keep a connection, and the store from forgetting what is old.
+
+        Raises Unavailable, also while pages are read: what was read till then is not all.
+        """
+
+    def integrity_check(self) -> list[str]:
+        """What the backend itself finds damaged in what it stores, in its words; empty if all is well, or if that is
+        the backend's own business. May read all of it."""
+        return []
 
     @abstractmethod
     def close(self) -> None:

@@ -6,16 +6,19 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar, TypeVar
 
-from lakemark.errors import LakemarkError
+from lakemark.errors import LakemarkError, Unimplemented
+
 from lakemark_server import deadline
 
-from .api import OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
+from .api import KEYS_END, OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
 from .buffer import BufferedTransaction, CommitRequest
 from .changes import Changes
+from .export import Export, exported
 from .group_commit import Apply
+from .limits import check_range
 from .reads import Clock, ReadOnlyTransaction, Snapshot
 from .retry import run_transaction
 
@@ -67,6 +70,13 @@ class BufferedStore(Store):
                     changed.wait(min(left, self.unseen_s_max, deadline.current().remaining_s()))
                     changed.clear()
 
+    @contextmanager
+    def export(self, begin: bytes = b"", end: bytes = KEYS_END) -> Iterator[Export]:
+        check_range(begin, end)
+        self._check_open()
+        with self._lasting_snapshot() as snapshot:
+            yield exported(snapshot, begin, end)
+
     def close(self) -> None:
         with self._closing:
             if self._closed:
@@ -104,6 +114,10 @@ class BufferedStore(Store):
     @abstractmethod
     def _snapshot(self) -> Snapshot:
         """A view that holds everything acknowledged before, or what it takes to make one at the first read."""
+
+    def _lasting_snapshot(self) -> AbstractContextManager[Snapshot]:
+        """A view like ``_snapshot``, that may be read for hours."""
+        raise Unimplemented(f"a store of kind {self.name} cannot be exported yet")
 
     @abstractmethod
     def _submit(self, request: CommitRequest) -> None:

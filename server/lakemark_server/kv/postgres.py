@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 import psycopg
@@ -24,6 +25,7 @@ from .reads import Clock
 # A statement of a reader has as long as a transaction lives. A process that hangs with the turn to commit in its hands
 # loses it after ``idle_in_transaction``, so that the others go on.
 _READER: Final = {"statement_timeout": "5s", "idle_in_transaction_session_timeout": "15s"}
+_EXPORTER: Final = {"statement_timeout": "60s", "idle_in_transaction_session_timeout": "1h"}
 _WRITER: Final = {
     "statement_timeout": "20s",
     "lock_timeout": "10s",
@@ -61,6 +63,19 @@ class PostgresStore(BufferedStore):
     def _snapshot(self) -> PostgresSnapshot:
         return PostgresSnapshot(self._readers)
 
+    @contextmanager
+    def _lasting_snapshot(self) -> Iterator[PostgresSnapshot]:
+        """On a connection of its own: the others are for those who are in a hurry."""
+        readers = PostgresReaders(self._exporter, 1)
+        try:
+            snapshot = PostgresSnapshot(readers)
+            try:
+                yield snapshot
+            finally:
+                snapshot.release()
+        finally:
+            readers.close()
+
     def _submit(self, request: CommitRequest) -> None:
         self._committer.commit(request)
 
@@ -71,6 +86,9 @@ class PostgresStore(BufferedStore):
 
     def _reader(self, generation: int) -> PostgresConnection:
         return self._connection(_READER, READ, generation)
+
+    def _exporter(self, generation: int) -> PostgresConnection:
+        return self._connection(_EXPORTER, READ, generation)
 
     def _committing(self) -> PostgresConnection:
         return self._connection(_WRITER, WRITE, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -13,11 +14,10 @@ from .buffer import CommitRequest
 from .buffered_store import BufferedStore
 from .group_commit import GroupCommitter
 from .reads import Clock
-from .sqlite_file import FileLock, connect, prepare, translated
-from .sqlite_reader import SqliteReaders, SqliteSnapshot
+from .sqlite_file import FileLock, connect, integrity_check, prepare
+from .sqlite_reader import READER_CACHE_KIB, SqliteReaders, SqliteSnapshot
 from .sqlite_writer import SqliteWriter
 
-READER_CACHE_KIB: Final = 2_048
 WRITER_CACHE_KIB: Final = 65_536
 
 
@@ -44,18 +44,14 @@ class SqliteStore(BufferedStore):
         self._committer = GroupCommitter(self._announcing(self._writer.apply), f"lakemark-commit {self.path.name}")
 
     def integrity_check(self) -> list[str]:
-        """What SQLite finds damaged in the file, in its words; empty if all is well. Reads the whole file."""
         self._check_open()
-        try:
-            connection = connect(self.path, cache_kib=READER_CACHE_KIB, read_only=True)
-            with contextlib.closing(connection):
-                found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
-        except sqlite3.Error as error:
-            raise translated(error) from error
-        return [] if found == ["ok"] else found
+        return integrity_check(self.path)
 
     def _snapshot(self) -> SqliteSnapshot:
         return self._readers.snapshot()
+
+    def _lasting_snapshot(self) -> AbstractContextManager[SqliteSnapshot]:
+        return self._readers.lasting_snapshot()
 
     def _submit(self, request: CommitRequest) -> None:
         self._committer.commit(request)

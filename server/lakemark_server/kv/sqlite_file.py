@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -90,34 +91,70 @@ def prepare(database: Path) -> sqlite3.Connection:
             connection.close()
             raise
     except sqlite3.Error as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            raise StoreFormatUnknown(f"{database} is not a Lakemark store", path=str(database)) from error
-        raise translated(error) from error
+        raise _opening_failed(error, database) from error
     return connection
 
 
+def _opening_failed(error: sqlite3.Error, database: Path) -> LakemarkError:
+    if error_code(error) == sqlite3.SQLITE_NOTADB:
+        return StoreFormatUnknown(f"{database} is not a Lakemark store", path=str(database))
+    return translated(error)
+
+
 def _check_or_create(connection: sqlite3.Connection, database: Path) -> None:
-    application = _pragma(connection, "application_id")
-    written_format = _pragma(connection, "user_version")
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if (application, written_format, tables) == (0, 0, 0):
+    marks = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+    if marks == (0, 0) and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(
             f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION_ID}; "
             f"PRAGMA user_version = {FORMAT}; COMMIT"
         )
-    elif application != APPLICATION_ID:
+    _check_format(connection, database)
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise FailedPrecondition(f"{database} lies on a file system without the shared memory that WAL needs")
+
+
+def _check_format(connection: sqlite3.Connection, database: Path) -> None:
+    written_format = _pragma(connection, "user_version")
+    if _pragma(connection, "application_id") != APPLICATION_ID:
         raise StoreFormatUnknown(f"{database} is another application's SQLite file", path=str(database))
-    elif written_format != FORMAT:
+    if written_format != FORMAT:
         raise StoreFormatUnknown(
             f"{database} has format {written_format}, and this release of Lakemark knows format {FORMAT}; "
             "open it with the release that wrote it",
             path=str(database),
             format=str(written_format),
         )
-    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-    if mode != "wal":
-        raise FailedPrecondition(f"{database} lies on a file system without the shared memory that WAL needs")
+
+
+def open_to_read(database: Path) -> sqlite3.Connection:
+    """A connection that only reads, of a process that does not hold the FileLock: another one may be writing.
+
+    Raises StoreFormatUnknown, CorruptStore, FailedPrecondition, Unavailable.
+    """
+    if not database.is_file():
+        raise FailedPrecondition(f"there is no file {database}", path=str(database))
+    try:
+        connection = connect(database, cache_kib=2_048, read_only=True)
+        try:
+            _check_format(connection, database)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise _opening_failed(error, database) from error
+    return connection
+
+
+def integrity_check(database: Path) -> list[str]:
+    """What SQLite finds damaged in the file, in its words; empty if all is well. Reads the whole file."""
+    try:
+        with contextlib.closing(connect(database, cache_kib=2_048, read_only=True)) as connection:
+            found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+    except sqlite3.Error as error:
+        raise translated(error) from error
+    return [] if found == ["ok"] else found
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

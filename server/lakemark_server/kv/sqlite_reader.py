@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
+from lakemark.errors import Unavailable
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
-
-from lakemark.errors import Unavailable
 
 from .api import KeyValue
 from .sqlite_file import translated
@@ -17,6 +17,7 @@ from .sqlite_file import translated
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
 
+READER_CACHE_KIB: Final = 2_048
 READERS_KEPT: Final = 64
 READERS_MAX: Final = 256
 READER_WAIT_SECONDS: Final = 10.0
@@ -51,6 +52,15 @@ class SqliteReaders:
         except sqlite3.Error as error:
             connection.invalidate(error)
             raise translated(error) from error
+
+    @contextmanager
+    def lasting_snapshot(self) -> Iterator[SqliteSnapshot]:
+        """As long as it is read, the log cannot be cut behind it, and grows."""
+        snapshot = self.snapshot()
+        try:
+            yield snapshot
+        finally:
+            snapshot.release()
 
     def give_back(self, connection: PoolProxiedConnection) -> None:
         connection.close()

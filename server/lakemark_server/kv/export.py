@@ -1,0 +1,41 @@
+"""Everything in a range of a store as it is at one moment, page by page, for as long as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from .api import KeyValue
+from .reads import Snapshot
+
+PAGE_BYTES_AIM: Final = 1 << 20
+_PAIRS_FIRST: Final = 64
+_PAIRS_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """``pages`` hold the pairs in the order of their keys, all as they were at ``version``; to be read once."""
+
+    version: int
+    pages: Iterator[list[KeyValue]]
+
+
+def exported(snapshot: Snapshot, begin: bytes, end: bytes) -> Export:
+    """Of a snapshot that lives as long as the caller needs it."""
+    return Export(snapshot.version(), _pages(snapshot, begin, end))
+
+
+def _pages(snapshot: Snapshot, begin: bytes, end: bytes) -> Iterator[list[KeyValue]]:
+    """Of about PAGE_BYTES_AIM each: how many pairs that is the page before tells."""
+    limit = _PAIRS_FIRST
+    while begin < end:
+        page = snapshot.get_range(begin, end, limit, False)
+        if page:
+            yield page
+        if len(page) < limit:
+            return
+        begin = page[-1][0] + b"\0"
+        size = sum(len(key) + len(value) for key, value in page)
+        limit = max(1, min(limit * 4, limit * PAGE_BYTES_AIM // max(size, 1), _PAIRS_MAX))
