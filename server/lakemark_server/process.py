@@ -17,10 +17,13 @@ import structlog
 
 from lakemark.errors import LakemarkError, NotFound
 from lakemark_server import logs
+from lakemark_server.admission.pressure import InflightBytes
+from lakemark_server.admission.quotas import Quotas
+from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.kv import Store, open_store, public_url
-from lakemark_server.rpc.server import GrpcServer
+from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
 from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.service import Snapshots
@@ -38,7 +41,10 @@ class Service:
     def __init__(self, settings: Settings, store: Store | None = None, clock: ClockMs = now_ms) -> None:
         self.settings = settings
         self.store = store or _open(settings.store)
-        self.catalog = Catalog(self.store, settings.warehouse_uri, clock)
+        quotas = Quotas(self.store, settings.quotas, cache_s=settings.quota_cache_s, clock=clock)
+        self.tenants = Tenants(quotas.of)
+        self.inflight = InflightBytes(settings.max_inflight_bytes)
+        self.catalog = Catalog(self.store, settings.warehouse_uri, clock, quotas)
         self.catalog.ensure_default_database()
         self.snapshots = Snapshots(self.store, settings.snapshot_cache_bytes)
         self.timeline = Timeline(self.store, clock, self.snapshots)
@@ -48,10 +54,17 @@ class Service:
             self.timeline,
             self.snapshots,
             self.planner,
+            self.tenants,
+            self.inflight,
             host=settings.host,
             port=settings.grpc_port,
-            threads=settings.grpc_threads,
-            message_bytes_max=settings.grpc_message_bytes_max,
+            limits=GrpcLimits(
+                threads=settings.grpc_threads,
+                reserved_threads=settings.grpc_reserved_threads,
+                waiting_max=settings.grpc_waiting_max,
+                message_bytes_max=settings.grpc_message_bytes_max,
+                request_s_max=settings.request_s_max,
+            ),
         )
         self.hms = self._bridge() if settings.hms_enabled else None
         self._sweeper = threading.Thread(target=self._sweep, name="sweeper", daemon=True)

@@ -8,6 +8,8 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from lakemark_server.admission.limits import NAMES, Limits
+
 
 class Settings(BaseSettings):
     """One service process."""
@@ -21,11 +23,40 @@ class Settings(BaseSettings):
     hms_port: int = Field(9083, ge=0, le=65535, description="Hive Metastore Thrift port; 0: any free port")
     hms_enabled: bool = Field(True, description="whether to serve the Hive Metastore protocol")
     grpc_threads: int = Field(64, ge=1, le=1_000, description="gRPC requests worked on at once")
+    grpc_reserved_threads: int = Field(
+        8, ge=1, le=1_000, description="more of them, for reads when all others are busy"
+    )
+    grpc_waiting_max: int = Field(
+        1_024, ge=0, le=100_000, description="requests that wait for a thread; more are refused"
+    )
     grpc_message_bytes_max: int = Field(64 << 20, ge=1 << 20, description="largest gRPC message, either way")
+    max_inflight_bytes: int = Field(
+        512 << 20, ge=1 << 20, description="bytes of requests being worked on, of both protocols; more are refused"
+    )
+    request_s_max: float = Field(600.0, gt=0, description="longest time of a request, whatever deadline it brings")
+    hms_connections_max: int = Field(4_096, ge=1, description="open Metastore connections; a further one is closed")
+    hms_idle_s_max: float = Field(86_400.0, gt=0, description="after which an idle Metastore connection is closed")
+    hms_threads: int = Field(16, ge=1, le=1_000, description="Metastore calls worked on at once")
+    hms_waiting_max: int = Field(1_024, ge=0, description="calls that wait for a thread; more are refused")
+    quota_requests_per_second: float = Field(Limits().requests_per_second, ge=0, description="of a tenant, per process")
+    quota_request_burst: int = Field(Limits().request_burst, ge=0, description="at once after a pause")
+    quota_concurrent_requests: int = Field(Limits().concurrent_requests, ge=0, description="of a tenant, per process")
+    quota_open_instants: int = Field(Limits().open_instants, ge=0, description="of a tenant")
+    quota_staged_files: int = Field(Limits().staged_files, ge=0, description="of a tenant, not committed yet")
+    quota_staged_bytes: int = Field(Limits().staged_bytes, ge=0, description="of a tenant, not committed yet")
+    quota_tables: int = Field(Limits().tables, ge=0, description="of a tenant")
+    quota_databases: int = Field(Limits().databases, ge=0, description="of a tenant")
+    quota_partitions_per_request: int = Field(Limits().partitions_per_request, ge=0, description="of a warehouse table")
+    quota_cache_s: float = Field(5.0, ge=0, description="after which a quota that was changed elsewhere holds here")
     snapshot_cache_bytes: int = Field(512 << 20, ge=0, description="memory for folded snapshots")
     sweep_interval_s: float = Field(10.0, gt=0, description="how often lost writers are looked for")
     log_format: Literal["console", "json"] = Field("console", description="how log lines look")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def quotas(self) -> Limits:
+        """What a tenant may have that has no limits of its own."""
+        return Limits(**{name: getattr(self, f"quota_{name}") for name in NAMES})
 
     @property
     def warehouse_uri(self) -> str:

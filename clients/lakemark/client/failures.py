@@ -18,6 +18,7 @@ from lakemark.errors import (
     LakemarkError,
     LimitExceeded,
     NotFound,
+    Overloaded,
     Unavailable,
     Unimplemented,
     UnknownOutcome,
@@ -40,7 +41,8 @@ _BY_STATUS: Final[dict[grpc.StatusCode, type[LakemarkError]]] = {
     grpc.StatusCode.INTERNAL: Internal,
     grpc.StatusCode.DATA_LOSS: Internal,
 }
-# The words with which gRPC says that a request never left this machine.
+# The words with which gRPC says that a server has no room, and that a request never left this machine.
+_TOO_MANY: Final = "concurrent rpc limit exceeded"
 _NOT_SENT: Final = ("failed to connect", "connection refused", "dns resolution failed", "name resolution failure")
 
 
@@ -83,6 +85,8 @@ def _from_status(call: grpc.Call, target: str, *, mutation: bool) -> LakemarkErr
         case grpc.StatusCode.CANCELLED | grpc.StatusCode.UNKNOWN:
             what = f"the service at {target} failed ({text})"
             return _unknown(what, target) if mutation else Unavailable(f"{what}; try again", server=target)
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if _TOO_MANY in text.lower():
+            return Overloaded(f"the service at {target} has too many requests; try again", server=target)
         case grpc.StatusCode.UNIMPLEMENTED:
             return Unimplemented(f"the service at {target} cannot do this; it may be another release ({text})")
         case _:

@@ -31,8 +31,8 @@ class Kind(Enum):
 
     READ = "read"
     WRITE = "write"
-    LEASE = "lease"
-    """It keeps something alive that others rely on: never to be held back by a flood."""
+    VITAL = "vital"
+    """A heartbeat, or an operator at work: not to be held back by a flood."""
 
 
 class Tenant:
@@ -61,7 +61,7 @@ class Tenants:
     def enter(self, catalog: str, kind: Kind) -> tuple[Tenant, float]:
         """Counts a request until ``leave`` is given what this gives. Raises Overloaded.
 
-        ``catalog`` in lower case, not ""; LEASE is not to be entered.
+        ``catalog`` in lower case, not ""; not for VITAL, which is never refused.
         """
         limits = self._limits_of(catalog)
         now_s = self._clock_s()

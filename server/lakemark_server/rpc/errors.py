@@ -25,7 +25,10 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: LakemarkErro
     for key, value in error.details.items():
         detail.details[key] = shortened(value, min(left, _DETAIL_COST_MAX))
         left -= wire_cost(detail.details[key])
-    await context.abort(grpc.StatusCode[error.grpc_status], message, ((TRAILER, detail.SerializeToString()),))
+    trailer: list[tuple[str, str | bytes]] = [(TRAILER, detail.SerializeToString())]
+    if "retry_after_ms" in error.details:  # as clients with gRPC's own retries understand it (gRFC A6)
+        trailer.append(("grpc-retry-pushback-ms", error.details["retry_after_ms"]))
+    await context.abort(grpc.StatusCode[error.grpc_status], message, tuple(trailer))
 
 
 def wire_cost(text: str) -> int:

@@ -1,17 +1,17 @@
-"""What lies between gRPC and the servicers: bytes to messages and back, threads, deadlines, errors.
+"""What lies between gRPC and the servicers: bytes to messages and back, threads, admission, deadlines, errors.
 
-Requests arrive on the event loop (``rpc.loop``) as bytes. A servicer's ordinary method is run by a thread of the pool,
+Requests arrive on the event loop (``rpc.loop``) as bytes. A servicer's ordinary method is run by a thread of a lane,
 which decodes and encodes too, so that a large request or a slow plan holds up nobody else. A method that is a coroutine
-runs on the loop itself and must not block; it costs no thread while it waits.
+runs on the loop itself and must not block; it costs no thread while it waits. Whether there is room for a request is
+decided before it is decoded, whether its tenant may make it right after.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -22,8 +22,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 from lakemark.errors import Internal, InvalidArgument, LakemarkError, Unimplemented
 from lakemark_server import deadline
+from lakemark_server.admission.tenants import Tenants
 from lakemark_server.deadline import Deadline
+from lakemark_server.rpc.admission import Admission
 from lakemark_server.rpc.errors import abort
+from lakemark_server.rpc.lanes import Lanes
 
 DECODED_ON_LOOP_BYTES_MAX: Final = 64 << 10
 
@@ -36,13 +39,18 @@ class Methods(grpc.GenericRpcHandler):
     """All unary methods of some services, each served by the servicer's method of the same name.
 
     They are not registered one by one with gRPC, whose asyncio server does work for each registered method at each
-    request.
+    request. ``request_s_max``: how long a request may take whose client has set no deadline, or a later one.
     """
 
-    def __init__(self, servicers: Mapping[ServiceDescriptor, object], pool: Executor) -> None:
+    def __init__(
+        self, servicers: Mapping[ServiceDescriptor, object], lanes: Lanes, tenants: Tenants, request_s_max: float
+    ) -> None:
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             f"/{service.full_name}/{method.name}": grpc.unary_unary_rpc_method_handler(
-                _answering_errors(_served(method, getattr(servicer, method.name), pool), method.name)
+                _answering_errors(
+                    _served(method, getattr(servicer, method.name), lanes, Admission(method, tenants), request_s_max),
+                    method.name,
+                )
             )
             for service, servicer in servicers.items()
             for method in service.methods
@@ -52,7 +60,13 @@ class Methods(grpc.GenericRpcHandler):
         return self._handlers.get(str(handler_call_details.method))
 
 
-def _served(method: MethodDescriptor, behaviour: Callable[[Any, Any], Any], pool: Executor) -> _Call:
+def _served(
+    method: MethodDescriptor,
+    behaviour: Callable[[Any, Any], Any],
+    lanes: Lanes,
+    admission: Admission,
+    request_s_max: float,
+) -> _Call:
     request_type: type[Message] = GetMessageClass(method.input_type)
 
     def decoded(data: bytes) -> Message:
@@ -64,32 +78,43 @@ def _served(method: MethodDescriptor, behaviour: Callable[[Any, Any], Any], pool
     def whole(data: bytes, context: Context, until: Deadline) -> bytes:
         with deadline.within(until):
             until.check()  # it may have waited long for this thread
-            answer: bytes = behaviour(decoded(data), context).SerializeToString()
+            request = decoded(data)
+            with admission.admitted(request):
+                answer: bytes = behaviour(request, context).SerializeToString()
             return answer
 
-    async def in_pool(data: bytes, context: Context) -> bytes:
-        until = _deadline_of(context)
+    async def in_lane(data: bytes, context: Context) -> bytes:
+        until = _deadline_of(context, request_s_max)
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, whole, data, context, until)
+            return await lanes.run(admission.kind, partial(whole, data, context, until), len(data))
         except asyncio.CancelledError:
             until.abandon()
             raise
 
     async def on_loop(data: bytes, context: Context) -> bytes:
-        if len(data) <= DECODED_ON_LOOP_BYTES_MAX:
-            request = decoded(data)
-        else:
-            request = await asyncio.get_running_loop().run_in_executor(pool, decoded, data)
-        answer: bytes = (await behaviour(request, context)).SerializeToString()
-        return answer
+        until = _deadline_of(context, request_s_max)
+        lanes.enter(admission.kind, len(data))
+        try:
+            if len(data) <= DECODED_ON_LOOP_BYTES_MAX:
+                request = decoded(data)
+            else:
+                request = await lanes.run(admission.kind, partial(decoded, data), 0)
+            with deadline.within(until), admission.admitted(request):
+                answer: bytes = (await behaviour(request, context)).SerializeToString()
+                return answer
+        except asyncio.CancelledError:
+            until.abandon()
+            raise
+        finally:
+            lanes.leave(len(data))
 
-    return on_loop if inspect.iscoroutinefunction(behaviour) else in_pool
+    return on_loop if inspect.iscoroutinefunction(behaviour) else in_lane
 
 
-def _deadline_of(context: Context) -> Deadline:
+def _deadline_of(context: Context, request_s_max: float) -> Deadline:
     """A new one, also for a request without a time limit: its client can go."""
     seconds = context.time_remaining()
-    return Deadline(math.inf) if seconds is None else Deadline.after(seconds)
+    return Deadline.after(request_s_max if seconds is None else min(seconds, request_s_max))
 
 
 def _answering_errors(call: _Call, method: str) -> _Call:
