@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar, TypeVar
 
 from lakemark.errors import LakemarkError, Unimplemented
-
 from lakemark_server import deadline
 
 from .api import KEYS_END, OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction

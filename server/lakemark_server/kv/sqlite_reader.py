@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
-from lakemark.errors import Unavailable
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
+
+from lakemark.errors import Unavailable
 
 from .api import KeyValue
 from .sqlite_file import translated
