@@ -18,10 +18,10 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.keyspace import INSTANTS
 from lakemark_server.kv import ReadTransaction, Store, Transaction, TransactionTooLarge
-from lakemark_server.requests import check_request_id
+from lakemark_server.requests import check_request_id, once
 from lakemark_server.snapshot.blocks import LIST_FILES_MAX
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.timeline import alive, branches, records, staging
+from lakemark_server.timeline import alive, branches, direct, records, staging
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.altering import AlterJob, altered_once
 from lakemark_server.timeline.batching import Batcher
@@ -30,8 +30,10 @@ from lakemark_server.timeline.jobs import Opened, OpenJob, StartJob, check_open
 from lakemark_server.timeline.opening import opened_once, started
 from lakemark_server.timeline.publish import CommitJob, check_metadata, publish, response_of
 from lakemark_server.timeline.table_state import TableState
+from lakemark_server.timeline.together import Together
 
 PAGE_MAX: Final = 1_000
+TOGETHER_MAX: Final = 100
 _log = structlog.get_logger(__name__)
 
 
@@ -68,6 +70,7 @@ class Timeline:
         """
         if not 1 <= request.sequence < staging.COMMIT_SEQUENCE:
             raise InvalidArgument("sequence must be 1 for the first request that stages files, then 2, 3 …")
+        table = self._as_written(table, request.instant)
         if request.file_schema:
             staging.check_file_schema(request.file_schema, table)
         entries = staging.NO_ENTRIES
@@ -94,11 +97,40 @@ class Timeline:
             self.rollback(table, request.instant, conflict.message, conflict)
             raise
 
+    def commit_together(
+        self, commits: Sequence[tuple[LakeTable, pb.CommitRequest]], request_id: str = ""
+    ) -> list[pb.CommitResponse]:
+        """Publishes on several tables (or branches) in one transaction: all or none. Asked again, it answers the same.
+
+        Raises as ``commit``; what refuses one refuses all, and rolls back that one's instant alone.
+        """
+        check_request_id(request_id)
+        if not 1 <= len(commits) <= TOGETHER_MAX:
+            raise InvalidArgument(f"a transaction has 1 to {TOGETHER_MAX} commits, not {len(commits)}")
+        instants = [(table.table_id, request.instant) for table, request in commits]
+        if len(set(instants)) < len(instants):
+            raise InvalidArgument("a transaction names each instant once")
+        prepared = [self._prepared(table, request) for table, request in commits]
+        if all(isinstance(job, InstantRecord) for job in prepared):
+            return [response_of(cast(InstantRecord, job)) for job in prepared]
+        jobs = [CommitJob(job.instant) if isinstance(job, InstantRecord) else job for job in prepared]
+        together = Together([(table.table_id, job) for (table, _), job in zip(commits, jobs, strict=True)], request_id)
+        try:
+            states, answers = self._store.transact(lambda tx: together.publish(tx, self._clock(), self._log))
+        except CommitConflict as conflict:
+            table, request = commits[together.refused]
+            self.rollback(table, request.instant, conflict.message, conflict)
+            raise
+        for state in states:
+            self._remember(state)
+        return answers
+
     def _prepared(self, table: LakeTable, request: pb.CommitRequest) -> CommitJob | InstantRecord:
         """What is left to publish once everything is staged that does not fit into the version's own record; the
         instant itself if it was committed before."""
         check_request_id(request.request_id)
         check_metadata(request.metadata)
+        table = self._as_written(table, request.instant, request.schema_id)
         if request.file_schema:
             staging.check_file_schema(request.file_schema, table)
         instant, entries = request.instant, staging.NO_ENTRIES
@@ -130,6 +162,24 @@ class Timeline:
         """
         check_request_id(job.request_id)
         return cast(LakeTable, self._batches.submit(table_id, job))
+
+    def restore(self, table: LakeTable, request: pb.RestoreRequest, owner: str = "") -> pb.CommitResponse:
+        """A new version of a branch with the files of an old one. Raises VersionNotFound, BranchNotFound …"""
+        check_request_id(request.request_id)
+
+        def body(tx: Transaction) -> pb.CommitResponse:
+            now, state = self._clock(), TableState(tx, table.table_id)
+
+            def create() -> pb.CommitResponse:
+                version = direct.restore(state, state.branch_named(request.branch), request.version, owner, now)
+                return pb.CommitResponse(
+                    version=version.version, instant=version.instant, committed_ms=version.committed_ms
+                )
+
+            kind = f"Restore of table {table.table_id}"
+            return once(tx, request.request_id, kind, now, pb.CommitResponse, create)
+
+        return self._store.transact(body)
 
     def heartbeat(self, table_id: int, instants: Iterable[int]) -> list[int]:
         """Renews them; returns those that are not alive any more."""
@@ -252,6 +302,12 @@ class Timeline:
         return found[:limit], len(found) > limit
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _as_written(self, table: LakeTable, instant: int, schema_id: int = 0) -> LakeTable:
+        """With the schema that the instant's files were written with, which need not be the latest."""
+        if table.schema.schema_id == 1:  # there never was another one
+            return table
+        return self._store.read(lambda tx: staging.written_with(tx, table, instant, schema_id))
 
     def _read_entries(self, files: types_pb2.DataFiles, table: LakeTable, instant: int) -> staging.Entries:
         """Few files: one request at a time. Each of the many calls into Arrow gives up the interpreter's lock, and

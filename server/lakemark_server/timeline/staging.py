@@ -13,6 +13,7 @@ from lakemark.types import check_fits
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, RemovedTotals, StagedTotals
 from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1 import types_pb2 as pb
+from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import BLOCKS, REMOVED, STAGED_SLICES
 from lakemark_server.kv import ReadTransaction, Store, Transaction
@@ -128,6 +129,28 @@ def _to_blocks(files: pb.DataFiles, batch: pa.RecordBatch) -> list[bytes]:
         if block is not None:
             return [block]
     return blocks.encode(batch)
+
+
+def written_with(tx: ReadTransaction, table: LakeTable, instant: int, schema_id: int) -> LakeTable:
+    """The table with the schema of this id; 0: with the one that the instant was opened with.
+
+    All files of an instant have one schema. Raises InvalidSchema, InstantNotFound.
+    """
+    record = records.instant(tx, table.table_id, instant)
+    wanted, latest = schema_id or record.schema_id, table.schema.schema_id
+    if not 1 <= wanted <= latest:
+        raise InvalidSchema(
+            f"{table.name} has no schema {wanted}; its schemas are 1 to {latest}",
+            schema_id=str(wanted),
+            latest_schema_id=str(latest),
+        )
+    if wanted != record.schema_id and record.staged.files and record.state != timeline_pb2.COMPLETED:
+        raise InvalidSchema(
+            f"files of instant {instant} were staged with schema {record.schema_id}, which it was opened with, and are "
+            f"committed with {wanted}",
+            schema_id=str(wanted),
+        )
+    return table if wanted == latest else replace(table, schema=lake.get_schema(tx, table.table_id, wanted))
 
 
 def check_file_schema(file_schema: bytes, table: LakeTable) -> None:
