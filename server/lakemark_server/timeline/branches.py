@@ -119,10 +119,15 @@ def put_branch(tx: Transaction, table_id: int, record: BranchRecord, parent: Lin
     """``parent`` is that of the version it forks from. Raises LimitExceeded."""
     if len(parent.forks) >= DEPTH_MAX:
         raise LimitExceeded(f"branches of branches are at most {DEPTH_MAX} deep; merge some first")
+    rewrite(tx, table_id, record)
+    return Lineage(((record.key, record.fork_version), *parent.forks))
+
+
+def rewrite(tx: Transaction, table_id: int, record: BranchRecord) -> None:
+    """A branch that exists, with another state of what was merged."""
     value = record.SerializeToString()
     tx.set(BRANCHES.key(table_id, record.name), value)
     tx.set(BRANCH_KEYS.key(table_id, record.key), value)
-    return Lineage(((record.key, record.fork_version), *parent.forks))
 
 
 def put_tag(tx: Transaction, table_id: int, record: TagRecord) -> None:

@@ -86,7 +86,7 @@ def changes_of(tx: ReadTransaction, table_id: int, record: VersionRecord) -> lis
     lineage = branches.lineage(tx, table_id, merged.branch)
     replayed = records.versions(tx, table_id, lineage, merged.after_version, merged.upto_version)
     return [
-        replace(change, version=record.version, instant=record.instant, owner=record.owner)
+        replace(change, version=record.version, instant=record.instant, owner=record.owner, merged_from=merged.branch)
         for one in replayed
         for change in changes_of(tx, table_id, one)
     ]

@@ -26,6 +26,7 @@ class Change:
     ``partitions`` are names ("month=1/origin=JFK"; "" in a table without partitions). ``groups`` are the file groups
     that deltas are laid on or whose files are replaced, ``files`` the base files among them, ``removed`` the files
     that are taken out by name. A flag ``all_…`` says that there are more than are listed. No ``columns``: whole rows.
+    ``merged_from`` is the key of the branch from which a merge brought the change.
     """
 
     instant: int
@@ -41,6 +42,7 @@ class Change:
     columns: frozenset[int] = frozenset()
     version: int = 0
     owner: str = ""
+    merged_from: str = ""
     group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
 
 

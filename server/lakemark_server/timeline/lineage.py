@@ -39,6 +39,18 @@ class Lineage:
             upto = min(upto, fork)
         return reversed(found)
 
+    def common(self, latest: int, other: Lineage, other_latest: int) -> int:
+        """The last version that two branches share, of which ``latest`` and ``other_latest`` are the heads."""
+        upto = latest
+        for key, fork in self.forks:
+            other_upto = other_latest
+            for other_key, other_fork in other.forks:
+                if other_key == key:
+                    return min(upto, other_upto)
+                other_upto = min(other_upto, other_fork)
+            upto = min(upto, fork)
+        return 0
+
     def at(self, version: int) -> Lineage:
         """The lineage of the branch that holds this version: what is the same for all branches that share it."""
         owner = self.owner(version)

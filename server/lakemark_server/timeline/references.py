@@ -1,0 +1,183 @@
+"""Branches and tags as users handle them: create, list, drop, merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from lakemark.errors import InvalidArgument, InvalidName, VersionNotFound
+from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, TagRecord
+from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.clock import ClockMs, now_ms
+from lakemark_server.keyspace import MAIN
+from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.requests import check_request_id, once
+from lakemark_server.timeline import branches, direct, records
+from lakemark_server.timeline.change_log import ChangeLog
+from lakemark_server.timeline.lineage import Lineage
+from lakemark_server.timeline.table_state import TableState
+
+T = TypeVar("T")
+
+
+class References:
+    """Thread-safe; holds no state that another process would need."""
+
+    def __init__(self, store: Store, clock: ClockMs = now_ms) -> None:
+        self._store = store
+        self._clock = clock
+        self._log = ChangeLog()
+
+    def create(self, table: LakeTable, request: pb.CreateReferenceRequest) -> pb.Reference:
+        """Names a version, in O(1): a tag keeps it, a branch goes on from it.
+
+        Raises InvalidName, AlreadyExists, BranchNotFound, VersionNotFound, InvalidArgument, LimitExceeded.
+        """
+        check_request_id(request.request_id)
+        if request.retain_ms < 0 or request.from_version < 0:
+            raise InvalidArgument("retain_ms and from_version are not negative")
+        if request.kind not in (pb.BRANCH, pb.TAG):
+            raise InvalidArgument("kind is missing: say BRANCH or TAG")
+
+        def body(tx: Transaction) -> pb.Reference:
+            now = self._clock()
+            kind = f"CreateReference of table {table.table_id}"
+            return once(tx, request.request_id, kind, now, pb.Reference, lambda: _create(tx, table, request, now))
+
+        return self._store.transact(body)
+
+    def find(self, table: LakeTable, kind: int = pb.REFERENCE_KIND_UNSPECIFIED) -> list[pb.Reference]:
+        """In order of name, main first."""
+
+        def body(tx: ReadTransaction) -> list[pb.Reference]:
+            table_id = table.table_id
+            found = []
+            if kind != pb.TAG:
+                main = pb.Reference(name=MAIN, kind=pb.BRANCH, version=records.head(tx, table_id, MAIN).version)
+                found = [main, *(_of_branch(tx, table_id, one) for one in branches.branches(tx, table_id))]
+            if kind != pb.BRANCH:
+                found += [_of_tag(one) for one in branches.tags(tx, table_id)]
+            return sorted(found, key=lambda one: (one.name != MAIN, one.name))
+
+        return self._store.read(body)
+
+    def drop(self, table: LakeTable, name: str, request_id: str = "") -> None:
+        """Writers in flight on a dropped branch cannot commit. Raises BranchNotFound, InvalidName (main)."""
+        check_request_id(request_id)
+        if name in ("", MAIN):
+            raise InvalidName("main cannot be dropped; drop the table")
+
+        def body(tx: Transaction) -> pb.DropReferenceResponse:
+            branches.drop(tx, table.table_id, name)
+            return pb.DropReferenceResponse()
+
+        kind = f"DropReference of table {table.table_id}"
+        self._once(request_id, kind, pb.DropReferenceResponse, body)
+
+    def merge(self, table: LakeTable, request: pb.MergeBranchRequest, owner: str = "") -> pb.MergeBranchResponse:
+        """Replays a branch on its parent as one version. Raises what ``direct.merge`` raises."""
+        check_request_id(request.request_id)
+        states: list[TableState] = []
+
+        def body(tx: Transaction) -> pb.MergeBranchResponse:
+            state = TableState(tx, table.table_id)
+            states[:] = [state]
+            version, replayed = direct.merge(
+                state,
+                request.branch,
+                request.into,
+                fast_forward_only=request.fast_forward_only,
+                owner=owner,
+                now_ms=self._clock(),
+                log=self._log,
+            )
+            return pb.MergeBranchResponse(version=version.version, replayed=replayed)
+
+        kind = f"MergeBranch of table {table.table_id}"
+        return self._once(request.request_id, kind, pb.MergeBranchResponse, body)
+
+    def drop_expired(self, table_id: int) -> list[str]:
+        """Names whose ``retain_ms`` is over; they are dropped now."""
+
+        def body(tx: Transaction) -> list[str]:
+            now = self._clock()
+            kept: list[BranchRecord | TagRecord] = [*branches.branches(tx, table_id), *branches.tags(tx, table_id)]
+            over = [one.name for one in kept if one.retain_ms and one.created_ms + one.retain_ms < now]
+            for name in over:
+                branches.drop(tx, table_id, name)
+            return over
+
+        return self._store.transact(body)
+
+    def _once(self, request_id: str, kind: str, answer: type[T], body: Callable[[Transaction], T]) -> T:
+        def run(tx: Transaction) -> T:
+            return once(tx, request_id, kind, self._clock(), answer, lambda: body(tx))  # type: ignore[type-var]
+
+        return self._store.transact(run)
+
+
+def _create(tx: Transaction, table: LakeTable, request: pb.CreateReferenceRequest, now_ms: int) -> pb.Reference:
+    table_id, name = table.table_id, request.name
+    branches.check_free(tx, table_id, name)
+    lineage = branches.resolve(tx, table_id, request.from_branch)
+    latest = records.head(tx, table_id, lineage.key).version
+    version = request.from_version or latest
+    if version > latest:
+        raise VersionNotFound(
+            f"{table.name} has no version {version} on branch {request.from_branch or MAIN!r}; the latest is {latest}",
+            version=str(version),
+            latest=str(latest),
+        )
+    owner = lineage.at(version)
+    parent = branches.name_of(owner.key)
+    if request.kind == pb.TAG:
+        if version == 0:
+            raise VersionNotFound(f"{table.name} has no version yet that a tag could keep")
+        tag = TagRecord(name=name, branch_key=owner.key, branch_name=parent, version=version, created_ms=now_ms)
+        tag.retain_ms = request.retain_ms
+        branches.put_tag(tx, table_id, tag)
+        return _of_tag(tag)
+    record = BranchRecord(
+        name=name,
+        key=branches.new_key(name, records.next_instant(tx, table_id, now_ms)),
+        parent_key=owner.key,
+        parent_name=parent,
+        fork_version=version,
+        created_ms=now_ms,
+        retain_ms=request.retain_ms,
+    )
+    branches.put_branch(tx, table_id, record, owner)
+    _start(tx, table_id, record, owner)
+    return _of_branch(tx, table_id, record)
+
+
+def _start(tx: Transaction, table_id: int, record: BranchRecord, parent: Lineage) -> None:
+    """The new branch's head is the version that it forks from."""
+    found = records.version(tx, table_id, parent, record.fork_version) if record.fork_version else None
+    head = HeadRecord(version=record.fork_version, committed_ms=found.committed_ms if found else 0)
+    records.put_head(tx, table_id, record.key, head)
+
+
+def _of_branch(tx: ReadTransaction, table_id: int, record: BranchRecord) -> pb.Reference:
+    return pb.Reference(
+        name=record.name,
+        kind=pb.BRANCH,
+        version=records.head(tx, table_id, record.key).version,
+        parent=record.parent_name,
+        fork_version=record.fork_version,
+        created_ms=record.created_ms,
+        retain_ms=record.retain_ms,
+    )
+
+
+def _of_tag(record: TagRecord) -> pb.Reference:
+    return pb.Reference(
+        name=record.name,
+        kind=pb.TAG,
+        version=record.version,
+        parent=record.branch_name,
+        fork_version=record.version,
+        created_ms=record.created_ms,
+        retain_ms=record.retain_ms,
+    )
