@@ -1,38 +1,35 @@
-"""How many commits a second one hot table takes: ``scripts/bench commit [--json] [--one-core] [--profile]``.
+"""What commits cost: ``scripts/bench commit [--json] [--one-core] [--no-peers] [--data DIR] [--profile] …``.
 
-Each of 1, 8 and 32 writers opens an instant (inflight at once) and commits it with one new file in a random partition,
-over gRPC, as fast as it can, to a table of its own kind; every commit is durable on SQLite before it is acknowledged.
-Afterwards the table must have exactly as many versions as commits were acknowledged. Data files are not written: what
-is measured is the service.
+One hot table: each of 1, 8 and 32 writers opens an instant (inflight at once) and commits it with one new file in a
+random partition, over gRPC, as fast as it can; every commit is durable on SQLite before it is acknowledged. Afterwards
+the table must have exactly as many versions as commits were acknowledged. Then: ten files on a large and on a small
+table, 100,000 files at once, a table of 10,000 versions, and reads of old versions. Data files are not written: what is
+measured is the service. PyIceberg, delta-rs and DuckLake commit in the same run, metadata alone, as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import pstats
-import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-import grpc
-
-from benchmarks import commit_writers, machine
-from benchmarks.commit_writers import Load, Tally
-from benchmarks.service import Service, running_service
-from lakemark_proto.v1 import catalog_pb2, timeline_pb2, types_pb2
-from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
-from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
+from benchmarks import commit_hot, commit_sizes, machine
+from benchmarks.dataset import Dataset
+from benchmarks.peers import environment
+from benchmarks.plan import FILES, PARTITIONS
+from benchmarks.service import running_service
 
 WRITERS: Final = (1, 8, 32)
 WARM_UP_S: Final = 2.0
 SECONDS: Final = 10.0
-COMMITS_MAX: Final = 100_000
+VERSIONS: Final = 10_000
 PROFILE_LINES: Final = 45
+PEERS: Final = ("pyiceberg", "delta", "ducklake")
 
 
 def main() -> None:
@@ -40,101 +37,64 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
     parser.add_argument("--one-core", action="store_true", help="hold the service to one core")
     parser.add_argument("--profile", action="store_true", help="only 32 writers, and where the service spends its time")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each number of writers commits")
+    parser.add_argument("--versions", type=int, default=VERSIONS, help="of the deep table")
+    parser.add_argument("--files", type=int, default=FILES, help="how many files the large table has")
+    parser.add_argument("--partitions", type=int, default=PARTITIONS, help="in how many partitions")
+    parser.add_argument("--no-peers", action="store_true", help="only Lakemark")
+    parser.add_argument("--data", type=Path, default=environment.DATA, help="where the peers' metadata is kept")
     arguments = parser.parse_args()
+    dataset = Dataset(arguments.files, arguments.partitions)
+    described = machine.description()
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
-        work_dir = Path(directory)
         if arguments.profile:
-            _profile(work_dir)
+            _profile(Path(directory), arguments.seconds)
             return
         core = min(os.sched_getaffinity(0)) if arguments.one_core else None
-        result = _measure(work_dir, core)
+        result = _measure(Path(directory), core, arguments.seconds, dataset, arguments.versions)
+    if not arguments.no_peers:
+        result |= _measure_peers(arguments.data, dataset, result["ten_files_1m_ms"])
+    described["load_1min_after"] = round(os.getloadavg()[0], 2)
     _print_table(result)
     if arguments.json:
-        print(json.dumps(result))
+        versions = machine.versions("lakemark", "grpcio", "protobuf", "pyarrow")
+        print(json.dumps({"benchmark": "commit", "machine": described, "versions": versions, **result}))
 
 
-def _measure(work_dir: Path, core: int | None) -> dict[str, Any]:
-    result: dict[str, Any] = {
-        "benchmark": "commit",
-        "machine": machine.description(),
-        "versions": machine.versions("lakemark", "grpcio", "protobuf", "pyarrow"),
-        "seconds_each": SECONDS,
+def _measure(work_dir: Path, core: int | None, seconds: float, dataset: Dataset, versions: int) -> dict[str, Any]:
+    with running_service(work_dir / "hot", hms=False, core=core) as service:
+        commit_hot.run(service, "warm_up", 8, min(seconds, WARM_UP_S))
+        by_writers = {writers: commit_hot.run(service, f"hot_{writers}", writers, seconds) for writers in WRITERS}
+    most = WRITERS[-1]
+    result = {
+        "seconds_each": seconds,
         "service_on_one_core": core is not None,
-        "hot_table_commits_per_s": {},
-        "client_retries": 0,
-        "writers": {},
+        "writers": most,
+        "hot_table_commits_per_s": by_writers[most]["commits_per_s"],
+        "client_retries": sum(figures["client_retries"] for figures in by_writers.values()),
+        "by_writers": by_writers,
     }
-    with running_service(work_dir, hms=False, core=core) as service:
-        _run(service, "warm_up", writers=8, seconds=WARM_UP_S)
-        for writers in WRITERS:
-            figures = _run(service, f"hot_{writers}", writers, SECONDS)
-            result["hot_table_commits_per_s"][str(writers)] = figures["commits_per_s"]
-            result["client_retries"] += figures.pop("client_retries")
-            result["writers"][str(writers)] = figures
-    result["machine"]["load_1min_after"] = round(os.getloadavg()[0], 2)
-    return result
+    with running_service(work_dir / "sizes", hms=False, core=core) as service:
+        return result | commit_sizes.measure(service, dataset, versions)
 
 
-def _run(service: Service, table: str, writers: int, seconds: float) -> dict[str, Any]:
-    _create_table(service, table)
-    tally, server_cpu_s = _load(service, Load(service.grpc_address, table, writers, seconds, COMMITS_MAX))
-    commits = len(tally.latencies_s)
-    versions = _latest_version(service, table)
-    if versions != commits:
-        raise AssertionError(f"{commits} commits were acknowledged, and table {table} has {versions} versions")
-    cuts = statistics.quantiles(tally.latencies_s, n=100)
-    return {
-        "commits_per_s": round(commits / tally.seconds, 1),
-        "p50_ms": round(cuts[49] * 1e3, 2),
-        "p99_ms": round(cuts[98] * 1e3, 2),
-        "server_cpu_us_per_commit": round(server_cpu_s / commits * 1e6),
-        "client_cpu_us_per_commit": round(tally.cpu_s / commits * 1e6),
-        "client_retries": tally.retries,
-    }
+def _measure_peers(data: Path, dataset: Dataset, ten_files_ms: float) -> dict[str, Any]:
+    """The peers' figures, and how much longer PyIceberg takes to append ten files to the large table."""
+    peers: dict[str, Any] = {}
+    for peer in PEERS:
+        try:
+            peers[peer] = environment.measure(peer, "commit", data, dataset.files, dataset.partitions)
+        except environment.PeerError as error:
+            print(error, file=sys.stderr, flush=True)
+            peers[peer] = {"error": str(error)}
+    append_ms = peers["pyiceberg"].get("append_ms")
+    return {"vs_pyiceberg_append": append_ms and round(append_ms / ten_files_ms, 1), "peers": peers}
 
 
-def _load(service: Service, load: Load) -> tuple[Tally, float]:
-    """The writers' tally, and the processor seconds of the service meanwhile."""
-    spawn = multiprocessing.get_context("spawn")  # gRPC does not survive a fork
-    ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=commit_writers.main, args=(load, theirs))
-    process.start()
-    theirs.close()
-    try:
-        ours.recv()
-        before = service.cpu_s()
-        ours.send("go")
-        answer = ours.recv()
-        used = service.cpu_s() - before
-    finally:
-        process.join()
-    if not isinstance(answer, Tally):
-        raise RuntimeError(f"a writer failed: {answer}")  # noqa: TRY004 - not the type of an argument
-    return answer, used
-
-
-def _create_table(service: Service, table: str) -> None:
-    columns = [("id", "bigint"), ("carrier", "string"), ("delay", "double"), ("day", "int")]
-    schema = types_pb2.Schema(
-        columns=[types_pb2.Column(name=name, type=types_pb2.Type(primitive=kind)) for name, kind in columns],
-        partition_columns=["day"],
-    )
-    name = types_pb2.TableName(database="default", table=table)
-    with grpc.insecure_channel(service.grpc_address) as channel:
-        CatalogServiceStub(channel).CreateTable(catalog_pb2.CreateTableRequest(name=name, schema=schema))
-
-
-def _latest_version(service: Service, table: str) -> int:
-    name = types_pb2.TableName(database="default", table=table)
-    request = timeline_pb2.ListVersionsRequest(table=name, page_size=1, newest_first=True)
-    with grpc.insecure_channel(service.grpc_address) as channel:
-        return TimelineServiceStub(channel).ListVersions(request).versions[0].version
-
-
-def _profile(work_dir: Path) -> None:
+def _profile(work_dir: Path, seconds: float) -> None:
     path = work_dir / "service.profile"
     with running_service(work_dir, hms=False, profile=path) as service:
-        figures = _run(service, "hot", WRITERS[-1], SECONDS)
+        figures = commit_hot.run(service, "hot", WRITERS[-1], seconds)
     print(f"under the profiler: {figures}", flush=True)
     for order in ("tottime", "cumulative"):
         pstats.Stats(str(path), stream=sys.stdout).sort_stats(order).print_stats(PROFILE_LINES)
@@ -142,12 +102,14 @@ def _profile(work_dir: Path) -> None:
 
 def _print_table(result: dict[str, Any]) -> None:
     print("writers  commits/s   p50 ms   p99 ms  server us/commit  client us/commit")
-    for writers, row in result["writers"].items():
+    for writers, row in result["by_writers"].items():
         print(
             f"{writers:>7}  {row['commits_per_s']:>9}  {row['p50_ms']:>7}  {row['p99_ms']:>7}"
             f"  {row['server_cpu_us_per_commit']:>16}  {row['client_cpu_us_per_commit']:>16}"
         )
-    print(f"client retries: {result['client_retries']}", flush=True)
+    for name, value in result.items():
+        if name != "by_writers":
+            print(f"{name}: {value}", flush=True)
 
 
 if __name__ == "__main__":

@@ -88,25 +88,39 @@ def _write(
     stub: TimelineServiceStub, table: str, choice: random.Random, tally: Tally, end: float, commits_max: int
 ) -> None:
     """Appends one file after the other; a commit that is refused counts as a retry and is begun anew."""
-    name = TableName(database="default", table=table)
-    opening = pb.OpenInstantRequest(table=name, operation=pb.APPEND, start=True)
-    file = _data_file()
-    commit = pb.CommitRequest(table=name, added=DataFiles(list=DataFileList(files=[file])))
-    file = commit.added.list.files[0]
+    opening, commit = _requests(table, 1)
     while len(tally.latencies_s) < commits_max and (began := time.monotonic()) < end:
         try:
-            instant = stub.OpenInstant(opening).instant
-            day = choice.randrange(PARTITIONS)
-            file.path = f"{instant}/day={day}/{choice.getrandbits(64):016x}/part-0.parquet"
-            file.partition[0].integer = day
-            commit.instant = instant
-            stub.Commit(commit)
+            _append(stub, opening, commit, choice)
         except grpc.RpcError as error:
             if error.code() not in RETRIABLE:
                 raise
             tally.retries += 1
         else:
             tally.latencies_s.append(time.monotonic() - began)
+
+
+def append(stub: TimelineServiceStub, table: str, choice: random.Random, files: int) -> None:
+    """One commit of ``files`` files in random partitions."""
+    _append(stub, *_requests(table, files), choice)
+
+
+def _append(
+    stub: TimelineServiceStub, opening: pb.OpenInstantRequest, commit: pb.CommitRequest, choice: random.Random
+) -> None:
+    commit.instant = stub.OpenInstant(opening).instant
+    for file in commit.added.list.files:
+        day = choice.randrange(PARTITIONS)
+        file.path = f"{commit.instant}/day={day}/{choice.getrandbits(64):016x}/part-0.parquet"
+        file.partition[0].integer = day
+    stub.Commit(commit)
+
+
+def _requests(table: str, files: int) -> tuple[pb.OpenInstantRequest, pb.CommitRequest]:
+    name = TableName(database="default", table=table)
+    added = DataFiles(list=DataFileList(files=[_data_file()] * files))
+    opening = pb.OpenInstantRequest(table=name, operation=pb.APPEND, start=True)
+    return opening, pb.CommitRequest(table=name, added=added)
 
 
 def _data_file() -> DataFile:

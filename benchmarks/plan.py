@@ -1,8 +1,10 @@
-"""How fast files are planned: ``scripts/bench plan [--json] [--files N]``.
+"""How fast files are planned: ``scripts/bench plan [--json] [--files N] [--partitions P] [--no-peers] [--data DIR]``.
 
 A table of a million files (entries only, no data) in 1,000 partitions with statistics on 5 columns is committed over
 gRPC. Then plans are asked for over gRPC: a selective predicate on a partition and a clustered column; one on columns by
 which no page can be skipped; all files, decoded by the client; and the selective one as the first after a restart.
+PyIceberg, delta-rs and DuckLake plan the same files in the same run; ratios are theirs / ours, of tables that they have
+loaded already. What is generated for them stays in DIR. They take part up to a million files.
 """
 
 from __future__ import annotations
@@ -10,180 +12,98 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
 
-import grpc
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from benchmarks import machine
-from benchmarks.service import Service, running_service
-from lakemark_proto.v1 import catalog_pb2, snapshot_pb2, timeline_pb2, types_pb2
-from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
-from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
-from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
+from benchmarks.dataset import UNCLUSTERED, Dataset
+from benchmarks.lake import connected, stored_bytes
+from benchmarks.peers import environment
+from benchmarks.service import running_service
 
 FILES: Final = 1_000_000
-COMMIT_FILES: Final = 10_000
 PARTITIONS: Final = 1_000
 RUNS: Final = 50
-MESSAGE_BYTES_MAX: Final = 64 << 20
-TABLE: Final = types_pb2.TableName(database="default", table="planned")
-COLUMNS: Final = (("id", "bigint"), ("at", "timestamp"), ("amount", "double"), ("code", "int"), ("name", "string"))
-# 50 files of a million; 20 of them.
-SELECTIVE: Final = "p = 500 AND id >= {low} AND id < {high}"
-UNCLUSTERED: Final = "code = 123456 AND amount > 900"
+PEERS: Final = {"pyiceberg": "vs_pyiceberg", "delta": "vs_delta_rs", "ducklake": "vs_ducklake"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench plan", description=__doc__)
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
     parser.add_argument("--files", type=int, default=FILES, help="how many files the table has")
+    parser.add_argument("--partitions", type=int, default=PARTITIONS, help="in how many partitions")
+    parser.add_argument("--no-peers", action="store_true", help="only Lakemark")
+    parser.add_argument("--data", type=Path, default=environment.DATA, help="where the peers' metadata is kept")
     arguments = parser.parse_args()
+    dataset = Dataset(arguments.files, arguments.partitions)
+    described = machine.description()
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
-        result = _measure(Path(directory), arguments.files)
+        result = _measure(Path(directory), dataset)
+    if not arguments.no_peers and dataset.files <= FILES:
+        with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
+            result |= _measure_scattered(Path(directory), dataset)
+        result |= _measure_peers(arguments.data, dataset, result)
+    described["load_1min_after"] = round(os.getloadavg()[0], 2)
     for name, value in result.items():
-        print(f"{name}: {value}")
+        print(f"{name}: {value}", flush=True)
     if arguments.json:
-        print(json.dumps(result))
+        versions = machine.versions("lakemark", "grpcio", "pyarrow", "numpy")
+        print(json.dumps({"benchmark": "plan", "machine": described, "versions": versions, **result}))
 
 
-def _measure(work_dir: Path, files: int) -> dict[str, Any]:
-    result: dict[str, Any] = {
-        "benchmark": "plan",
-        "machine": machine.description(),
-        "versions": machine.versions("lakemark", "grpcio", "pyarrow", "numpy"),
-        "files": files,
-    }
-    selective = SELECTIVE.format(low=files * 500, high=files * 500 + 50_000)
-    with running_service(work_dir, hms=False) as service, _channel(service) as channel:
-        start = time.perf_counter()
-        _fill(channel, files)
-        result["commit_files_per_s"] = round(files / (time.perf_counter() - start))
-    result["bytes_per_file"] = round(sum(path.stat().st_size for path in work_dir.glob("lakemark.db*")) / files, 1)
-    with running_service(work_dir, hms=False) as service, _channel(service) as channel:
-        stub = SnapshotServiceStub(channel)
-        _plan(stub, "p = 1 AND id < 0", table="warm")
-        result["selective_cold_ms"] = _milliseconds(stub, selective, 1)
-        result["selective_warm_ms"] = _milliseconds(stub, selective, RUNS)
-        result["selective_files"] = _plan(stub, selective).summary.files_planned
-        _plan(stub, UNCLUSTERED)
-        result["unclustered_warm_ms"] = _milliseconds(stub, UNCLUSTERED, RUNS)
-        result["unclustered_files"] = _plan(stub, UNCLUSTERED).summary.files_planned
-        start = time.perf_counter()
-        assert _list_all(stub) == files
-        result["full_listing_s"] = round(time.perf_counter() - start, 3)
-        result["rss_mb"] = _rss_mb(service.pid)
+def _measure(work_dir: Path, dataset: Dataset) -> dict[str, Any]:
+    selective = dataset.selection.sql
+    result: dict[str, Any] = {"files": dataset.files, "partitions": dataset.partitions}
+    with running_service(work_dir, hms=False) as service, connected(service) as lake:
+        result["commit_files_per_s"] = round(dataset.files / lake.fill("planned", dataset))
+        lake.create("warm")
+    result["bytes_per_file"] = round(stored_bytes(work_dir) / dataset.files, 1)
+    with running_service(work_dir, hms=False) as service, connected(service) as lake:
+        lake.plan("warm", selective)  # the channel, the service's imports: not this table
+        result["selective_cold_ms"] = lake.plan_ms("planned", selective, 1)
+        result["selective_warm_ms"] = lake.plan_ms("planned", selective, RUNS)
+        result["selective_files"] = lake.plan("planned", selective)
+        assert result["selective_files"] == dataset.selected_files
+        result["unclustered_files"] = lake.plan("planned", UNCLUSTERED)
+        result["unclustered_warm_ms"] = lake.plan_ms("planned", UNCLUSTERED, RUNS)
+        began = time.perf_counter()
+        assert lake.list_all("planned") == dataset.files
+        result["full_listing_s"] = round(time.perf_counter() - began, 3)
+        result["rss_mb"] = service.rss_mb()
     return result
 
 
-def _channel(service: Service) -> grpc.Channel:
-    limits = [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX)]
-    return grpc.insecure_channel(service.grpc_address, options=limits)
+def _measure_scattered(work_dir: Path, dataset: Dataset) -> dict[str, Any]:
+    """The same table, but each append wrote to all partitions."""
+    scattered = Dataset(dataset.files, dataset.partitions, scattered=True)
+    with running_service(work_dir, hms=False) as service, connected(service) as lake:
+        lake.fill("planned", scattered)
+        assert lake.plan("planned", scattered.selection.sql) == scattered.selected_files
+        return {"selective_scattered_ms": lake.plan_ms("planned", scattered.selection.sql, RUNS)}
 
 
-def _fill(channel: grpc.Channel, files: int) -> None:
-    columns = [
-        types_pb2.Column(name=name, type=types_pb2.Type(primitive=kind)) for name, kind in (*COLUMNS, ("p", "int"))
-    ]
-    catalog = CatalogServiceStub(channel)
-    schema = types_pb2.Schema(columns=columns, partition_columns=["p"])
-    catalog.CreateTable(catalog_pb2.CreateTableRequest(name=TABLE, schema=schema))
-    small = types_pb2.TableName(database="default", table="warm")
-    catalog.CreateTable(catalog_pb2.CreateTableRequest(name=small, schema=schema))
-    timeline = TimelineServiceStub(channel)
-    for number, first in enumerate(range(0, files, COMMIT_FILES)):
-        opened = timeline.OpenInstant(
-            timeline_pb2.OpenInstantRequest(table=TABLE, operation=timeline_pb2.APPEND, start=True)
-        )
-        entries = _entries(opened.instant, number, first, min(COMMIT_FILES, files - first), files)
-        timeline.Commit(
-            timeline_pb2.CommitRequest(table=TABLE, instant=opened.instant, added=types_pb2.DataFiles(arrow=entries))
-        )
+def _measure_peers(data: Path, dataset: Dataset, ours: dict[str, Any]) -> dict[str, Any]:
+    """The peers' figures, and ratios; none of a peer that could not be measured."""
+    result: dict[str, Any] = {"peers": {}}
+    for peer, key in PEERS.items():
+        try:
+            theirs = environment.measure(peer, "plan", data, dataset.files, dataset.partitions)
+        except environment.PeerError as error:
+            print(error, file=sys.stderr, flush=True)
+            theirs = {"error": str(error)}
+        result["peers"][peer] = theirs
+        result[key] = _ratio(theirs, "selective_loaded_ms", ours["selective_warm_ms"])
+        result[f"{key}_listing"] = _ratio(theirs, "full_listing_s", ours["full_listing_s"])
+        if "selective_scattered_ms" in theirs:
+            result[f"{key}_scattered"] = _ratio(theirs, "selective_scattered_ms", ours["selective_scattered_ms"])
+    return result
 
 
-def _entries(instant: int, number: int, first: int, count: int, files: int) -> bytes:
-    """Files that hold 1,000 ids each, in order; other columns are random."""
-    random = np.random.default_rng(number)
-    places = np.arange(first, first + count)
-    partition = places * PARTITIONS // files
-    groups = [f"{a:016x}{b:016x}" for a, b in random.integers(0, 1 << 62, (count, 2)).tolist()]
-    paths = [
-        f"{instant}/p={p}/{group}/part-00000.snappy.parquet"
-        for p, group in zip(partition.tolist(), groups, strict=True)
-    ]
-    low = random.uniform(0, 900, count)
-    codes = random.integers(0, 1_000_000, count).astype(np.int32)
-    hour = 3_600_000_000
-    nothing = pa.array(np.zeros(count, np.int64))
-    table = pa.table(
-        {
-            "path": paths,
-            "size_bytes": random.integers(1 << 20, 1 << 28, count),
-            "row_count": np.full(count, 1_000),
-            "partition": [f"p={p}" for p in partition.tolist()],
-            "min.1": places * 1_000,
-            "max.1": places * 1_000 + 999,
-            "null_count.1": nothing,
-            "min.2": pa.array(places * hour, pa.timestamp("us", "UTC")),
-            "max.2": pa.array((places + 1) * hour, pa.timestamp("us", "UTC")),
-            "null_count.2": nothing,
-            "min.3": low,
-            "max.3": low + random.uniform(0, 100, count),
-            "null_count.3": nothing,
-            "nan_count.3": nothing,
-            "min.4": codes,
-            "max.4": codes + 200,
-            "null_count.4": nothing,
-            "min.5": [group[:8] for group in groups],
-            "max.5": [f"{group[:7]}g" for group in groups],
-            "null_count.5": nothing,
-        }
-    )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
-
-
-def _plan(stub: SnapshotServiceStub, sql: str, *, table: str = TABLE.table) -> snapshot_pb2.PlanFilesResponse:
-    name = types_pb2.TableName(database="default", table=table)
-    return stub.PlanFiles(snapshot_pb2.PlanFilesRequest(table=name, predicate=types_pb2.Predicate(sql=sql)))
-
-
-def _milliseconds(stub: SnapshotServiceStub, sql: str, runs: int) -> float:
-    """Median round trip."""
-    took = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        _plan(stub, sql)
-        took.append((time.perf_counter() - start) * 1_000)
-    return round(statistics.median(took), 3)
-
-
-def _list_all(stub: SnapshotServiceStub) -> int:
-    """Pages through all files, decoded into Arrow columns; how many there are."""
-    request = snapshot_pb2.PlanFilesRequest(table=TABLE, page_size=100_000)
-    found = 0
-    while True:
-        page = stub.PlanFiles(request)
-        with pa.ipc.open_stream(page.files.arrow) as reader:
-            table = reader.read_all()
-        found += table.num_rows
-        assert pc.sum(table.column("row_count")).as_py() == table.num_rows * 1_000
-        request.page_token = page.next_page_token
-        if not page.next_page_token:
-            return found
-
-
-def _rss_mb(pid: int) -> int:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+def _ratio(theirs: dict[str, Any], figure: str, ours: float) -> float | None:
+    return round(theirs[figure] / ours, 1) if figure in theirs else None
 
 
 if __name__ == "__main__":

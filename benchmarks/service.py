@@ -35,6 +35,10 @@ class Service:
         """User and system time that the process has used."""
         return cpu_s(self.pid)
 
+    def rss_mb(self) -> int:
+        """Memory that the process has resident, in MiB."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
 
 @contextmanager
 def running_service(

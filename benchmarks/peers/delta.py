@@ -1,7 +1,7 @@
-"""delta-rs as a peer: a table whose log is written through its own transactions and ends with its own checkpoint.
+"""delta-rs as a peer: a table of JSON commits, one for each append, with a checkpoint that delta-rs writes at the end.
 
-The log before the checkpoint is removed, as Delta does after its retention. "Loaded" is a ``DeltaTable`` that is kept:
-it has the files of its version in memory.
+The commits before the checkpoint are removed, as Delta does after its retention. "Loaded" is a ``DeltaTable`` that is
+kept: it has the files of its version in memory.
 """
 
 from __future__ import annotations
@@ -89,12 +89,17 @@ def _hot(place: Path, dataset: Dataset) -> dict[str, float]:
 
 
 def _generate(place: Path, dataset: Dataset) -> None:
-    table = _create(place)
-    for number in range(APPENDS):
-        _append(table, _actions(dataset.append(number)))
+    # Not by transactions of delta-rs, each of which reads again what was committed since the table was loaded.
+    _create(place)
+    log = place / "_delta_log"
+    for version in range(1, APPENDS + 1):
+        with (log / f"{version:020}.json").open("w") as file:
+            file.write(json.dumps({"commitInfo": {"timestamp": version, "operation": "WRITE"}}) + "\n")
+            for action in _actions(dataset.append(version - 1)):
+                file.write(json.dumps({"add": _added(action)}) + "\n")
     DeltaTable(str(place)).create_checkpoint()
-    for log in sorted((place / "_delta_log").glob("*.json"))[:-1]:
-        log.unlink()
+    for version in range(APPENDS):
+        (log / f"{version:020}.json").unlink()
 
 
 def _create(place: Path) -> DeltaTable:
@@ -105,6 +110,18 @@ def _append(table: DeltaTable, actions: Sequence[AddAction]) -> None:
     table.create_write_transaction(
         [*actions], "append", _SCHEMA, PARTITION_COLUMN, post_commithook_properties=_NO_CHECKPOINT
     )
+
+
+def _added(action: AddAction) -> dict[str, Any]:
+    """As the log has it."""
+    return {
+        "path": action.path,
+        "partitionValues": action.partition_values,
+        "size": action.size,
+        "modificationTime": action.modification_time,
+        "dataChange": action.data_change,
+        "stats": action.stats,
+    }
 
 
 def _actions(entries: pa.Table) -> list[AddAction]:

@@ -1,0 +1,129 @@
+"""Lakemark's side of the ``plan``, ``commit`` and ``fold`` benchmarks: tables of ``dataset`` entries, over gRPC."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.dataset import APPENDS, COLUMNS, FILE_ROWS, PARTITION_COLUMN, Dataset
+from benchmarks.service import Service
+from lakemark_proto.v1 import catalog_pb2, snapshot_pb2, timeline_pb2, types_pb2
+from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
+from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
+from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
+
+STAGED_FILES: Final = 10_000
+PAGE_FILES: Final = 100_000
+MESSAGE_BYTES_MAX: Final = 64 << 20
+
+
+class Lake:
+    """Calls of one channel. Errors are gRPC's own."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._catalog = CatalogServiceStub(channel)
+        self._timeline = TimelineServiceStub(channel)
+        self._snapshots = SnapshotServiceStub(channel)
+
+    def create(self, table: str) -> None:
+        """With the columns of ``dataset``."""
+        columns = [
+            types_pb2.Column(name=name, type=types_pb2.Type(primitive=kind))
+            for name, kind in (*COLUMNS, (PARTITION_COLUMN, "int"))
+        ]
+        schema = types_pb2.Schema(columns=columns, partition_columns=[PARTITION_COLUMN])
+        self._catalog.CreateTable(catalog_pb2.CreateTableRequest(name=_name(table), schema=schema))
+
+    def fill(self, table: str, dataset: Dataset) -> float:
+        """Creates the table and commits all appends; the seconds that the service took, without generating entries."""
+        self.create(table)
+        return sum(self.append(table, dataset.append(number)) for number in range(APPENDS))
+
+    def append(self, table: str, entries: pa.Table) -> float:
+        """One commit; seconds. Up to STAGED_FILES files go with the commit itself, others are staged before."""
+        began = time.perf_counter()
+        opening = timeline_pb2.OpenInstantRequest(table=_name(table), operation=timeline_pb2.APPEND, start=True)
+        instant = self._timeline.OpenInstant(opening).instant
+        took = time.perf_counter() - began
+        chunks = [
+            types_pb2.DataFiles(arrow=_encoded(entries.slice(first, STAGED_FILES), instant))
+            for first in range(0, entries.num_rows, STAGED_FILES)
+        ]
+        began = time.perf_counter()
+        for sequence, chunk in enumerate(chunks[:-1], 1):
+            staging = timeline_pb2.StageFilesRequest(
+                table=_name(table), instant=instant, added=chunk, sequence=sequence
+            )
+            self._timeline.StageFiles(staging)
+        self._timeline.Commit(timeline_pb2.CommitRequest(table=_name(table), instant=instant, added=chunks[-1]))
+        return took + time.perf_counter() - began
+
+    def plan(self, table: str, sql: str, version: int | None = None) -> int:
+        """How many files the plan has."""
+        request = snapshot_pb2.PlanFilesRequest(table=_name(table), predicate=types_pb2.Predicate(sql=sql))
+        if version is not None:
+            request.at.version = version
+        return self._snapshots.PlanFiles(request).summary.files_planned
+
+    def plan_ms(self, table: str, sql: str, runs: int, version: int | None = None) -> float:
+        """Median round trip."""
+        took = []
+        for _ in range(runs):
+            began = time.perf_counter()
+            self.plan(table, sql, version)
+            took.append(time.perf_counter() - began)
+        return round(statistics.median(took) * 1e3, 3)
+
+    def list_all(self, table: str) -> int:
+        """Pages through all files, decoded into Arrow columns; how many there are."""
+        request = snapshot_pb2.PlanFilesRequest(table=_name(table), page_size=PAGE_FILES)
+        found = 0
+        while True:
+            page = self._snapshots.PlanFiles(request)
+            with pa.ipc.open_stream(page.files.arrow) as reader:
+                files = reader.read_all()
+            found += files.num_rows
+            assert pc.sum(files.column("row_count")).as_py() == files.num_rows * FILE_ROWS
+            request.page_token = page.next_page_token
+            if not page.next_page_token:
+                return found
+
+
+@contextmanager
+def connected(service: Service) -> Iterator[Lake]:
+    limits = [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX)]
+    with grpc.insecure_channel(service.grpc_address, options=limits) as channel:
+        yield Lake(channel)
+
+
+def stored_bytes(work_dir: Path) -> int:
+    """Of the SQLite store; after the service has stopped it has no write-ahead log."""
+    return sum(path.stat().st_size for path in work_dir.glob("lakemark.db*"))
+
+
+def _name(table: str) -> types_pb2.TableName:
+    return types_pb2.TableName(database="default", table=table)
+
+
+def _encoded(entries: pa.Table, instant: int) -> bytes:
+    """As the service takes them: below the instant's directory, partitions by name, no nulls and no NaN."""
+    nothing = pa.array(np.zeros(entries.num_rows, np.int64))
+    columns: dict[str, Any] = {name: entries.column(name) for name in entries.column_names if name not in {"path", "p"}}
+    columns |= {f"null_count.{number}": nothing for number in range(1, len(COLUMNS) + 1)}
+    columns["nan_count.3"] = nothing
+    columns["path"] = [f"{instant}/{path}" for path in entries.column("path").to_pylist()]
+    columns["partition"] = [f"{PARTITION_COLUMN}={p}" for p in entries.column("p").to_pylist()]
+    table = pa.table(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
