@@ -7,7 +7,7 @@ from typing import Final
 import grpc
 
 from lakemark.convert import schema_from_proto
-from lakemark.errors import InvalidArgument, Unimplemented
+from lakemark.errors import InvalidArgument
 from lakemark.evolution.messages import change_from_proto
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
@@ -23,7 +23,6 @@ from lakemark_server.timeline.service import Timeline
 
 PAGE_MAX: Final = 1_000
 Context = grpc.ServicerContext
-_NO_REFERENCES: Final = "branches and tags are not available yet; every table has the branch 'main'"
 
 
 def require_name(name: TableName) -> TableName:
@@ -153,19 +152,19 @@ class CatalogServicer(CatalogServiceServicer):
         found = self._catalog.schemas(self._lake_table(request.name))
         return pb.ListSchemasResponse(schemas=map(messages.schema_version, found))
 
-    # -- what comes later ---------------------------------------------------------------------------------------------
-
     def CreateReference(self, request: pb.CreateReferenceRequest, context: Context) -> pb.Reference:
-        raise Unimplemented(_NO_REFERENCES)
+        return self._timeline.references.create(self._lake_table(request.table), request)
 
     def ListReferences(self, request: pb.ListReferencesRequest, context: Context) -> pb.ListReferencesResponse:
-        raise Unimplemented(_NO_REFERENCES)
+        found = self._timeline.references.find(self._lake_table(request.table), request.kind)
+        return pb.ListReferencesResponse(references=found)
 
     def DropReference(self, request: pb.DropReferenceRequest, context: Context) -> pb.DropReferenceResponse:
-        raise Unimplemented(_NO_REFERENCES)
+        self._timeline.references.drop(self._lake_table(request.table), request.name, request.request_id)
+        return pb.DropReferenceResponse()
 
     def MergeBranch(self, request: pb.MergeBranchRequest, context: Context) -> pb.MergeBranchResponse:
-        raise Unimplemented(_NO_REFERENCES)
+        return self._timeline.references.merge(self._lake_table(request.table), request)
 
     def _lake_table(self, name: TableName) -> LakeTable:
         require_name(name)

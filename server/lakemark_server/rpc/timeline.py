@@ -87,10 +87,11 @@ class TimelineServicer(TimelineServiceServicer):
     # -- what comes later ---------------------------------------------------------------------------------------------
 
     def CommitTransaction(self, request: pb.CommitTransactionRequest, context: Context) -> pb.CommitTransactionResponse:
-        raise Unimplemented("transactions over several tables are not available yet; commit the tables one by one")
+        commits = [(self._table(one.table), one) for one in request.commits]
+        return pb.CommitTransactionResponse(commits=self._timeline.commit_together(commits, request.request_id))
 
     def Restore(self, request: pb.RestoreRequest, context: Context) -> pb.CommitResponse:
-        raise Unimplemented("restoring a version is not available yet; old versions can be read")
+        return self._timeline.restore(self._table(request.table), request)
 
     def CreateSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
         raise Unimplemented(_NO_SAVEPOINTS)

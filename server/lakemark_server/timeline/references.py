@@ -9,7 +9,7 @@ from lakemark.errors import InvalidArgument, InvalidName, VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, TagRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.clock import ClockMs, now_ms
+from lakemark_server.clock import ClockMs
 from lakemark_server.keyspace import MAIN
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.requests import check_request_id, once
@@ -24,10 +24,10 @@ T = TypeVar("T")
 class References:
     """Thread-safe; holds no state that another process would need."""
 
-    def __init__(self, store: Store, clock: ClockMs = now_ms) -> None:
+    def __init__(self, store: Store, clock: ClockMs, log: ChangeLog) -> None:
         self._store = store
         self._clock = clock
-        self._log = ChangeLog()
+        self._log = log
 
     def create(self, table: LakeTable, request: pb.CreateReferenceRequest) -> pb.Reference:
         """Names a version, in O(1): a tag keeps it, a branch goes on from it.
@@ -78,11 +78,8 @@ class References:
     def merge(self, table: LakeTable, request: pb.MergeBranchRequest, owner: str = "") -> pb.MergeBranchResponse:
         """Replays a branch on its parent as one version. Raises what ``direct.merge`` raises."""
         check_request_id(request.request_id)
-        states: list[TableState] = []
-
         def body(tx: Transaction) -> pb.MergeBranchResponse:
             state = TableState(tx, table.table_id)
-            states[:] = [state]
             version, replayed = direct.merge(
                 state,
                 request.branch,

@@ -29,6 +29,7 @@ from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.jobs import Opened, OpenJob, StartJob, check_open
 from lakemark_server.timeline.opening import opened_once, started
 from lakemark_server.timeline.publish import CommitJob, check_metadata, publish, response_of
+from lakemark_server.timeline.references import References
 from lakemark_server.timeline.table_state import TableState
 from lakemark_server.timeline.together import Together
 
@@ -49,6 +50,7 @@ class Timeline:
         self._clock = clock
         self._snapshots = snapshots or Snapshots(store)
         self._log = ChangeLog()
+        self.references = References(store, clock, self._log)
         self._reading = threading.Lock()
         self._batches: Batcher[int, _Job, _Answer] = Batcher(self._run)
 

@@ -85,7 +85,7 @@ def read_entries(files: pb.DataFiles, table: LakeTable, instant: int) -> Entries
         batch = from_arrow(files.arrow, table.schema)
     else:
         batch = from_messages(files.list.files, table.schema)
-    batch, slices = admit(batch, table.schema, instant, table.record.location)
+    batch, slices = admit(batch, table.schema, instant, table.record.location, deltas_allowed=True)
     totals = StagedTotals(files=batch.num_rows, rows=_sum(batch, "row_count"), bytes=_sum(batch, "size_bytes"))
     touched = TouchedSet()
     touched.add_added(batch)
