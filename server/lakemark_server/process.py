@@ -17,6 +17,7 @@ import structlog
 
 from lakemark.errors import LakemarkError, NotFound
 from lakemark_server import logs
+from lakemark_server.backup import refuse_half_restored
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
@@ -40,7 +41,12 @@ class Service:
 
     def __init__(self, settings: Settings, store: Store | None = None, clock: ClockMs = now_ms) -> None:
         self.settings = settings
-        self.store = store or _open(settings.store)
+        self.store = store or open_or_make(settings.store)
+        try:
+            refuse_half_restored(self.store)
+        except LakemarkError:
+            self.store.close()
+            raise
         quotas = Quotas(self.store, settings.quotas, cache_s=settings.quota_cache_s, clock=clock)
         self.tenants = Tenants(quotas.of)
         self.inflight = InflightBytes(settings.max_inflight_bytes)
@@ -119,18 +125,19 @@ class Service:
                 _log.warning("looking for lost writers failed; it is tried again", reason=error.message)
 
 
-def _open(url: str) -> Store:
+def open_or_make(url: str) -> Store:
+    """The store at ``url``; for SQLite its directory is made, too. Raises what ``open_store`` raises."""
     if url.startswith("sqlite:///"):
         path = Path(url.removeprefix("sqlite:///"))
         path.parent.mkdir(parents=True, exist_ok=True)
     return open_store(url)
 
 
-def open_existing(url: str) -> Store:
+def open_existing(url: str, *, read_only: bool = False) -> Store:
     """The store at ``url``, which is not made if it is not there. Raises NotFound, and what ``open_store`` raises."""
     if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
         raise NotFound(f"there is no store at {url}; name one with --store or LAKEMARK_STORE")
-    return open_store(url)
+    return open_store(url, read_only=read_only)
 
 
 def main(settings: Settings) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lakemark.cli import databases, files, process, quota, tables, timeline
+from lakemark.cli import backup, databases, files, process, quota, tables, timeline
 from lakemark.cli.context import SERVER_DEFAULT, Invocation
 from lakemark.errors import LakemarkError
 
@@ -25,6 +25,8 @@ app.add_typer(tables.app, name="tables")
 app.add_typer(files.app, name="files")
 app.add_typer(timeline.app, name="timeline")
 app.add_typer(quota.app, name="quota")
+app.add_typer(backup.app, name="backup")
+app.command("restore")(backup.restore)
 app.command("plan")(files.plan)
 app.command("serve")(process.serve)
 app.command("demo")(process.demo)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from lakemark.cli.context import invocation
 from lakemark.cli.output import show_done, show_json
 from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument
+
+STORE_DEFAULT: Final = "sqlite:///lakemark-data/lakemark.db"
 
 
 def serve(
@@ -30,7 +33,7 @@ def serve(
         from lakemark_server import process
         from lakemark_server.settings import Settings
     except ImportError as error:
-        raise _missing("the service", "server", error) from error
+        raise missing("the service", "server", error) from error
     given: dict[str, Any] = {
         "store": store,
         "warehouse": warehouse,
@@ -56,34 +59,34 @@ def demo(
     try:
         from lakemark.demo import main as demo_main
     except ImportError as error:
-        raise _missing("the demo", "server,spark,demo", error) from error
+        raise missing("the demo", "server,spark,demo", error) from error
     raise typer.Exit(demo_main.run(directory))
 
 
 def verify(
     context: typer.Context,
-    store: Annotated[
-        str, typer.Option(envvar="LAKEMARK_STORE", help="URL of the key-value store")
-    ] = "sqlite:///lakemark-data/lakemark.db",
+    store: Annotated[str, typer.Option(envvar="LAKEMARK_STORE", help="URL of the key-value store")] = STORE_DEFAULT,
 ) -> None:
-    """Checks every invariant of a store's key space. A SQLite store must not be served meanwhile."""
+    """Checks every invariant of a store's key space, and a SQLite file itself; also while it is served."""
     try:
+        from lakemark_server.backup import refuse_half_restored
         from lakemark_server.process import open_existing
         from lakemark_server.verify import verify as check
     except ImportError as error:
-        raise _missing("the checker", "server", error) from error
-    opened = open_existing(store)
+        raise missing("the checker", "server", error) from error
+    opened = open_existing(store, read_only=True)
     try:
-        problems = check(opened)
+        refuse_half_restored(opened)
+        problems = opened.integrity_check() + check(opened)
     finally:
         opened.close()
     if invocation(context).as_json:
         show_json({"problems": problems})
-    else:
-        for problem in problems:
-            typer.echo(problem)
-    if problems:
-        raise CorruptStore(f"{len(problems)} invariants of the store do not hold; restore a backup, or report a defect")
+    raise_problems(
+        problems,
+        "invariants of the store do not hold; restore a backup, or report a defect",
+        tell=not invocation(context).as_json,
+    )
     if not invocation(context).as_json:
         show_done("every invariant of the store holds")
 
@@ -100,7 +103,16 @@ def version(context: typer.Context) -> None:
         typer.echo(f"lakemark {number}")
 
 
-def _missing(what: str, extras: str, error: ImportError) -> FailedPrecondition:
+def raise_problems(problems: Sequence[str], what: str, *, tell: bool) -> None:
+    """Raises CorruptStore if there are any, which are told before."""
+    if tell:
+        for problem in problems:
+            typer.echo(problem)
+    if problems:
+        raise CorruptStore(f"{len(problems)} {what}")
+
+
+def missing(what: str, extras: str, error: ImportError) -> FailedPrecondition:
     return FailedPrecondition(
         f"{what} needs packages that are not installed ({error}): pip install 'lakemark[{extras}]'"
     )

@@ -1,0 +1,23 @@
+"""Backup and restore: consistent copies of a whole store in a directory, and stores made from them again."""
+
+from __future__ import annotations
+
+from .errors import BackupDamaged, BackupFormatUnknown, BackupNotFound, HalfRestored
+from .manifest import Manifest
+from .marker import refuse_half_restored
+from .repository import Repository
+from .restoring import restore, start_over
+from .taking import take
+
+__all__ = [
+    "BackupDamaged",
+    "BackupFormatUnknown",
+    "BackupNotFound",
+    "HalfRestored",
+    "Manifest",
+    "Repository",
+    "refuse_half_restored",
+    "restore",
+    "start_over",
+    "take",
+]

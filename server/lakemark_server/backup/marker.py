@@ -1,0 +1,51 @@
+"""The marker of a store that is being restored: while it is there, nobody may serve the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from lakemark.errors import CorruptStore
+from lakemark_server.keyspace import RESTORING
+from lakemark_server.kv import ReadTransaction, Store, Transaction
+
+from .errors import HalfRestored
+
+KEY = RESTORING.key()
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Which backup is restored, by id and by a hash of its content, and how many of its chunks are there."""
+
+    backup: str
+    content: str
+    chunks: int
+
+    def same_backup(self, other: Marker) -> bool:
+        return (self.backup, self.content) == (other.backup, other.content)
+
+
+def get(tx: ReadTransaction) -> Marker | None:
+    stored = tx.get(KEY)
+    if stored is None:
+        return None
+    try:
+        return Marker(**json.loads(stored))
+    except (ValueError, TypeError) as error:
+        raise CorruptStore("the marker of a store that is being restored cannot be read") from error
+
+
+def put(tx: Transaction, marker: Marker) -> None:
+    tx.set(KEY, json.dumps(asdict(marker)).encode())
+
+
+def refuse_half_restored(store: Store) -> None:
+    """Raises HalfRestored."""
+    found = store.read(get)
+    if found is not None:
+        raise HalfRestored(
+            f"the store holds only a part of backup {found.backup}: restoring it has not ended. Run 'lakemark restore' "
+            "again, which goes on where it stopped",
+            backup=found.backup,
+        )

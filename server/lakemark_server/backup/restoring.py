@@ -1,0 +1,132 @@
+"""Makes a store of a backup: any kind of store of any kind, in bounded transactions, and again after it was cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final, TypeVar
+
+from lakemark.errors import CorruptStore, NotEmpty
+from lakemark_server.kv import CommitUnknownResult, KeyValue, Store, Transaction
+from lakemark_server.kv.api import KEYS_END
+from lakemark_server.verify import verify
+
+from . import marker
+from .chunking import chunks, pairs_of
+from .errors import BackupDamaged, HalfRestored
+from .manifest import Manifest
+from .marker import Marker
+from .repository import Repository
+
+TRANSACTION_BYTES_AIM: Final = 800_000
+TRANSACTION_PAIRS_MAX: Final = 10_000
+_CLEARED_AT_ONCE: Final = 1_000
+_UNKNOWN_MAX: Final = 10
+
+T = TypeVar("T")
+
+
+def restore(store: Store, repository: Repository, manifest: Manifest, *, check: bool = True) -> None:
+    """Fills an empty store, or goes on with one that this backup was being restored into. Then nobody serves it before
+    it is complete, and, with ``check``, was compared with the backup and has all invariants.
+
+    Raises NotEmpty, HalfRestored (of another backup), BackupDamaged, CorruptStore, and what the store raises.
+    """
+    now = _begin(store, Marker(manifest.id, manifest.content, 0))
+    for entry in manifest.chunks[now.chunks :]:
+        following = Marker(now.backup, now.content, now.chunks + 1)
+        groups = list(_groups(pairs_of(repository.read(entry))))
+        for number, group in enumerate(groups, 1):
+            _write(store, group, now, following if number == len(groups) else now)
+        now = following
+    if check:
+        compare(store, manifest)
+        problems = verify(store)
+        if problems:
+            raise CorruptStore(
+                f"the restored store is as the backup is, but {len(problems)} invariants do not hold in it: "
+                f"{problems[0]}. Restore an older backup into another store, or take it as it is with --no-verify"
+            )
+    _settled(store, lambda tx: tx.clear(marker.KEY))
+
+
+def start_over(store: Store) -> None:
+    """Empties a store that was being restored; leaves any other one as it is."""
+    while store.read(marker.get) is not None:
+        rest = store.read(lambda tx: tx.get_range(b"", KEYS_END, limit=_CLEARED_AT_ONCE))
+        keys = [key for key, _ in rest if key != marker.KEY]
+        _settled(store, lambda tx, keys=keys: _clear(tx, keys or [marker.KEY]))  # type: ignore[misc]
+
+
+def compare(store: Store, manifest: Manifest) -> None:
+    """Raises CorruptStore unless the store holds just what the backup does."""
+    with store.export() as export:
+        pairs = (pair for pair in chain.from_iterable(export.pages) if pair[0] != marker.KEY)
+        found = [chunk.name for chunk in chunks(pairs)]
+    if found != [entry.name for entry in manifest.chunks]:
+        raise CorruptStore(f"the store is not what backup {manifest.id} holds: another program writes to it")
+
+
+def _begin(store: Store, wanted: Marker) -> Marker:
+    def body(tx: Transaction) -> Marker:
+        found = marker.get(tx)
+        if found is None:
+            if tx.get_range(b"", KEYS_END, limit=1):
+                raise NotEmpty("the store is not empty; a backup is restored into a new one, which was never served")
+            marker.put(tx, wanted)
+            return wanted
+        if not found.same_backup(wanted):
+            raise HalfRestored(
+                f"the store holds a part of backup {found.backup}; go on with that one (--backup {found.backup}), or "
+                "begin anew with --start-over",
+                backup=found.backup,
+            )
+        return found
+
+    return _settled(store, body)
+
+
+def _write(store: Store, group: list[KeyValue], now: Marker, following: Marker) -> None:
+    def body(tx: Transaction) -> None:
+        found = marker.get(tx)
+        if found not in (now, following):
+            raise HalfRestored("another process restores into this store at the same time, or has begun anew")
+        for key, value in group:
+            tx.set(key, value)
+        marker.put(tx, following)
+
+    _settled(store, body)
+
+
+def _clear(tx: Transaction, keys: list[bytes]) -> None:
+    if marker.get(tx) is not None:
+        for key in keys:
+            tx.clear(key)
+
+
+def _groups(pairs: Iterator[KeyValue]) -> Iterator[list[KeyValue]]:
+    """In pieces of a transaction each."""
+    group: list[KeyValue] = []
+    size = 0
+    last = b""
+    for key, value in pairs:
+        if key <= last and last:
+            raise BackupDamaged("the backup is damaged: its keys are not in order")
+        last = key
+        if size >= TRANSACTION_BYTES_AIM or len(group) >= TRANSACTION_PAIRS_MAX:
+            yield group
+            group, size = [], 0
+        group.append((key, value))
+        size += 3 * len(key) + len(value)
+    if group:
+        yield group
+
+
+def _settled(store: Store, body: Callable[[Transaction], T]) -> T:
+    """Runs the transaction until its outcome is known: each of them may be carried out twice."""
+    for _ in range(_UNKNOWN_MAX):
+        try:
+            return store.transact(body)
+        except CommitUnknownResult as error:
+            unknown = error
+    raise unknown
