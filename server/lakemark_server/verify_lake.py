@@ -11,6 +11,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from lakemark.errors import LakemarkError, TableNotFound
+from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, StagedTotals, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog import lake
@@ -30,6 +31,7 @@ from lakemark_server.kv import Space, Store
 from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.timeline.alive import Alive
+from lakemark_server.verify_schemas import check_versions, schemas_of
 
 Problems: TypeAlias = list[str]
 PAGE_KEYS: Final = 500
@@ -58,6 +60,7 @@ def check_table(store: Store, table_id: int, name: str) -> Problems:
     except TableNotFound:
         return []
     look = _Look(store, table)
+    look.schemas()
     look.versions()
     look.head_and_times()
     look.instants()
@@ -90,10 +93,16 @@ class _Look:
     def __init__(self, store: Store, table: LakeTable) -> None:
         self.store, self.table, self.table_id = store, table, table.table_id
         self.problems: Problems = []
+        self._schemas: dict[int, Schema] = {}
         self._by_version: dict[int, VersionRecord] = {}
         self._by_instant: dict[int, VersionRecord] = {}
         self._states: dict[int, InstantRecord] = {}
         self._content: dict[int, _Content] = {}
+
+    def schemas(self) -> None:
+        """Each is there and reads the files of all before it."""
+        self._schemas, problems = schemas_of(self.store, self.table)
+        self.problems += problems
 
     def versions(self) -> None:
         """1, 2, 3 … without a gap, in order of time, each of an instant of its own and read before it was written."""
@@ -113,9 +122,10 @@ class _Look:
                 self._tell(f"{where} and version {self._by_instant[record.instant].version} are of one instant")
             content = self._content[record.instant] = _Content()
             if record.inline_block:
-                self._decode(record.inline_block, f"the block in {where}", content)
+                self._decode(record, record.inline_block, f"the block in {where}", content)
             record.inline_block = b""
             self._by_version[record.version] = self._by_instant[record.instant] = last = record
+        self.problems += check_versions(self.store, self.table, self._by_version)
 
     def head_and_times(self) -> None:
         """The head is the last version, and each version can be found by its time."""
@@ -172,7 +182,7 @@ class _Look:
             if version is not None and isinstance(number, int) and number < version.staged.blocks:
                 content = self._content[version.instant]
                 content.blocks += 1
-                self._decode(value, f"block {number} of version {version.version}", content)
+                self._decode(version, value, f"block {number} of version {version.version}", content)
         for (instant, *_), _ in keys_below(self.store, STAGED_SLICES, self.table_id, page=PAGE_BLOCKS):
             self._check_kept(instant, "slices")
         for instant, content in self._content.items():
@@ -196,9 +206,15 @@ class _Look:
         if not version.all_partitions and not content.partitions <= set(version.partitions):
             self._tell(f"{where} has files in partitions that it does not name")
 
-    def _decode(self, block: bytes, what: str, content: _Content) -> None:
+    def _decode(self, version: VersionRecord, block: bytes, what: str, content: _Content) -> None:
+        schema = self._schemas.get(version.file_schema_id or version.schema_id)
+        if schema is None:
+            self._tell(
+                f"{what} was written with schema {version.file_schema_id or version.schema_id}, which is missing"
+            )
+            return
         try:
-            content.add(blocks.decode(block, self.table.schema))
+            content.add(blocks.decode(block, schema))
         except (LakemarkError, DecodeError, pa.ArrowException, ValueError, OSError) as error:
             self._tell(f"{what} cannot be read: {error}")
 
