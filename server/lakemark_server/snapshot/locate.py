@@ -37,13 +37,14 @@ def locate(parts: Sequence[Part], paths: AnyArray) -> list[Found]:
     if not candidates:
         return []
     chunked: Any = pa.chunked_array([texts for *_, texts in candidates], pa.string())
-    matches = cast(Any, pc).index_in(chunked, value_set=paths)
-    found = []
-    for (at, places, _), chunk in zip(candidates, matches.chunks, strict=True):
-        hit = np.asarray(chunk.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-        if hit.any():
-            index = np.asarray(chunk.drop_null().to_numpy(), np.int64)
-            found.append(Found(at, places[hit], index))
+    matches = cast(Any, pc).index_in(chunked, value_set=paths).fill_null(-1).to_numpy()
+    found: list[Found] = []
+    start = 0
+    for at, places, _ in candidates:
+        index = np.asarray(matches[start : start + len(places)], np.int64)
+        start += len(places)
+        if (index >= 0).any():
+            found.append(Found(at, places[index >= 0], index[index >= 0]))
     return found
 
 

@@ -1,0 +1,119 @@
+"""Random histories of a table with branches: every version is what a plain model says, and stays so."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lakemark_server.snapshot.parts as parts_module
+from lakemark.errors import InvalidFile
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.keyspace import MAIN
+from lakemark_server.snapshot.changes import added_between, removed_between
+from lakemark_server.snapshot.service import Snapshots
+from tests.unit.snapshot.world import World, found
+
+OPERATIONS = [t.APPEND, t.APPEND, t.UPSERT, t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE]
+
+
+class Player:
+    """Draws what happens next and does it."""
+
+    def __init__(self, world: World, data: st.DataObject) -> None:
+        self.world, self.data = world, data
+
+    def step(self) -> None:
+        world, draw = self.world, self.data.draw
+        name = draw(st.sampled_from(sorted(world.branches)), label="branch")
+        branch = world.branches[name]
+        match draw(st.sampled_from(["commit"] * 5 + ["restore", "fork", "merge", "alter"]), label="what"):
+            case "commit":
+                live = sorted(world.content(branch.lineage, branch.head))
+                removed = draw(st.lists(st.sampled_from(live), unique=True, max_size=3)) if live else []
+                world.commit(
+                    name,
+                    draw(st.sampled_from(OPERATIONS)),
+                    draw(st.lists(st.integers(0, 2), max_size=4)),
+                    removed=removed,
+                    staged=draw(st.booleans()),
+                    file_schema_id=draw(st.integers(0, world.schema_id)),
+                )
+            case "restore" if branch.head:
+                world.commit(name, t.RESTORE_VERSION, restored=draw(st.integers(1, branch.head)))
+            case "fork" if len(world.branches) < 4:
+                world.fork(name, draw(st.integers(0, branch.head)))
+            case "merge" if name != MAIN:
+                into = branch.lineage.forks[1][0]
+                parent = next(one for one, other in world.branches.items() if other.lineage.key == into)
+                world.merge(name, parent)
+            case "alter":
+                world.alter(name)
+            case _:
+                pass
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data(), st.integers(1, 18), st.sampled_from([1, 3, 8_192]), st.booleans())
+def test_every_version_is_what_the_model_says(data: st.DataObject, steps: int, part_files_max: int, kept: bool) -> None:
+    """``kept``: one cache sees all; else nothing is ever kept. At the end everything is read again by a new process."""
+    most, parts_module.PART_FILES_MAX = parts_module.PART_FILES_MAX, part_files_max  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as directory:
+        world = World.open(Path(directory))
+        try:
+            player = Player(world, data)
+            watching = Snapshots(world.store, 1 << 30 if kept else 0)
+            for _ in range(steps):
+                player.step()
+                lineage, version = data.draw(st.sampled_from(world.versions()))
+                world.check(watching, lineage, version)
+            fresh = Snapshots(world.store)
+            for lineage, version in data.draw(st.permutations(world.versions())):
+                world.check(fresh, lineage, version)
+                world.check(watching, lineage, version)
+            _check_changes(world, fresh, data)
+            _check_find(world, fresh, data)
+        finally:
+            world.store.close()
+            parts_module.PART_FILES_MAX = most  # type: ignore[misc]
+
+
+def _check_changes(world: World, snapshots: Snapshots, data: st.DataObject) -> None:
+    lineage, newer = data.draw(st.sampled_from(world.versions()))
+    older = data.draw(st.integers(0, newer))
+    before, after = (snapshots.load(world.table, lineage, version) for version in (older, newer))
+    old, new = world.content(lineage, older), world.content(lineage, newer)
+    assert found(added_between(before, after)).keys() == new.keys() - old.keys()
+    assert found(removed_between(before, after)).keys() == old.keys() - new.keys()
+
+
+def _check_find(world: World, snapshots: Snapshots, data: st.DataObject) -> None:
+    lineage, version = data.draw(st.sampled_from(world.versions()))
+    live = world.content(lineage, version)
+    wanted = data.draw(st.permutations(sorted(live))) if live else []
+    batch = snapshots.find_files(
+        world.table, lineage, version, [*wanted[:1], *(f"file:/t/{one}" for one in wanted[1:])]
+    )
+    assert batch.column("path").to_pylist() == wanted
+    assert batch.column("partition").to_pylist() == [live[path].partition for path in wanted]
+    everything = {path for content in world.contents.values() for path in content}
+    gone = sorted(everything - live.keys())
+    for path in [*gone[:3], "x", "12/", "1800000000001/none/f"]:
+        with pytest.raises(InvalidFile, match=f"not in version {version} of default.t"):
+            snapshots.find_files(world.table, lineage, version, [*wanted[:2], path])
+    if wanted:
+        with pytest.raises(InvalidFile, match="named twice"):
+            snapshots.find_files(world.table, lineage, version, [wanted[0], wanted[0]])
+
+
+def test_nothing_is_found_nowhere(tmp_path: Path) -> None:
+    world = World.open(tmp_path)
+    lineage = world.branches[MAIN].lineage
+    batch = Snapshots(world.store).find_files(world.table, lineage, 0, [])
+    assert isinstance(batch, pa.RecordBatch)
+    assert not batch.num_rows
+    world.store.close()
