@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar, TypeVar
 
-from lakemark.errors import LakemarkError, Unimplemented
+from lakemark.errors import LakemarkError
 from lakemark_server import deadline
 
 from .api import KEYS_END, OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
 from .buffer import BufferedTransaction, CommitRequest
 from .changes import Changes
-from .export import Export, exported
+from .export import Export, Source, exported
 from .group_commit import Apply
 from .limits import check_range
 from .reads import Clock, ReadOnlyTransaction, Snapshot
@@ -73,7 +73,7 @@ class BufferedStore(Store):
     def export(self, begin: bytes = b"", end: bytes = KEYS_END) -> Iterator[Export]:
         check_range(begin, end)
         self._check_open()
-        with self._lasting_snapshot() as snapshot:
+        with self._lasting_snapshot(begin, end) as snapshot:
             yield exported(snapshot, begin, end)
 
     def close(self) -> None:
@@ -114,9 +114,9 @@ class BufferedStore(Store):
     def _snapshot(self) -> Snapshot:
         """A view that holds everything acknowledged before, or what it takes to make one at the first read."""
 
-    def _lasting_snapshot(self) -> AbstractContextManager[Snapshot]:
-        """A view like ``_snapshot``, that may be read for hours."""
-        raise Unimplemented(f"a store of kind {self.name} cannot be exported yet")
+    @abstractmethod
+    def _lasting_snapshot(self, begin: bytes, end: bytes) -> AbstractContextManager[Source]:
+        """A view like ``_snapshot``, at least of this range, that may be read for hours."""
 
     @abstractmethod
     def _submit(self, request: CommitRequest) -> None:

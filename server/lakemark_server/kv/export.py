@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from .api import KeyValue
-from .reads import Snapshot
 
 PAGE_BYTES_AIM: Final = 1 << 20
 _PAIRS_FIRST: Final = 64
 _PAIRS_MAX: Final = 10_000
+
+
+class Source(Protocol):
+    """The part of a ``Snapshot`` that exports need."""
+
+    def get_range(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]: ...
+
+    def version(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +29,12 @@ class Export:
     pages: Iterator[list[KeyValue]]
 
 
-def exported(snapshot: Snapshot, begin: bytes, end: bytes) -> Export:
+def exported(snapshot: Source, begin: bytes, end: bytes) -> Export:
     """Of a snapshot that lives as long as the caller needs it."""
     return Export(snapshot.version(), _pages(snapshot, begin, end))
 
 
-def _pages(snapshot: Snapshot, begin: bytes, end: bytes) -> Iterator[list[KeyValue]]:
+def _pages(snapshot: Source, begin: bytes, end: bytes) -> Iterator[list[KeyValue]]:
     """Of about PAGE_BYTES_AIM each: how many pairs that is the page before tells."""
     limit = _PAIRS_FIRST
     while begin < end:

@@ -1,7 +1,7 @@
 """The store in FoundationDB: any number of processes on one cluster, which checks and commits their transactions.
 
 All of it lives below one prefix, which is the tuple of one string. Behind the keys of the contract, at ``0xff`` after
-the prefix, the store keeps what is its own: its format.
+the prefix, the store keeps what is its own: its format, and what exports need.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from .api import KEYS_END, StoreFormatUnknown
 from .buffer import CommitRequest
 from .buffered_store import BufferedStore
 from .fdb_client import FdbClient
+from .fdb_export import FdbExporter
+from .fdb_layout import FORMAT_KEY
 from .fdb_reader import FdbSnapshot
+from .fdb_spool import Spool, spool
 from .fdb_url import FdbTarget
 from .fdb_writer import FdbWriter
 from .keys import pack
@@ -27,7 +30,6 @@ from .overlay import Overlay
 from .reads import Clock
 
 FORMAT: Final = b"1"
-_FORMAT_KEY: Final = KEYS_END + b"/format"
 
 
 class FdbStore(BufferedStore):
@@ -59,6 +61,17 @@ class FdbStore(BufferedStore):
         self._writer.close()
 
     @contextmanager
+    def _lasting_snapshot(self, begin: bytes, end: bytes) -> Iterator[Spool]:
+        """A copy, on this machine."""
+        with spool() as copied:
+            exporter = FdbExporter(self._client, self._prefix, self._writer, copied)
+            try:
+                exporter.copy(begin, end)
+            finally:
+                exporter.stop()
+            yield copied
+
+    @contextmanager
     def _watched(self, key: bytes, changed: threading.Event) -> Iterator[bytes | None]:
         check_key(key)
         self._check_open()
@@ -69,12 +82,12 @@ class FdbStore(BufferedStore):
     def _prepare(self) -> None:
         """Makes the store if it is not there. Safe when several processes start at once: all write the same."""
         snapshot = self._snapshot()
-        found = snapshot.get(_FORMAT_KEY)
+        found = snapshot.get(FORMAT_KEY)
         if found is None:
             if snapshot.get_range(b"", KEYS_END, 1, False):
                 raise StoreFormatUnknown(f"the keys below the prefix {self.target.prefix!r} are not Lakemark's")
             made = Overlay()
-            made.put(_FORMAT_KEY, FORMAT)
+            made.put(FORMAT_KEY, FORMAT)
             self._writer.commit(CommitRequest(None, set(), [], made, [], 0))
         elif found != FORMAT:
             raise StoreFormatUnknown(

@@ -9,6 +9,7 @@ from .api import StoreClosed
 from .buffer import CommitRequest
 from .fdb_client import FdbClient
 from .fdb_errors import commit_error
+from .fdb_log import ChangeLog
 
 _MASK: Final = (1 << 64) - 1
 
@@ -19,6 +20,7 @@ class FdbWriter:
     def __init__(self, client: FdbClient, prefix: bytes) -> None:
         self._client = client
         self._prefix = prefix
+        self._log = ChangeLog(client, prefix)
         self._running = 0
         self._closed = False
         self._idle = threading.Condition()
@@ -46,8 +48,11 @@ class FdbWriter:
     def _commit(self, request: CommitRequest) -> None:
         prefix = self._prefix
         transaction = self._client.transaction()
-        if request.read_version is not None:
-            transaction.set_read_version(request.read_version)
+        read_version = request.read_version
+        if read_version is None:
+            read_version = self._client.answer(transaction.get_read_version().wait)
+        else:
+            transaction.set_read_version(read_version)
             for key in request.read_keys:
                 transaction.add_read_conflict_key(prefix + key)
             for begin, end in request.read_ranges:
@@ -64,5 +69,7 @@ class FdbWriter:
                 transaction.add(prefix + key, (pending & _MASK).to_bytes(8, "little"))
             else:
                 transaction.set(prefix + key, pending)
+        if self._log.wanted(read_version):
+            self._log.note(transaction, request.writes)
         future = transaction.commit()
         self._client.answer(future.wait, commit_error)

@@ -64,7 +64,7 @@ class PostgresStore(BufferedStore):
         return PostgresSnapshot(self._readers)
 
     @contextmanager
-    def _lasting_snapshot(self) -> Iterator[PostgresSnapshot]:
+    def _lasting_snapshot(self, begin: bytes, end: bytes) -> Iterator[PostgresSnapshot]:
         """On a connection of its own: the others are for those who are in a hurry."""
         readers = PostgresReaders(self._exporter, 1)
         try:

@@ -14,8 +14,9 @@ from .overlay import Overlay, add_to_counter
 from .postgres_binary import bytea_array, bytea_arrays, from_int8, int8
 from .postgres_errors import PostgresFailure, commit_error, translated
 from .postgres_statements import SHORT_KEY_BYTES_MAX
-from .postgres_window import Window, encode_writes
+from .postgres_window import Window
 from .postgres_wire import Call, PostgresConnection
+from .write_sets import encode_writes
 
 # The server's own limits on waiting for the turn and on a statement end before this.
 ANSWER_SECONDS_MAX: Final = 25.0

@@ -41,7 +41,7 @@ class SqliteReadOnlyStore(BufferedStore):
     def _snapshot(self) -> SqliteSnapshot:
         return self._readers.snapshot()
 
-    def _lasting_snapshot(self) -> AbstractContextManager[SqliteSnapshot]:
+    def _lasting_snapshot(self, begin: bytes, end: bytes) -> AbstractContextManager[SqliteSnapshot]:
         return self._readers.lasting_snapshot()
 
     def _submit(self, request: CommitRequest) -> None:

@@ -1,0 +1,191 @@
+"""Copies a range of a store in FoundationDB as it is at one version, although no version can be read for that long.
+
+First everything is read in pieces, each at a version of its own. Then the log of what was written since is followed:
+its keys are read again, page by page of the log, until a page is the last one. The keys of that page were read at the
+same version as the page itself, and all others have not changed since they were read: all is now as it is at that
+version. Copying memory while it is being used, as for the migration of virtual machines, works the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from lakemark.errors import LakemarkError, StoreConflict, Unavailable
+
+from .api import CommitUnknownResult, TransactionTooOld
+from .buffer import CommitRequest, KeyRange
+from .fdb_client import FdbClient
+from .fdb_layout import EXPORTS, EXPORTS_END, LOG, LOG_END
+from .fdb_log import BLIND_VERSIONS, LEASE_VERSIONS, VERSIONS_PER_S
+from .fdb_reader import FdbSnapshot
+from .fdb_spool import Spool, disk_errors
+from .fdb_writer import FdbWriter
+from .overlay import Overlay
+from .retry import pause_seconds
+from .write_sets import decode_writes
+
+ANNOUNCED_VERSIONS: Final = 120 * VERSIONS_PER_S
+"""How long commits are noted for an export that does not announce itself again."""
+
+_ATTEMPTS_MAX: Final = 50
+_PIECE_BYTES_AIM: Final = 4_000_000
+_PAIRS_FIRST: Final = 200
+_PAIRS_MAX: Final = 20_000
+_ENTRIES_MAX: Final = 2_000
+_LOG_PAGES_MAX: Final = 100_000
+_KEYS_AT_ONCE: Final = 1_000
+_RANGE_PAIRS_MAX: Final = 1_000
+
+
+class FdbExporter:
+    """One export. ``stop`` must be called in the end; if it never is, commits are noted for two minutes in vain."""
+
+    def __init__(self, client: FdbClient, prefix: bytes, writer: FdbWriter, spool: Spool) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._writer = writer
+        self._spool = spool
+        self._key = EXPORTS + uuid.uuid4().bytes
+        self._until = -1  # version
+        self._pairs = _PAIRS_FIRST
+        self._entries = _ENTRIES_MAX
+
+    def copy(self, begin: bytes, end: bytes) -> None:
+        """Fills the spool. Raises Unavailable and what reading raises."""
+        with disk_errors():
+            self._spool.copied = self._copy(begin, end)
+
+    def _copy(self, begin: bytes, end: bytes) -> int:
+        position = LOG + self._start().to_bytes(8, "big")
+        self._scan(begin, end)
+        for _ in range(_LOG_PAGES_MAX):
+            snapshot = self._snapshot()
+            asked = self._entries
+            try:
+                page = snapshot.get_range(position, LOG_END, asked, False)
+                unread = self._read_again(snapshot, begin, end, (entry for _, entry in page))
+                if len(page) < asked and not unread:
+                    return self._checked(snapshot)
+            except TransactionTooOld:
+                if asked == 1:
+                    raise
+                self._entries = max(1, asked // 4)
+                continue
+            self._entries = min(2 * asked, _ENTRIES_MAX)
+            if page:
+                position = page[-1][0] + b"\0"
+            for first, last in unread:
+                self._scan(first, last)
+        raise Unavailable("the store is written to faster than it can be copied; try again when it is quieter")
+
+    def stop(self) -> None:
+        """Never raises: commits are noted no longer than announced, and the next export clears the log."""
+
+        def withdraw(snapshot: FdbSnapshot, writes: Overlay) -> None:
+            self._clear_what_has_ended(snapshot, writes)
+            writes.put(self._key, None)
+
+        with contextlib.suppress(LakemarkError):
+            self._settle(withdraw)
+
+    def _start(self) -> int:
+        """A version from which on every commit is noted."""
+        self._announce(first=True)
+        noted = self._snapshot().version() + BLIND_VERSIONS
+        while (version := self._snapshot().version()) <= noted:
+            time.sleep((noted - version) / VERSIONS_PER_S + 0.01)
+        return version
+
+    def _scan(self, begin: bytes, end: bytes) -> None:
+        while begin < end:
+            asked = self._pairs
+            try:
+                pairs = self._snapshot().get_range(begin, end, asked, False)
+            except TransactionTooOld:
+                if asked == 1:
+                    raise
+                self._pairs = max(1, asked // 4)
+                continue
+            reached = end if len(pairs) < asked else pairs[-1][0] + b"\0"
+            self._spool.replace(begin, reached, pairs)
+            begin = reached
+            size = sum(len(key) + len(value) for key, value in pairs)
+            self._pairs = max(1, min(4 * asked, asked * _PIECE_BYTES_AIM // max(size, 1), _PAIRS_MAX))
+
+    def _read_again(self, snapshot: FdbSnapshot, begin: bytes, end: bytes, entries: Iterable[bytes]) -> set[KeyRange]:
+        """Reads what the entries of the log name; the ranges that hold too much for that are left to the caller."""
+        keys: set[bytes] = set()
+        ranges: set[KeyRange] = set()
+        for entry in entries:
+            points, cleared = decode_writes(entry)
+            keys.update(key for key in points if begin <= key < end)
+            ranges.update(
+                (max(first, begin), min(last, end)) for first, last in cleared if first < end and begin < last
+            )
+        unread = set()
+        for first, last in ranges:
+            pairs = snapshot.get_range(first, last, _RANGE_PAIRS_MAX, False)
+            if len(pairs) < _RANGE_PAIRS_MAX:
+                self._spool.replace(first, last, pairs)
+            else:
+                unread.add((first, last))
+        ordered = sorted(keys)
+        for start in range(0, len(ordered), _KEYS_AT_ONCE):
+            some = ordered[start : start + _KEYS_AT_ONCE]
+            for key, value in zip(some, snapshot.get_many(some), strict=True):
+                self._spool.put(key, value)
+        return unread
+
+    def _snapshot(self) -> FdbSnapshot:
+        snapshot = FdbSnapshot(self._client, self._prefix)
+        if 0 <= self._until < snapshot.version() + ANNOUNCED_VERSIONS // 2:
+            self._announce(first=False)
+        return snapshot
+
+    def _checked(self, snapshot: FdbSnapshot) -> int:
+        """The snapshot's version, until which every commit was noted. Raises Unavailable."""
+        version = snapshot.version()
+        until = snapshot.get(self._key)
+        if until is None or int.from_bytes(until, "big") < version + LEASE_VERSIONS:
+            raise Unavailable("the export was interrupted for too long to know what was written meanwhile; try again")
+        return version
+
+    def _announce(self, *, first: bool) -> None:
+        """Has commits noted from now on. Raises Unavailable if they were to be noted already and may not have been."""
+
+        def announce(snapshot: FdbSnapshot, writes: Overlay) -> None:
+            if first:
+                self._clear_what_has_ended(snapshot, writes)
+            else:
+                self._checked(snapshot)
+            self._until = snapshot.version() + ANNOUNCED_VERSIONS
+            writes.put(self._key, self._until.to_bytes(8, "big"))
+
+        self._settle(announce)
+
+    def _clear_what_has_ended(self, snapshot: FdbSnapshot, writes: Overlay) -> None:
+        """The log, unless another export needs it."""
+        now = snapshot.version()
+        others = [pair for pair in snapshot.get_range(EXPORTS, EXPORTS_END, 0, False) if pair[0] != self._key]
+        if all(int.from_bytes(until, "big") < now for _, until in others):
+            writes.clear_range(EXPORTS, EXPORTS_END)
+            writes.clear_range(LOG, LOG_END)
+
+    def _settle(self, body: Callable[[FdbSnapshot, Overlay], None]) -> None:
+        """A transaction of the store's own keys that conflicts with those of other exports; it may happen twice."""
+        for attempt in range(_ATTEMPTS_MAX):
+            snapshot, writes = FdbSnapshot(self._client, self._prefix), Overlay()
+            body(snapshot, writes)
+            request = CommitRequest(snapshot.version(), set(), [(EXPORTS, EXPORTS_END)], writes, [], 0)
+            try:
+                self._writer.commit(request)
+            except (StoreConflict, CommitUnknownResult):
+                if attempt + 1 == _ATTEMPTS_MAX:
+                    raise
+                time.sleep(pause_seconds(attempt))
+            else:
+                return

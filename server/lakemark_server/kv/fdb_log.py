@@ -1,0 +1,83 @@
+"""Notes which keys a commit wrote, while somebody exports the store. Costs a commit nothing at other times.
+
+FoundationDB forgets a version after five seconds. So an export reads the store in pieces, each at a version of its own,
+and then again, until nothing is left, what was written since: that is what the log tells (see ``fdb_export``).
+
+Nobody asks at each commit whether an export is running; a process believes what it saw last for ``LEASE_VERSIONS``. A
+commit that relies on it has a read version within these, and FoundationDB refuses it if its own version lies
+``LIFE_VERSIONS`` after its read version. So ``BLIND_VERSIONS`` after an export has announced itself every commit is
+noted, whatever clocks and schedulers do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from .buffer import KeyRange
+from .fdb_client import FdbClient
+from .fdb_layout import EXPORTS, EXPORTS_END, LOG
+from .fdb_reader import FdbSnapshot
+from .overlay import Overlay
+from .write_sets import encode_writes
+
+VERSIONS_PER_S: Final = 1_000_000
+LEASE_VERSIONS: Final = VERSIONS_PER_S // 2
+LIFE_VERSIONS: Final = 5 * VERSIONS_PER_S
+BLIND_VERSIONS: Final = LEASE_VERSIONS + LIFE_VERSIONS + VERSIONS_PER_S // 10
+
+_ENTRY_BYTES_AIM: Final = 50_000
+
+
+class ChangeLog:
+    """The writers' side. Thread-safe."""
+
+    def __init__(self, client: FdbClient, prefix: bytes) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._looking = threading.Lock()
+        self._seen_at = -1  # version
+        self._until = -1  # version
+
+    def wanted(self, read_version: int) -> bool:
+        """Whether a commit with this read version must be noted. Raises what reading raises."""
+        if read_version - self._seen_at > LEASE_VERSIONS:
+            with self._looking:
+                if read_version - self._seen_at > LEASE_VERSIONS:
+                    self._look()
+        return read_version < self._until
+
+    def note(self, transaction: Any, writes: Overlay) -> None:
+        """Adds what ``writes`` changes to the native transaction."""
+        for number, entry in enumerate(_entries(list(writes.points), list(writes.cleared_ranges()))):
+            # The versionstamp's place is the ten bytes whose position the last four tell.
+            key = self._prefix + LOG + bytes(10) + number.to_bytes(2, "big")
+            at = len(self._prefix) + len(LOG)
+            transaction.set_versionstamped_key(key + at.to_bytes(4, "little"), entry)
+
+    def _look(self) -> None:
+        snapshot = FdbSnapshot(self._client, self._prefix)
+        found = snapshot.get_range(EXPORTS, EXPORTS_END, 0, False)
+        self._until = max((int.from_bytes(until, "big") for _, until in found), default=-1)
+        self._seen_at = snapshot.version()
+
+
+def _entries(keys: Sequence[bytes], ranges: Sequence[KeyRange]) -> Iterator[bytes]:
+    """Values of at most some _ENTRY_BYTES_AIM."""
+    some_keys: list[bytes] = []
+    some_ranges: list[KeyRange] = []
+    size = 0
+    items: list[bytes | KeyRange] = [*keys, *ranges]
+    for item in items:
+        if isinstance(item, bytes):
+            some_keys.append(item)
+            size += len(item)
+        else:
+            some_ranges.append(item)
+            size += len(item[0]) + len(item[1])
+        if size >= _ENTRY_BYTES_AIM:
+            yield encode_writes(some_keys, some_ranges)
+            some_keys, some_ranges, size = [], [], 0
+    if some_keys or some_ranges:
+        yield encode_writes(some_keys, some_ranges)
