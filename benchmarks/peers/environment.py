@@ -12,6 +12,7 @@ REPOSITORY: Final = Path(__file__).resolve().parents[2]
 DATA: Final = REPOSITORY / "build" / "benchmarks"
 _ENVIRONMENT: Final = REPOSITORY / ".venv-peers"
 _PYTHON: Final = _ENVIRONMENT / "bin" / "python"
+_INSTALLED: Final = _ENVIRONMENT / "installed.lock"
 _LOCK: Final = REPOSITORY / "scripts" / "locks" / "peers.lock"
 
 
@@ -29,15 +30,19 @@ def measure(peer: str, task: str, data: Path, files: int, partitions: int) -> di
     return figures
 
 
+def is_installed() -> bool:
+    """Whether ``.venv-peers`` is what the lock file says."""
+    return _INSTALLED.exists() and _INSTALLED.read_bytes() == _LOCK.read_bytes()
+
+
 def _install() -> None:
-    installed = _ENVIRONMENT / "installed.lock"
-    if installed.exists() and installed.read_bytes() == _LOCK.read_bytes():
+    if is_installed():
         return
     print("installing the peers into .venv-peers", file=sys.stderr, flush=True)
     uv = [str(REPOSITORY / ".venv-tools" / "bin" / "uv")]
     _run([*uv, "venv", "--quiet", "--no-config", "--clear", "--python", sys.executable, str(_ENVIRONMENT)])
     _run([*uv, "pip", "sync", "--quiet", "--no-config", "--python", str(_PYTHON), "--require-hashes", str(_LOCK)])
-    installed.write_bytes(_LOCK.read_bytes())
+    _INSTALLED.write_bytes(_LOCK.read_bytes())
 
 
 def _run(command: list[str]) -> str:

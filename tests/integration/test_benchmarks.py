@@ -1,0 +1,57 @@
+"""The benchmarks run, at sizes that say nothing about speed, and give the figures that they promise."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.peers import environment
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TINY = ["--files", "1000", "--partitions", "10"]
+PLAN = {"files", "selective_warm_ms", "selective_cold_ms", "unclustered_warm_ms", "full_listing_s", "bytes_per_file"}
+PLAN |= {"rss_mb"}
+COMMIT = {"hot_table_commits_per_s", "ten_files_1m_vs_10k", "files_100k_s", "old_version_vs_latest"}
+COMMIT |= {"deep_versions_ratio"}
+PEERS = {"vs_pyiceberg", "vs_delta_rs", "vs_ducklake"}
+
+
+def _run(name: str, *arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", f"benchmarks.{name}", *TINY, "--json", *arguments]
+    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr[-4_000:]
+    figures: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
+    return figures
+
+
+def _positive(figures: dict[str, Any], keys: set[str]) -> set[str]:
+    return {key for key in keys if isinstance(figures.get(key), int | float) and figures[key] > 0}
+
+
+def test_plan() -> None:
+    figures = _run("plan", "--no-peers")
+
+    assert _positive(figures, PLAN) == PLAN
+    assert figures["selective_files"] == 50
+
+
+@pytest.mark.slow  # three services, one after the other
+def test_commit() -> None:
+    figures = _run("commit", "--no-peers", "--seconds", "0.5", "--versions", "200")
+
+    assert _positive(figures, COMMIT) == COMMIT
+    assert (figures["writers"], figures["client_retries"], figures["deep_versions"]) == (32, 0, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not environment.is_installed(), reason="the peers are installed by scripts/bench plan")
+def test_peers(tmp_path: Path) -> None:
+    figures = _run("plan", "--data", str(tmp_path))
+    appended = _run("commit", "--seconds", "0.5", "--versions", "200", "--data", str(tmp_path))
+
+    assert _positive(figures, PEERS) == PEERS
+    assert _positive(appended, {"vs_pyiceberg_append"})
+    assert [peer for peer, found in figures["peers"].items() if "error" in found] == []
+    assert [peer for peer, found in appended["peers"].items() if "error" in found] == []
