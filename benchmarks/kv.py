@@ -1,11 +1,12 @@
-"""The key-value stores side by side: ``scripts/bench kv [--json] [--postgres URL]``.
+"""The key-value stores side by side: ``scripts/bench kv [--json] [--postgres URL] [--fdb CLUSTER_FILE]``.
 
 For each backend, on a store with 20,000 pairs of 100 bytes: gets and ranges of 100 pairs, each a transaction of its
 own; durable commits of one new pair from 1, 16 and 64 threads; read-modify-writes of one hot key from 16 threads, with
 all the retries that they need; and additions to one counter. Figures are operations a second. ``group_commit_ratio`` is
 what 64 threads commit, by what they commit if each transaction is made durable alone; ``processes`` is what 1, 2 and 4
 processes commit with 16 threads each, where several may share a store. For PostgreSQL, a server is started in a
-directory of its own, unless one is named. All stores are on the same disk.
+directory of its own, unless one is named; FoundationDB, which has no group commit of ours, is measured if a cluster is
+named. All stores should be on the same disk.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from unittest import mock
 from uuid import uuid4
 
 from tests.postgres_server import PostgresServer, binaries
-from tests.stores import SERVER_VARIABLE, with_schema
+from tests.stores import CLUSTER_VARIABLE, SERVER_VARIABLE, with_schema
 
 from benchmarks import machine
 from lakemark_server.kv import Store, Transaction, group_commit, open_store
+from lakemark_server.kv.api import KEYS_END
 
 PAIRS: Final = 20_000
 RANGE_PAIRS: Final = 100
@@ -44,6 +46,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench kv", description=__doc__)
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
     parser.add_argument("--postgres", metavar="URL", default=os.environ.get(SERVER_VARIABLE), help="a server")
+    parser.add_argument(
+        "--fdb", metavar="CLUSTER_FILE", default=os.environ.get(CLUSTER_VARIABLE), help="of a running cluster"
+    )
     arguments = parser.parse_args()
     result: dict[str, Any] = {
         "benchmark": "kv",
@@ -61,8 +66,14 @@ def main() -> None:
             target = with_schema(url, f"bench_{uuid4().hex[:12]}") + "&connections=80"
             result["backends"]["postgresql"] = _measure(lambda: open_store(target))
             result["processes"]["postgresql"] = {str(count): _together(target, count) for count in PROCESSES}
+    if arguments.fdb is not None:
+        target = f"fdb://{Path(arguments.fdb).absolute()}?prefix=bench_{uuid4().hex[:12]}"
+        result["backends"]["fdb"] = _measure(lambda: open_store(target), groups=False)
+        result["processes"]["fdb"] = {str(count): _together(target, count) for count in PROCESSES}
+        _empty(target)
     for name, figures in result["backends"].items():
-        result["group_commit_ratio"][name] = round(figures["commits"]["64"] / figures["single_commits"], 2)
+        if "single_commits" in figures:
+            result["group_commit_ratio"][name] = round(figures["commits"]["64"] / figures["single_commits"], 2)
     result["machine"]["load_1min_after"] = round(os.getloadavg()[0], 2)
     _print_table(result)
     if arguments.json:
@@ -79,7 +90,13 @@ def _postgres(url: str | None) -> Iterator[str | None]:
             yield server.url
 
 
-def _measure(opened: Callable[[], Store]) -> dict[str, Any]:
+def _empty(url: str) -> None:
+    store = open_store(url)
+    store.transact(lambda tx: tx.clear_range(b"", KEYS_END))
+    store.close()
+
+
+def _measure(opened: Callable[[], Store], *, groups: bool = True) -> dict[str, Any]:
     store = opened()
     try:
         _fill(store)
@@ -104,12 +121,13 @@ def _measure(opened: Callable[[], Store]) -> dict[str, Any]:
         figures["counter"] = _rate(HOT_CLIENTS, lambda _c, _t: store.transact(lambda tx: tx.add(b"n", 1)))["per_s"]
     finally:
         store.close()
-    with mock.patch.object(group_commit, "BATCH_TRANSACTIONS_MAX", 1):
-        store = opened()
-        try:
-            figures["single_commits"] = _rate(64, _writing(store, "single"))["per_s"]
-        finally:
-            store.close()
+    if groups:
+        with mock.patch.object(group_commit, "BATCH_TRANSACTIONS_MAX", 1):
+            store = opened()
+            try:
+                figures["single_commits"] = _rate(64, _writing(store, "single"))["per_s"]
+            finally:
+                store.close()
     return figures
 
 
@@ -215,8 +233,8 @@ def _print_table(result: dict[str, Any]) -> None:
         commits = ", ".join(f"{figures['commits'][str(clients)]:,.0f} ({clients})" for clients in CLIENTS)
         print(
             f"{name:>11}: gets {figures['gets']:,.0f}, ranges {figures['ranges']:,.0f}, commits {commits}, "
-            f"hot key {figures['hot_key']:,.0f}, counter {figures['counter']:,.0f}, "
-            f"group commit x{result['group_commit_ratio'][name]}"
+            f"hot key {figures['hot_key']:,.0f}, counter {figures['counter']:,.0f}"
+            + (f", group commit x{result['group_commit_ratio'][name]}" if name in result["group_commit_ratio"] else "")
         )
     for name, rates in result["processes"].items():
         print(f"{name:>11}: commits of " + ", ".join(f"{n} processes {rate:,.0f}" for n, rate in rates.items()))

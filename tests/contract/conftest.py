@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lakemark_server.kv import Store
+from lakemark_server.kv import Store, fdb_export
 from lakemark_server.kv.fdb import FdbStore
+from lakemark_server.kv.fdb_log import LEASE_VERSIONS
 from lakemark_server.kv.fdb_url import parse as parse_fdb
 from lakemark_server.kv.postgres import PostgresStore
 from lakemark_server.kv.postgres_url import parse
@@ -47,8 +48,12 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=FACTORIES)
-def open_again(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Callable[[], Store]:
+def open_again(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], Store]:
     """Opens the test's store; called after ``close`` it opens the same data again."""
+    # Exports wait until no commit can be under way any more that does not know of them: nobody but the test commits here.
+    monkeypatch.setattr(fdb_export, "BLIND_VERSIONS", LEASE_VERSIONS)
     return lambda: FACTORIES[request.param](tmp_path, clock)
 
 

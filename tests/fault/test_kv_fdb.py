@@ -18,8 +18,19 @@ import pytest
 from lakemark.errors import DeadlineExceeded, FailedPrecondition, Unavailable, UnknownOutcome
 from lakemark_server import deadline
 from lakemark_server.deadline import Deadline
-from lakemark_server.kv import CommitUnknownResult, Store, StoreFormatUnknown, counter, fdb_client, open_store, pack
+from lakemark_server.kv import (
+    CommitUnknownResult,
+    Store,
+    StoreFormatUnknown,
+    counter,
+    fdb_client,
+    fdb_export,
+    open_store,
+    pack,
+)
 from lakemark_server.kv.fdb_client import FdbClient
+from lakemark_server.kv.fdb_layout import EXPORTS, EXPORTS_END, LOG, LOG_END
+from lakemark_server.kv.sqlite import SqliteStore
 from tests.fault.kill_load import CHILD, PARTS, WRITERS, Outcomes, check
 from tests.fdb_server import SERVER_VARIABLE, FdbServer, program
 from tests.stores import fdb_cluster, fdb_url, schema_of
@@ -172,6 +183,86 @@ def test_the_cluster_is_killed_again_and_again(own_server: FdbServer, own_url: s
     store.close()
     assert outcomes.failed | outcomes.unknown, "the cluster was never killed in the middle of anything"
     assert len(there - outcomes.done - outcomes.unknown) <= every, "only what was on its way at the end is not known"
+
+
+# -- exports -----------------------------------------------------------------------------------------------------------
+
+
+def own_keys(store: Store) -> list[tuple[bytes, bytes]]:
+    """What exports have left behind."""
+    snapshot = store._snapshot()  # type: ignore[attr-defined]
+    return [
+        *snapshot.get_range(EXPORTS, EXPORTS_END, 0, False),
+        *snapshot.get_range(LOG, LOG_END, 0, False),
+    ]
+
+
+def test_exports_while_other_processes_write(url: str, tmp_path: Path) -> None:
+    """Each is one state of the store, with all that was acknowledged before it began, and no transaction by half."""
+    processes, every = 2, 2 * WRITERS
+    outcomes = Outcomes()
+    store = open_store(url)
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, url, *map(str, (process * WRITERS, PARTS, WRITERS, every))],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for process in range(processes)
+    ]
+
+    def listen(child: subprocess.Popen[str]) -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            outcomes.note(line)
+
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    listeners = [threading.Thread(target=listen, args=(child,)) for child in children]
+    sizes = []
+    try:
+        for listener in listeners:
+            listener.start()
+        for number in range(3):
+            while len(outcomes.done) < 10 * every * (number + 1):
+                time.sleep(0.01)
+            before = set(outcomes.done)
+            copy = SqliteStore(tmp_path / f"{number}.db")
+            with store.export() as export:
+                for page in export.pages:
+                    copy.transact(lambda tx, page=page: [tx.set(*pair) for pair in page])  # type: ignore[misc]
+            sizes.append(len(check(copy, before, writers=every)))
+            copy.close()
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+        for listener in listeners:
+            listener.join()
+    assert sizes == sorted(set(sizes)), "nothing was written meanwhile"
+    assert own_keys(store) == []
+    store.close()
+
+
+def test_what_an_export_that_died_left_behind_is_removed(url: str, tmp_path: Path) -> None:
+    store = open_store(url)
+    store.transact(lambda tx: tx.set(b"a", b"1"))
+    write_raw(tmp_path, EXPORTS + b"dead", (1).to_bytes(8, "big"))
+    write_raw(tmp_path, LOG + bytes(12), b"what nobody reads")
+    with store.export() as export:
+        assert list(export.pages) == [[(b"a", b"1")]]
+    assert own_keys(store) == []
+    store.close()
+
+
+def test_an_export_that_slept_for_too_long_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fdb_export, "ANNOUNCED_VERSIONS", 1)
+    store = open_store(url)
+    with pytest.raises(Unavailable, match="interrupted for too long"), store.export():
+        pass
+    assert own_keys(store) == []
+    store.close()
 
 
 # -- opening -----------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from hypothesis import given
 
 from lakemark_server.kv.postgres_binary import bytea_array, from_int8, int8
 from lakemark_server.kv.postgres_window import LOG_SECONDS, Window
-from lakemark_server.kv.write_sets import decode_writes, encode_writes
 from lakemark_server.kv.resolver import Verdict
+from lakemark_server.kv.write_sets import decode_writes, encode_writes
 
 keys = st.binary(max_size=20) | st.just(b"k" * 10_001)
 Log = list[tuple[int, bytes]]
