@@ -1,7 +1,8 @@
 """Lakemark's client: ``lakemark.connect("127.0.0.1:9090")``.
 
 Beside what is named here: ``lakemark.errors`` (every error), ``lakemark.types`` (columns, schemas),
-``lakemark.parquet`` (files and their statistics) and ``lakemark.expressions`` (predicates).
+``lakemark.evolution`` (changes of schemas), ``lakemark.parquet`` (files and their statistics) and
+``lakemark.expressions`` (predicates).
 """
 
 from lakemark.client import (
@@ -9,6 +10,7 @@ from lakemark.client import (
     Commit,
     Database,
     Instant,
+    SchemaVersion,
     Snapshot,
     Table,
     TableSummary,
@@ -32,6 +34,7 @@ __all__ = [
     "LakemarkError",
     "Plan",
     "PlanSummary",
+    "SchemaVersion",
     "Snapshot",
     "Table",
     "TableSummary",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lakemark.cli import backup, databases, files, process, quota, tables, timeline
+from lakemark.cli import backup, databases, files, process, quota, schema, tables, timeline
 from lakemark.cli.context import SERVER_DEFAULT, Invocation
 from lakemark.errors import LakemarkError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(databases.app, name="databases")
 app.add_typer(tables.app, name="tables")
+app.add_typer(schema.app, name="schema")
 app.add_typer(files.app, name="files")
 app.add_typer(timeline.app, name="timeline")
 app.add_typer(quota.app, name="quota")

@@ -1,7 +1,7 @@
 """The client of the service: catalog, writers, timeline, plans."""
 
 from lakemark.client.client import Client, connect
-from lakemark.client.model import Commit, Database, Instant, Snapshot, Table, TableSummary, Version
+from lakemark.client.model import Commit, Database, Instant, SchemaVersion, Snapshot, Table, TableSummary, Version
 from lakemark.client.writer import Writer
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Commit",
     "Database",
     "Instant",
+    "SchemaVersion",
     "Snapshot",
     "Table",
     "TableSummary",

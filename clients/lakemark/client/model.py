@@ -55,6 +55,19 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """A schema, the version of the table that came with it, and what it changed, in words.
+
+    Version 0: the table was made with it.
+    """
+
+    schema: Schema
+    version: int
+    committed_ms: int
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Instant:
     """An action on a table's timeline. Times are milliseconds since 1970; ``version`` is 0 until it is completed."""
 
@@ -142,6 +155,11 @@ def table_from(message: catalog_pb2.Table) -> Table:
         created_ms=message.created_ms,
         table_id=message.table_id,
     )
+
+
+def schema_version_from(message: catalog_pb2.SchemaVersion) -> SchemaVersion:
+    schema = schema_from_proto(message.schema)
+    return SchemaVersion(schema, message.version, message.committed_ms, tuple(message.changes))
 
 
 def instant_from(message: timeline_pb2.Instant) -> Instant:

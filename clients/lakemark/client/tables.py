@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import uuid4
 
-from lakemark.client.calls import Calls
 from lakemark.client.model import Table, TableSummary, table_from
 from lakemark.client.names import Columns, parse_columns, parse_table_name
+from lakemark.client.schemas import TableSchemas
 from lakemark.convert import schema_to_proto
 from lakemark.errors import InvalidArgument
 from lakemark_proto.v1 import catalog_pb2 as pb
-from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
 
 _KINDS = {"": pb.TABLE_KIND_UNSPECIFIED, "lake": pb.LAKE, "warehouse": pb.WAREHOUSE}
 
 
-class Tables:
+class Tables(TableSchemas):
     """``client.tables``. Tables are named ``database.table``."""
-
-    def __init__(self, calls: Calls) -> None:
-        self._call = calls
-        self._stub = CatalogServiceStub(calls.channel)
 
     def create(
         self,

@@ -20,6 +20,7 @@ def test_the_names_of_lakemark() -> None:
         "LakemarkError",
         "Plan",
         "PlanSummary",
+        "SchemaVersion",
         "Snapshot",
         "Table",
         "TableSummary",

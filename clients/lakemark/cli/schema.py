@@ -1,0 +1,189 @@
+"""``lakemark schema``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from lakemark.cli.context import Invocation, invocation
+from lakemark.cli.output import show_done, show_json, show_rows, time_text
+from lakemark.cli.tables import Name
+from lakemark.client.schemas import column_of
+from lakemark.evolution import (
+    AddColumn,
+    CommentColumn,
+    DropColumn,
+    MoveColumn,
+    RelaxColumn,
+    RenameColumn,
+    SchemaChange,
+    WidenColumn,
+    format_path,
+)
+from lakemark.types import Field, ListOf, MapOf, Schema, Struct, format_type, parse_type
+
+app = typer.Typer(help="The columns of a table: what they are and were, and changes of them.", no_args_is_help=True)
+Column = Annotated[str, typer.Argument(metavar="COLUMN", help="a name, or a path: address.city, points.element.x")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="change nothing, say what would be or what is refused")]
+Expect = Annotated[int, typer.Option("--expect", metavar="SCHEMA", help="only if this is the latest schema", min=0)]
+First = Annotated[bool, typer.Option("--first")]
+After = Annotated[str, typer.Option("--after", metavar="COLUMN", help="a column beside it")]
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    name: Name,
+    version: Annotated[int | None, typer.Option("--version", "-v", min=0, help="default: the latest")] = None,
+) -> None:
+    """The columns of a table, or of one of its versions, with all that lies within them."""
+    call = invocation(context)
+    with call.client() as client:
+        schema = client.snapshot(name, version=version).schema
+    _show_schema(call, schema)
+
+
+@app.command()
+def history(context: typer.Context, name: Name) -> None:
+    """All schemas of a table: when each came, and with which version."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.tables.schemas(name)
+    if call.as_json:
+        show_json(found)
+        return
+    rows = [
+        [one.schema.schema_id, one.version, time_text(one.committed_ms), "; ".join(one.changes) or "created"]
+        for one in found
+    ]
+    show_rows(["schema", "version", "since", "changes"], rows)
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    name: Name,
+    column: Annotated[str, typer.Argument(metavar="COLUMN", help="as in SQL: \"tip decimal(8,2) COMMENT 'text'\"")],
+    to: Annotated[str, typer.Option("--to", metavar="STRUCT", help="the struct that gets it as a field")] = "",
+    first: First = False,
+    after: After = "",
+    dry_run: DryRun = False,
+    expect: Expect = 0,
+) -> None:
+    """Adds a column; rows that exist have null in it."""
+    _alter(context, name, AddColumn(column_of(column), to, first, after), dry_run=dry_run, expect=expect)
+
+
+@app.command()
+def drop(context: typer.Context, name: Name, column: Column, dry_run: DryRun = False, expect: Expect = 0) -> None:
+    """Drops a column; older versions keep it."""
+    _alter(context, name, DropColumn(column), dry_run=dry_run, expect=expect)
+
+
+@app.command()
+def rename(
+    context: typer.Context,
+    name: Name,
+    column: Column,
+    new_name: Annotated[str, typer.Argument(metavar="NEW_NAME")],
+    dry_run: DryRun = False,
+    expect: Expect = 0,
+) -> None:
+    """Gives a column another name; no file is touched."""
+    _alter(context, name, RenameColumn(column, new_name), dry_run=dry_run, expect=expect)
+
+
+@app.command()
+def widen(
+    context: typer.Context,
+    name: Name,
+    column: Column,
+    new_type: Annotated[str, typer.Argument(metavar="TYPE", help="one that holds every value of the old one")],
+    dry_run: DryRun = False,
+    expect: Expect = 0,
+) -> None:
+    """Gives a column a wider type; no file is touched."""
+    _alter(context, name, WidenColumn(column, parse_type(new_type)), dry_run=dry_run, expect=expect)
+
+
+@app.command()
+def move(
+    context: typer.Context,
+    name: Name,
+    column: Column,
+    first: First = False,
+    after: After = "",
+    dry_run: DryRun = False,
+    expect: Expect = 0,
+) -> None:
+    """Moves a column to the front or behind another one."""
+    _alter(context, name, MoveColumn(column, first, after), dry_run=dry_run, expect=expect)
+
+
+@app.command()
+def comment(
+    context: typer.Context,
+    name: Name,
+    column: Column,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="'' takes it away")],
+    dry_run: DryRun = False,
+    expect: Expect = 0,
+) -> None:
+    """Sets the comment of a column."""
+    _alter(context, name, CommentColumn(column, text), dry_run=dry_run, expect=expect)
+
+
+@app.command()
+def relax(context: typer.Context, name: Name, column: Column, dry_run: DryRun = False, expect: Expect = 0) -> None:
+    """Lets a NOT NULL column have nulls; there is no way back."""
+    _alter(context, name, RelaxColumn(column), dry_run=dry_run, expect=expect)
+
+
+def _alter(context: typer.Context, name: str, change: SchemaChange, *, dry_run: bool, expect: int) -> None:
+    call = invocation(context)
+    with call.client() as client:
+        table = client.tables.alter(name, [change], expected_schema_id=expect, dry_run=dry_run)
+    if call.as_json:
+        show_json(table)
+        return
+    if table.schema is not None:
+        if dry_run:
+            show_done(f"{table.name} would have schema {table.schema.schema_id}; nothing was changed")
+        else:
+            show_done(f"{table.name} has schema {table.schema.schema_id}")
+        _show_schema(call, table.schema)
+
+
+def _show_schema(call: Invocation, schema: Schema) -> None:
+    if call.as_json:
+        show_json(schema)
+        return
+    rows = [
+        [
+            field.id,
+            format_path(path),
+            format_type(field.type),
+            "partition" if len(path) == 1 and schema.is_partition(field.name) else "",
+            "" if field.nullable else "NOT NULL",
+            field.comment,
+        ]
+        for path, field in _fields(schema.columns, ())
+    ]
+    show_rows(["id", "column", "type", "", "nulls", "comment"], rows)
+
+
+def _fields(fields: Sequence[Field], prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Field]]:
+    """Each field with its path, parents before what lies within them."""
+    for field in fields:
+        path = (*prefix, field.name)
+        yield path, field
+        match field.type:
+            case Struct(inner):
+                yield from _fields(inner, path)
+            case ListOf(element, element_id, nullable):
+                yield from _fields([Field(element_id, "element", element, nullable)], path)
+            case MapOf(key, value, key_id, value_id, nullable):
+                pair = [Field(key_id, "key", key, nullable=False), Field(value_id, "value", value, nullable)]
+                yield from _fields(pair, path)

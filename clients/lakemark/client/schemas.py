@@ -1,0 +1,103 @@
+"""The schema of a table: what it was, and changes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from lakemark.client.calls import Calls
+from lakemark.client.model import SchemaVersion, Table, schema_version_from, table_from
+from lakemark.client.names import parse_columns, parse_table_name
+from lakemark.errors import InvalidSchema
+from lakemark.evolution import (
+    AddColumn,
+    CommentColumn,
+    DropColumn,
+    MoveColumn,
+    RelaxColumn,
+    RenameColumn,
+    SchemaChange,
+    WidenColumn,
+)
+from lakemark.evolution.messages import change_to_proto
+from lakemark.types import Field, Type, parse_type
+from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
+
+
+class TableSchemas:
+    """What ``client.tables`` can do with schemas (docs/schemas.md). Each change is a version of the table.
+
+    Columns are named by paths: ``fare``, ``address.city``, ``points.element.x``, ``prices.value``; a name with dots
+    stands in backquotes. Methods that change a schema raise InvalidSchema with the reason if the change is not legal.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._call = calls
+        self._stub = CatalogServiceStub(calls.channel)
+
+    def alter(
+        self, name: str, changes: Sequence[SchemaChange], *, expected_schema_id: int = 0, dry_run: bool = False
+    ) -> Table:
+        """Makes all changes, in their order, or none; returns the table with its new schema.
+
+        ``expected_schema_id``: only if that is the latest schema; 0: whatever is. ``dry_run``: changes nothing, returns
+        the table as it would be. Raises InvalidSchema with every change that is refused and why, FailedPrecondition
+        (another schema than expected).
+        """
+        request = pb.AlterSchemaRequest(
+            name=parse_table_name(name),
+            changes=[change_to_proto(change) for change in changes],
+            expected_schema_id=expected_schema_id,
+            dry_run=dry_run,
+            request_id=str(uuid4()),
+        )
+        return table_from(self._call(self._stub.AlterSchema, request, mutation=True))
+
+    def schemas(self, name: str) -> list[SchemaVersion]:
+        """All schemas that the table has had, the latest one last."""
+        answer = self._call(self._stub.ListSchemas, pb.ListSchemasRequest(name=parse_table_name(name)))
+        return [schema_version_from(one) for one in answer.schemas]
+
+    def add_column(
+        self, name: str, column: str | Field, *, parent: str = "", first: bool = False, after: str = ""
+    ) -> Table:
+        """``column`` as in SQL: ``"tip decimal(8,2) COMMENT 'text'"``. Older rows have null.
+
+        ``parent``: the struct that gets it as a field. It comes last unless it is ``first`` or ``after`` a sibling.
+        """
+        return self.alter(name, [AddColumn(column_of(column), parent, first, after)])
+
+    def drop_column(self, name: str, column: str) -> Table:
+        """Its values are gone from the latest version on; older versions have them."""
+        return self.alter(name, [DropColumn(column)])
+
+    def rename_column(self, name: str, column: str, new_name: str) -> Table:
+        """``new_name`` without a path."""
+        return self.alter(name, [RenameColumn(column, new_name)])
+
+    def widen_column(self, name: str, column: str, new_type: str | Type) -> Table:
+        """To a type that holds every value of the old one: ``"bigint"`` for an int."""
+        return self.alter(name, [WidenColumn(column, parse_type(new_type) if isinstance(new_type, str) else new_type)])
+
+    def move_column(self, name: str, column: str, *, first: bool = False, after: str = "") -> Table:
+        """Among its siblings; partition columns stay where they are."""
+        return self.alter(name, [MoveColumn(column, first, after)])
+
+    def comment_column(self, name: str, column: str, comment: str) -> Table:
+        """Sets the comment, or with "" takes it away."""
+        return self.alter(name, [CommentColumn(column, comment)])
+
+    def relax_column(self, name: str, column: str) -> Table:
+        """NOT NULL becomes nullable; there is no way back."""
+        return self.alter(name, [RelaxColumn(column)])
+
+
+def column_of(column: str | Field) -> Field:
+    """One column as SQL writes it. Raises InvalidSchema."""
+    if isinstance(column, Field):
+        return column
+    columns = parse_columns(column).columns
+    if len(columns) != 1:
+        raise InvalidSchema(f"{column!r} is not one column; write for instance 'tip double', one at a time")
+    return columns[0]
