@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakemark_hms.admission import Admission, rank_of
 from lakemark_hms.errors import to_declared
 from lakemark_hms.facet import LakeFacet
 from lakemark_hms.handlers import all_handlers
 from lakemark_hms.services import Services
-from lakemark_hms.wire.dispatch import Dispatcher
+from lakemark_hms.wire.dispatch import Dispatcher, run_all
 from lakemark_hms.wire.server import HmsServer, ServerSettings
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
@@ -18,7 +19,7 @@ class HmsBridge:
     """Serves the Metastore protocol; ``port`` 0 takes a free one. Use as a context manager, or start and stop.
 
     Without a ``lake`` facet lake tables can be created and dropped, not read. ``config`` is what ``get_config_value``
-    answers beside the warehouse directory.
+    answers beside the warehouse directory. ``admission``: what tenants may ask for; None: anything.
     """
 
     def __init__(
@@ -31,10 +32,12 @@ class HmsBridge:
         settings: ServerSettings | None = None,
         config: Mapping[str, str] | None = None,
         warehouse: Warehouse | None = None,
+        admission: Admission | None = None,
     ) -> None:
         known = {"hive.metastore.warehouse.dir": catalog.warehouse} | dict(config or {})
         self.services = Services(catalog, warehouse or Warehouse(catalog), lake, known)
-        self._server = HmsServer(Dispatcher(all_handlers(self.services), to_declared), host, port, settings)
+        dispatcher = Dispatcher(all_handlers(self.services), to_declared, admission.run if admission else run_all)
+        self._server = HmsServer(dispatcher, host, port, settings, rank_of=rank_of, room=admission)
 
     @property
     def port(self) -> int:

@@ -9,8 +9,7 @@ something else was (taking back, cleaning up), runs ``within`` a deadline of its
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Final
 
@@ -69,14 +68,19 @@ def check() -> None:
         deadline.check()
 
 
-@contextmanager
-def within(deadline: Deadline) -> Iterator[None]:
-    """What runs inside has this deadline, whatever the one outside is."""
-    token = _current.set(deadline)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+class within:  # noqa: N801 - reads as what it does
+    """What runs inside the block has this deadline, whatever the one outside is."""
+
+    __slots__ = ("_deadline", "_token")
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._deadline)
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
 
 
 def latest(deadlines: Iterable[Deadline]) -> Deadline:

@@ -17,10 +17,10 @@ import structlog
 
 from lakemark.errors import LakemarkError, NotFound
 from lakemark_server import logs
-from lakemark_server.backup import refuse_half_restored
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
+from lakemark_server.backup import refuse_half_restored
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.kv import Store, open_store, public_url
@@ -109,11 +109,22 @@ class Service:
         self.stop()
 
     def _bridge(self) -> HmsBridge:
+        from lakemark_hms.admission import Admission
         from lakemark_hms.bridge import HmsBridge
         from lakemark_hms.lake.facet import SparkFacet
+        from lakemark_hms.wire.server import ServerSettings
 
         lake = SparkFacet(self.snapshots)
-        return HmsBridge(self.catalog, lake, host=self.settings.host, port=self.settings.hms_port)
+        given = self.settings
+        limits = ServerSettings(
+            connections_max=given.hms_connections_max,
+            workers=given.hms_threads,
+            reserved_workers=given.hms_reserved_threads,
+            waiting_max=given.hms_waiting_max,
+            idle_seconds_max=given.hms_idle_s_max,
+        )
+        admission = Admission(self.tenants, self.inflight, given.request_s_max)
+        return HmsBridge(self.catalog, lake, host=given.host, port=given.hms_port, settings=limits, admission=admission)
 
     def _sweep(self) -> None:
         """Rolls back writers whose heartbeat ran out. Any number of processes may do so at the same time."""

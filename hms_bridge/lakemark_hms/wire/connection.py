@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 
 from lakemark_hms.wire.dispatch import Session
 from lakemark_hms.wire.inbox import Inbox
@@ -30,6 +31,7 @@ class Connection:
         "running",
         "session",
         "sock",
+        "used_at",
     )
 
     def __init__(self, sock: socket.socket, peer: str, message_bytes_max: int) -> None:
@@ -45,6 +47,7 @@ class Connection:
         self.rejected = False  # what still comes is thrown away
         self.closed = False
         self.deadline: float | None = None  # when the loop gives up on what it waits for
+        self.used_at = time.monotonic()  # when something came or went last
 
     def write(self, data: bytes | memoryview) -> memoryview | None:
         """Writes what the socket takes now; the rest, or None. A socket that fails takes everything and is broken."""

@@ -83,6 +83,19 @@ Handler = Callable[[Call], object]
 ErrorMapper = Callable[[Method, Exception], DeclaredError | None]
 
 
+# Runs a handler for a call, or raises RefusedError instead.
+Run = Callable[[Call, Handler], object]
+
+
+class RefusedError(Exception):
+    """The call was not begun, and may be asked for again later; the text says why and when."""
+
+
+def run_all(call: Call, handler: Handler) -> object:
+    """A Run that lets everything pass."""
+    return handler(call)
+
+
 def no_mapping(_method: Method, _error: Exception) -> DeclaredError | None:
     """An ErrorMapper that knows nothing."""
     return None
@@ -95,12 +108,15 @@ class Dispatcher:
     a TApplicationException with its text. Methods without a handler are answered as unknown.
     """
 
-    def __init__(self, handlers: Mapping[str, Handler], error_mapper: ErrorMapper = no_mapping) -> None:
+    def __init__(
+        self, handlers: Mapping[str, Handler], error_mapper: ErrorMapper = no_mapping, run: Run = run_all
+    ) -> None:
         strange = sorted(set(handlers) - set(METHODS))
         if strange:
             raise ValueError(f"handlers for methods that the contract does not have: {', '.join(strange)}")
         self._handlers = dict(handlers)
         self._error_mapper = error_mapper
+        self._run = run
 
     def answer(self, message: Message, session: Session) -> bytes | None:
         """The whole reply, or None when the call gets none. Never raises."""
@@ -113,15 +129,25 @@ class Dispatcher:
             return codec.application_error(header.name, header.seqid, codec.UNKNOWN_METHOD, text)
         method = METHODS[header.name]
         try:
-            result = handler(Call(method, message, session))
+            result = self._run(Call(method, message, session), handler)
             if method.oneway or header.kind == codec.ONEWAY:
                 return None
             if isinstance(result, bytes):
                 return result
             return codec.encode_reply(method, header.seqid, result)
+        except RefusedError as error:
+            return self.refuse(message, session, str(error))
         except Exception as error:
             reply = self._answer_error(method, header.seqid, error, session)
             return None if method.oneway or header.kind == codec.ONEWAY else reply
+
+    def refuse(self, message: Message, session: Session, reason: str) -> bytes | None:
+        """The reply to a call that is not begun. Clients take an application error for one that may pass."""
+        header = message.header
+        log.info("refused %s from %s: %s", header.name, session.peer, reason)
+        if header.kind == codec.ONEWAY:
+            return None
+        return codec.application_error(header.name, header.seqid, codec.INTERNAL_ERROR, reason)
 
     def _answer_error(self, method: Method, seqid: int, error: Exception, session: Session) -> bytes:
         if isinstance(error, DeclaredError):

@@ -23,6 +23,11 @@ class Message(NamedTuple):
     data: bytes
     end: int
 
+    @property
+    def size(self) -> int:
+        """Bytes that it keeps in memory."""
+        return len(self.data)
+
 
 class RejectedError(Exception):
     """The bytes can never become a message, so that nothing behind them can be read either."""

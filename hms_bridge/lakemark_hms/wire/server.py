@@ -14,14 +14,15 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from queue import SimpleQueue
+from typing import Protocol
 
 from lakemark_hms.wire import codec
 from lakemark_hms.wire.connection import Connection
-from lakemark_hms.wire.dispatch import Dispatcher
+from lakemark_hms.wire.dispatch import Dispatcher, RefusedError
 from lakemark_hms.wire.inbox import Inbox, Message, RejectedError
+from lakemark_hms.wire.lanes import Lanes, Rank
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ _RECEIVE_BYTES = 256 * 1024
 _RECEIVES_MAX = 8  # in a row, before other connections get their turn
 _SWEEP_SECONDS = 0.25
 _REJECT_SECONDS = 2.0
+_IDLE_SWEEP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,55 @@ class ServerSettings:
     workers: int = 16
     """Calls that run at the same time."""
 
+    reserved_workers: int = 4
+    """More of them, for reads when all others are busy."""
+
+    waiting_max: int = 1024
+    """Calls that wait for a worker; a further one is refused at once."""
+
+    idle_seconds_max: float = 86_400.0
+    """After which a connection that nothing came on is closed; clients open another."""
+
+
+class Room(Protocol):
+    """Memory for the messages that are being worked on."""
+
+    def enter(self, size_bytes: int) -> None:
+        """Raises RefusedError if there is none."""
+
+    def leave(self, size_bytes: int) -> None:
+        """Gives it back."""
+
+
+class Unbounded:
+    """A Room without walls."""
+
+    def enter(self, size_bytes: int) -> None:
+        pass
+
+    def leave(self, size_bytes: int) -> None:
+        pass
+
 
 class HmsServer:
-    """Serves a dispatcher on one address; ``port`` 0 takes a free one. Use as a context manager, or start and stop."""
+    """Serves a dispatcher on one address; ``port`` 0 takes a free one. Use as a context manager, or start and stop.
+
+    ``rank_of`` says of a method's name which lanes it may use; ``room`` bounds the bytes of calls that wait or run.
+    """
 
     def __init__(
-        self, dispatcher: Dispatcher, host: str = "127.0.0.1", port: int = 0, settings: ServerSettings | None = None
+        self,
+        dispatcher: Dispatcher,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        settings: ServerSettings | None = None,
+        *,
+        rank_of: Callable[[str], Rank] = lambda _: Rank.ORDINARY,
+        room: Room | None = None,
     ) -> None:
         self._dispatcher = dispatcher
+        self._rank_of = rank_of
+        self._room = room or Unbounded()
         self._settings = settings or ServerSettings()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=1024)
@@ -73,17 +116,18 @@ class HmsServer:
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
         self._waiting: set[Connection] = set()  # those with a deadline or a walk put off
-        self._calls: SimpleQueue[tuple[Connection, Message] | None] = SimpleQueue()
         self._notices: deque[Connection] = deque()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
         self._accept_at = 0.0
         self._swept_at = 0.0
+        self._idle_at = 0.0
         self._stop_by: float | None = None
         self._loop_thread = threading.Thread(target=self._loop, name="hms-loop", daemon=True)
-        names = (f"hms-worker-{number}" for number in range(self._settings.workers))
-        self._workers = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
+        self._lanes: Lanes[tuple[Connection, Message]] = Lanes(
+            self._settings.workers, self._settings.reserved_workers, self._settings.waiting_max, self._work
+        )
 
     @property
     def connections(self) -> int:
@@ -91,21 +135,18 @@ class HmsServer:
         return len(self._connections)
 
     def start(self) -> None:
-        for thread in (self._loop_thread, *self._workers):
-            thread.start()
+        self._lanes.start()
+        self._loop_thread.start()
 
     def stop(self, deadline_seconds: float = 10.0) -> None:
         """Accepts nothing more, lets running calls end and their replies go out until the deadline, closes the rest."""
         if not self._loop_thread.ident:
             self._end()
             return
-        self._stop_by = time.monotonic() + deadline_seconds
+        stop_by = self._stop_by = time.monotonic() + deadline_seconds
         self._wake()
         self._loop_thread.join()
-        for _ in self._workers:
-            self._calls.put(None)
-        for worker in self._workers:
-            worker.join(max(0.0, self._stop_by - time.monotonic()))
+        self._lanes.stop(lambda: max(0.0, stop_by - time.monotonic()))
 
     def __enter__(self) -> HmsServer:
         self.start()
@@ -116,14 +157,22 @@ class HmsServer:
 
     # ---- workers
 
-    def _work(self) -> None:
-        while (item := self._calls.get()) is not None:
-            connection, message = item
+    def _work(self, call: tuple[Connection, Message]) -> None:
+        connection, message = call
+        reply = None
+        if not connection.broken:  # else its client has gone while the call waited
             reply = self._dispatcher.answer(message, connection.session)
-            rest = None if reply is None or connection.broken else connection.write(reply)
-            if connection.finish(rest) or self._stop_by is not None:
-                self._notices.append(connection)
-                self._wake()
+        self._room.leave(message.size)
+        if self._write(connection, reply) or self._stop_by is not None:
+            self._notices.append(connection)
+            self._wake()
+
+    @staticmethod
+    def _write(connection: Connection, reply: bytes | None) -> bool:
+        """Ends a call; True when the loop has to look after the connection."""
+        rest = None if reply is None or connection.broken else connection.write(reply)
+        connection.used_at = time.monotonic()
+        return connection.finish(rest)
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError, OSError):  # full: it is awake already; closed: it has ended
@@ -218,6 +267,7 @@ class HmsServer:
                 connection.eof = True
                 self._watch(connection, connection.interest & ~_READ)
                 break
+            connection.used_at = time.monotonic()
             if not connection.rejected:
                 connection.inbox.feed(chunk)
             if len(chunk) < _RECEIVE_BYTES:
@@ -250,13 +300,27 @@ class HmsServer:
                 self._watch(connection, connection.interest | _READ)
             with connection.lock:
                 connection.running = True
-            self._calls.put((connection, message))
+            self._hand_over(connection, message)
         elif connection.eof:
             if connection.inbox.size:
                 log.info("%s closed in the middle of a message of which %d bytes came", *_who(connection))
             self._close(connection)
         else:
             self._await_more(connection, now)
+
+    def _hand_over(self, connection: Connection, message: Message) -> None:
+        """To a worker, or back to the client with the reason why not."""
+        reason = f"the service is full: {self._lanes.pending} calls wait or run; try again in a second"
+        try:
+            self._room.enter(message.size)
+            if self._lanes.offer((connection, message), self._rank_of(message.header.name)):
+                return
+            self._room.leave(message.size)
+        except RefusedError as error:
+            reason = str(error)
+        if self._write(connection, self._dispatcher.refuse(message, connection.session, reason)):
+            self._notices.append(connection)
+            self._wake()
 
     def _await_more(self, connection: Connection, now: float) -> None:
         self._watch(connection, connection.interest | _READ)
@@ -319,6 +383,7 @@ class HmsServer:
         if now - self._swept_at < _SWEEP_SECONDS:
             return
         self._swept_at = now
+        self._close_idle(now)
         if self._accept_at and now >= self._accept_at:
             self._accept_at = 0.0
             self._selector.register(self._listener, _READ)
@@ -328,6 +393,16 @@ class HmsServer:
             elif not connection.rejected:
                 log.warning("closed %s: its request did not come whole in time, only %d bytes", *_who(connection))
             self._close(connection)
+
+    def _close_idle(self, now: float) -> None:
+        most = self._settings.idle_seconds_max
+        if now < self._idle_at:
+            return
+        self._idle_at = now + min(most / 4, _IDLE_SWEEP_SECONDS)
+        for connection in list(self._idle()):
+            if not connection.inbox.size and now - connection.used_at >= most:
+                log.info("closed %s: nothing came for %.0f seconds", connection.session.peer, most)
+                self._close(connection)
 
     def _close(self, connection: Connection) -> None:
         self._watch(connection, 0)

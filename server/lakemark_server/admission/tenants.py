@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from lakemark.errors import Overloaded
 from lakemark_server.admission.bucket import TokenBucket
@@ -49,6 +49,10 @@ class Tenant:
         self.service_s = _SERVICE_S_FIRST  # a running mean
 
 
+Entered: TypeAlias = tuple[Tenant, float]
+"""A request that was let in, and when."""
+
+
 class Tenants:
     """Thread-safe. ``limits_of`` gives a catalog's limits; ``clock_s`` never goes back."""
 
@@ -58,7 +62,7 @@ class Tenants:
         self._lock = threading.Lock()
         self._tenants: dict[str, Tenant] = {}
 
-    def enter(self, catalog: str, kind: Kind) -> tuple[Tenant, float]:
+    def enter(self, catalog: str, kind: Kind) -> Entered:
         """Counts a request until ``leave`` is given what this gives. Raises Overloaded.
 
         ``catalog`` in lower case, not ""; not for VITAL, which is never refused.
@@ -84,7 +88,7 @@ class Tenants:
             tenant.running += 1
         return tenant, now_s
 
-    def leave(self, entered: tuple[Tenant, float]) -> None:
+    def leave(self, entered: Entered) -> None:
         tenant, since_s = entered
         taken_s = self._clock_s() - since_s
         with self._lock:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 
-from lakemark_server.admission.tenants import Kind, Tenants
+from lakemark_server.admission.tenants import Entered, Kind, Tenants
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX, catalog_name
 
 _READS: Final = ("Get", "List", "Plan", "Aggregate", "Find", "Compare", "Watch")
@@ -66,14 +65,12 @@ class Admission:
         self._tenants = tenants
         self._tenant_of = tenant_reader(method.input_type)
 
-    @contextmanager
-    def admitted(self, request: Message) -> Iterator[None]:
-        """Counts the request as long as the block lasts. Raises Overloaded."""
+    def enter(self, request: Message) -> Entered | None:
+        """Counts the request until ``leave`` is given what this gives. Raises Overloaded."""
         if self.kind is Kind.VITAL:
-            yield
-            return
-        entered = self._tenants.enter(self._tenant_of(request), self.kind)
-        try:
-            yield
-        finally:
+            return None
+        return self._tenants.enter(self._tenant_of(request), self.kind)
+
+    def leave(self, entered: Entered | None) -> None:
+        if entered is not None:
             self._tenants.leave(entered)

@@ -79,8 +79,11 @@ def _served(
         with deadline.within(until):
             until.check()  # it may have waited long for this thread
             request = decoded(data)
-            with admission.admitted(request):
+            entered = admission.enter(request)
+            try:
                 answer: bytes = behaviour(request, context).SerializeToString()
+            finally:
+                admission.leave(entered)
             return answer
 
     async def in_lane(data: bytes, context: Context) -> bytes:
@@ -99,9 +102,13 @@ def _served(
                 request = decoded(data)
             else:
                 request = await lanes.run(admission.kind, partial(decoded, data), 0)
-            with deadline.within(until), admission.admitted(request):
-                answer: bytes = (await behaviour(request, context)).SerializeToString()
+            entered = admission.enter(request)
+            try:
+                with deadline.within(until):
+                    answer: bytes = (await behaviour(request, context)).SerializeToString()
                 return answer
+            finally:
+                admission.leave(entered)
         except asyncio.CancelledError:
             until.abandon()
             raise

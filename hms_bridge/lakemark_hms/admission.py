@@ -1,0 +1,127 @@
+"""Admission of Metastore calls: the same limits as for gRPC, and what a client of that protocol is told.
+
+A call that is refused was not begun. It is answered with a TApplicationException, not with a MetaException: Hive's
+clients take the first for a passing failure of the server and ask again after their retry delay.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from lakemark.errors import LakemarkError, Overloaded
+from lakemark_hms.names import database_name
+from lakemark_hms.wire import cut
+from lakemark_hms.wire.dispatch import Call, Handler, RefusedError
+from lakemark_hms.wire.lanes import Rank
+from lakemark_server import deadline
+from lakemark_server.admission.pressure import InflightBytes
+from lakemark_server.admission.tenants import Kind, Tenants
+from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX
+from lakemark_server.deadline import Deadline
+from lakemark_thrift.services import METHODS
+
+_READS: Final = ("get", "show_", "partition_name_", "list_", "is", "find_")
+_VITAL: Final = frozenset(
+    {
+        "heartbeat",
+        "heartbeat_txn_range",
+        "check_lock",
+        "unlock",
+        "set_ugi",
+        "getStatus",
+        "getName",
+        "getVersion",
+        "shutdown",
+    }
+)
+_DATABASE_NAMES: Final = frozenset({"db_name", "dbname", "dbName", "db", "database", "databaseName"})
+_CATALOG_NAMES: Final = frozenset({"catName", "catalogName", "catalog", "catname", "cat_name"})
+_Path = tuple[int, ...]
+
+
+def rank_of(name: str) -> Rank:
+    if name in _VITAL:
+        return Rank.VITAL
+    return Rank.READ if name.startswith(_READS) else Rank.ORDINARY
+
+
+class Admission:
+    """For one port. ``call_s_max``: a call may take no longer; this protocol has no deadlines of its own."""
+
+    def __init__(self, tenants: Tenants, inflight: InflightBytes, call_s_max: float) -> None:
+        self._tenants = tenants
+        self._inflight = inflight
+        self._call_s_max = call_s_max
+
+    def run(self, call: Call, handler: Handler) -> object:
+        """What the handler gives; the call counts as long as it runs. Raises RefusedError."""
+        rank = rank_of(call.name)
+        with deadline.within(Deadline.after(self._call_s_max)):
+            if rank is Rank.VITAL:
+                return handler(call)
+            try:
+                entered = self._tenants.enter(tenant_of(call), Kind.READ if rank is Rank.READ else Kind.WRITE)
+            except Overloaded as error:
+                raise RefusedError(error.message) from error
+            try:
+                return handler(call)
+            finally:
+                self._tenants.leave(entered)
+
+    def enter(self, size_bytes: int) -> None:
+        """Room for a message that is being worked on, until ``leave``. Raises RefusedError."""
+        try:
+            self._inflight.enter(size_bytes)
+        except Overloaded as error:
+            raise RefusedError(error.message) from error
+
+    def leave(self, size_bytes: int) -> None:
+        self._inflight.leave(size_bytes)
+
+
+def tenant_of(call: Call) -> str:
+    """The catalog of a call: ``@catalog#database``, a field for it, or the default one. Nothing else is decoded."""
+    databases, catalogs = _paths(call.name)
+    data, body = call.message.data, call.message.header.body
+    for path in databases:
+        text = _text(data, body, path)
+        if text.startswith("@"):
+            try:
+                return database_name(text).catalog
+            except LakemarkError:  # the handler will say what is wrong with it
+                return DEFAULT_CATALOG
+    return next((text.lower() for path in catalogs if (text := _text(data, body, path))), DEFAULT_CATALOG)
+
+
+@cache
+def _paths(method: str) -> tuple[tuple[_Path, ...], tuple[_Path, ...]]:
+    """Where names of databases and of catalogs stand in the arguments of a method."""
+    databases: list[_Path] = []
+    catalogs: list[_Path] = []
+
+    def look(spec: tuple[Any, ...], above: _Path) -> None:
+        for entry in spec:
+            if entry is None:
+                continue
+            number, kind, name, inner = entry[:4]
+            if kind == cut.STRING and name in _DATABASE_NAMES:
+                databases.append((*above, number))
+            elif kind == cut.STRING and name in _CATALOG_NAMES:
+                catalogs.append((*above, number))
+            elif kind == cut.STRUCT and not above:
+                look(inner[1], (number,))
+
+    look(METHODS[method].args.thrift_spec, ())
+    return tuple(databases[:1]), tuple(catalogs)
+
+
+def _text(data: bytes, at: int, path: _Path) -> str:
+    """Of a text that was sent and may be a name; else ""."""
+    found = cut.find(data, at, path)
+    if found is None or found[0] != cut.STRING:
+        return ""
+    length = int.from_bytes(data[found[1] : found[1] + 4], "big")
+    if length > 2 * NAME_CHARS_MAX + 2:
+        return ""
+    return data[found[1] + 4 : found[1] + 4 + length].decode(errors="replace")
