@@ -62,6 +62,7 @@ def file_from_message(message: pb.DataFile, schema: Schema) -> DataFile:
         bucket=message.bucket if message.HasField("bucket") else None,
         added_version=message.added_version,
         matches_entirely=message.matches_entirely,
+        schema_id=message.schema_id,
     )
 
 

@@ -33,7 +33,7 @@ class DataFile:
     ``path`` is relative to the table's location: ``<instant>/[<partition path>/]<file group>/<file>``. ``partition``
     has one value for each partition column, in the schema's order. ``file_group`` "" means the name of the directory.
     ``added_version`` and ``matches_entirely`` are answers of a plan: the version that added the file, and whether all
-    of its rows satisfy the plan's predicate.
+    of its rows satisfy the plan's predicate; so is ``schema_id``, the schema that the file was written with.
     """
 
     path: str
@@ -48,3 +48,4 @@ class DataFile:
     bucket: int | None = None
     added_version: int = 0
     matches_entirely: bool = False
+    schema_id: int = 0

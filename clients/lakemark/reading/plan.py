@@ -17,8 +17,10 @@ from lakemark.errors import InvalidArgument
 from lakemark.files import DataFile
 from lakemark.files.pages import files_of_page, table_of_page
 from lakemark.locations import join
+from lakemark.types import Schema
+from lakemark_proto.v1 import catalog_pb2, types_pb2
 from lakemark_proto.v1 import snapshot_pb2 as pb
-from lakemark_proto.v1 import types_pb2
+from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 
 
@@ -45,6 +47,7 @@ class Plan:
         self._stub = SnapshotServiceStub(calls.channel)
         self._request = request
         self._pages: list[types_pb2.DataFiles] = []
+        self._file_schemas: dict[int, Schema] = {}
         first = self._fetch()
         self.predicate = predicate
         self.version = first.version
@@ -58,6 +61,17 @@ class Plan:
             first.summary.bytes_planned,
             first.summary.residual,
         )
+
+    def file_schema(self, file: DataFile) -> Schema:
+        """The schema that a file of this plan was written with: by what names and types its columns are found."""
+        if file.schema_id in (0, self.schema.schema_id):
+            return self.schema
+        if file.schema_id not in self._file_schemas:
+            stub = CatalogServiceStub(self._call.channel)
+            answer = self._call(stub.ListSchemas, catalog_pb2.ListSchemasRequest(name=self._request.table))
+            schemas = [schema_from_proto(one.schema) for one in answer.schemas]
+            self._file_schemas.update({schema.schema_id: schema for schema in schemas})
+        return self._file_schemas[file.schema_id]
 
     def __iter__(self) -> Iterator[DataFile]:
         return chain.from_iterable(files_of_page(page, self.schema) for page in self._all_pages())
