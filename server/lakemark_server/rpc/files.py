@@ -32,6 +32,8 @@ def to_messages(page: pa.RecordBatch, schema: Schema) -> list[pb.DataFile]:
             base_instant=row["base_instant"],
             added_version=row["added_version"],
             matches_entirely=row["matches_entirely"],
+            schema_id=row["schema_id"],
+            removed_version=row.get("removed_version", 0),
         )
         if row["bucket"] is not None:
             message.bucket = row["bucket"]

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from lakemark.convert import schema_to_proto
 from lakemark.convert_predicate import predicate_from_proto
-from lakemark.errors import InvalidArgument, InvalidPredicate, Unimplemented
+from lakemark.errors import InvalidArgument, InvalidPredicate
 from lakemark.types import Field, Schema, is_nested
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
@@ -25,16 +25,19 @@ from lakemark_server.rpc.catalog import require_name
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
 from lakemark_server.snapshot.aggregates import aggregate
 from lakemark_server.snapshot.blocks import to_ipc
+from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.changes import added_between, removed_between
 from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.partitions import partition_totals
 from lakemark_server.snapshot.planning import Plan, Planner
 from lakemark_server.snapshot.service import At, Snapshots, TableSnapshot
+from lakemark_server.snapshot.slices import FileSlices, groups_of, latest_slices, replaced_files
 
 Context = grpc.ServicerContext
 PAGE_FILES: Final = 20_000
 PAGE_FILES_MAX: Final = 100_000
 PAGE_MESSAGES_MAX: Final = 5_000
+_SLICES_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class SnapshotServicer(SnapshotServiceServicer):
     def __init__(self, snapshots: Snapshots, planner: Planner) -> None:
         self._snapshots = snapshots
         self._planner = planner
+        self._slices: ByteLru[tuple[str, int], FileSlices] = ByteLru(_SLICES_BYTES, lambda slices: slices.memory_bytes)
 
     def GetSnapshot(self, request: pb.GetSnapshotRequest, context: Context) -> pb.Snapshot:
         found = self._snapshot(request.table, at_of(request.at))
@@ -154,10 +158,46 @@ class SnapshotServicer(SnapshotServiceServicer):
             message.columns.extend(map(bounds_message, group.columns))
         return response
 
-    # -- what comes later ---------------------------------------------------------------------------------------------
-
     def ListFileSlices(self, request: pb.ListFileSlicesRequest, context: Context) -> pb.PlanFilesResponse:
-        raise Unimplemented("file slices are not available yet; PlanFiles returns the files of a snapshot")
+        token = PageToken.decode(request.page_token) if request.page_token else None
+        found = self._snapshot(request.table, at_of(request.at), token)
+        same = pb.ListFileSlicesRequest()
+        same.CopyFrom(request)
+        same.ClearField("page_token")
+        same.ClearField("page_size")
+        digest, offset = _check_same(token, same, found), token.offset if token else 0
+        key = (digest, found.snapshot.version)
+        slices = self._slices.get(key) if token else None
+        if slices is None:
+            slices = self._file_slices(found, request)
+            self._slices.put(key, slices)
+        page = slices.page(offset, min(_page_size(request), max(0, slices.files - offset)))
+        schema = slices.plan.snapshot.schema
+        response = pb.PlanFilesResponse(version=slices.plan.snapshot.version, page_files=page.num_rows)
+        put_files(response.files, page, schema, request.encoding)
+        if offset + page.num_rows < slices.files:
+            response.next_page_token = PageToken(found.snapshot.version, offset + page.num_rows, digest).encode()
+        if not offset:
+            response.schema.CopyFrom(schema_to_proto(schema))
+            response.location = found.table.record.location
+        return response
+
+    def _file_slices(self, found: TableSnapshot, request: pb.ListFileSlicesRequest) -> FileSlices:
+        table, lineage, snapshot = found.table, found.lineage, found.snapshot
+        groups: frozenset[str] | None = frozenset(request.file_groups) or None
+        given = predicate_from_proto(request.predicate) if request.HasField("predicate") else None
+        if request.view == request.REPLACED:
+            return replaced_files(
+                self._planner, self._snapshots, table, lineage, request.from_version, snapshot.version, given, groups
+            )
+        if request.view == request.BEFORE_INSTANT:
+            version = self._snapshots.version_before(table, lineage, snapshot.version, request.before_instant)
+            snapshot = self._snapshots.load(table, lineage, version)
+        if request.view == request.PENDING_COMPACTION:
+            pending = self._snapshots.pending_compaction(table, lineage)
+            going = pending.among(groups_of(snapshot))
+            groups = going if groups is None else going & groups
+        return latest_slices(self._planner, snapshot, given, groups)
 
     def _snapshot(self, name: types_pb2.TableName, at: At, token: PageToken | None = None) -> TableSnapshot:
         """What is asked for; with a token the version that the first page was made from."""
@@ -205,7 +245,7 @@ def put_files(files: types_pb2.DataFiles, page: pa.RecordBatch, schema: Schema, 
         files.arrow = to_ipc(page)
 
 
-def _page_size(request: pb.PlanFilesRequest | pb.ListChangesRequest) -> int:
+def _page_size(request: pb.PlanFilesRequest | pb.ListChangesRequest | pb.ListFileSlicesRequest) -> int:
     most = PAGE_MESSAGES_MAX if request.encoding == pb.PROTOBUF else PAGE_FILES_MAX
     return min(request.page_size, most) if request.page_size > 0 else min(PAGE_FILES, most)
 

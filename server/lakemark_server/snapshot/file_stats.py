@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,11 @@ class PreparedStats:
         self.size = len(stats.rows)
         self.not_empty: Mask = squash(np.asarray(stats.rows) > 0) if self.size else np.False_
 
+    @property
+    def partition_ids(self) -> Collection[int]:
+        """Of the columns whose values are known exactly."""
+        return self._stats.partition.keys()
+
     def column(self, column_id: int) -> PreparedColumn | None:
         """The column with this id, None if nothing is known of it."""
         found = self._columns.get(column_id)
@@ -72,6 +77,18 @@ class PreparedStats:
                 return None
             self._columns[column_id] = found
         return found
+
+
+class PartitionsOnly(PreparedStats):
+    """The same files, of which nothing but the partition is known."""
+
+    def __init__(self, whole: PreparedStats):
+        self._whole = whole
+        self.size = whole.size
+        self.not_empty = whole.not_empty
+
+    def column(self, column_id: int) -> PreparedColumn | None:
+        return self._whole.column(column_id) if column_id in self._whole.partition_ids else None
 
 
 def prepare(stats: FileStats) -> PreparedStats:

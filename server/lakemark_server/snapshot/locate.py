@@ -81,6 +81,8 @@ def difference(some: Sequence[Part], others: Sequence[Part]) -> list[Part]:
     left: list[Part] = []
     for part in some:
         twin = shared.get(id(part.entries))
+        if twin is part:
+            continue
         rest = part if twin is None else part.masked(~twin.live_mask())
         if rest is not None:
             left.append(rest)

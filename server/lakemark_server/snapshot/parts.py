@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakemark.types import Schema, Type
+from lakemark_proto.v1 import types_pb2
 from lakemark_server.snapshot.arrow import concat_batches, dictionary, nulls
 from lakemark_server.snapshot.entries import entry_schema, instants_of, statistics_ids
 
@@ -62,6 +63,11 @@ class Part:
     @cached_property
     def instant_range(self) -> tuple[int, int]:
         return int(self.instants.min()), int(self.instants.max())
+
+    @cached_property
+    def has_deltas(self) -> bool:
+        """Dead ones included."""
+        return bool((self.column("kind").to_numpy() == types_pb2.DELTA).any())
 
     @cached_property
     def statistics_ids(self) -> frozenset[int]:

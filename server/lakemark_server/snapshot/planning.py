@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from lakemark.expressions import TRUE, Expr, bind, normalize, to_sql
 from lakemark.types import Schema
-from lakemark_server.snapshot.arrow import concat_batches
+from lakemark_server.snapshot.arrow import concat_batches, take
 from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.snapshot.entries import entry_schema
+from lakemark_server.snapshot.entries import FIXED, entry_schema
 from lakemark_server.snapshot.evolution import SCHEMA_ID, output_column
-from lakemark_server.snapshot.file_stats import PreparedStats
+from lakemark_server.snapshot.file_stats import PartitionsOnly, PreparedStats
 from lakemark_server.snapshot.fold import Snapshot
-from lakemark_server.snapshot.parts import ADDED_VERSION, Part
+from lakemark_server.snapshot.merge_on_read import merged_on_read
+from lakemark_server.snapshot.parts import ADDED_VERSION, Mask, Part
 from lakemark_server.snapshot.pruning import prune
 from lakemark_server.snapshot.statistics import prepared
 from lakemark_server.snapshot.zones import zones
@@ -76,6 +77,26 @@ class Plan:
         batches = [_taken(one, wanted, schema) for one in self._slices(offset, limit)]
         return concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=wanted)
 
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """These columns of all files: fixed ones or their version."""
+        wanted = pa.schema([FIXED.append(ADDED_VERSION).field(name) for name in names])
+        batches = [
+            pa.RecordBatch.from_arrays([take(one.part.column(name), one.places) for name in names], schema=wanted)
+            for one in self.selections
+        ]
+        return pa.Table.from_batches(batches, wanted)
+
+    def chosen(self, places: npt.NDArray[np.int64]) -> Plan:
+        """Only the files at these places of the plan, in the same order."""
+        kept, start = [], 0
+        for one in self.selections:
+            size = len(one.places)
+            mask = places[(places >= start) & (places < start + size)] - start
+            start += size
+            if len(mask):
+                kept.append(Selection(one.part, one.places[mask], one.matches[mask]))
+        return Plan(self.snapshot, self.predicate, tuple(kept))
+
     def _slices(self, offset: int, limit: int) -> Iterator[Selection]:
         for one in self.selections:
             size = len(one.places)
@@ -101,23 +122,30 @@ class Planner:
     def plan(self, snapshot: Snapshot, predicate: Expr | None) -> Plan:
         """Raises InvalidPredicate for unknown columns and literals of a wrong type."""
         bound = TRUE if predicate is None else normalize(bind(predicate, snapshot.schema))
+        merged = None if bound == TRUE else merged_on_read(snapshot)
         selections = []
-        for part in self._candidates(snapshot, bound):
-            selection = self._select(part, bound, snapshot.schema)
+        for at in self._candidates(snapshot, bound, merged):
+            part = snapshot.parts[at]
+            selection = self._select(part, bound, snapshot.schema, None if merged is None else merged[at])
             if len(selection.places):
                 selections.append(selection)
         return Plan(snapshot, bound, tuple(selections))
 
-    def _candidates(self, snapshot: Snapshot, bound: Expr) -> Sequence[Part]:
-        """The parts that can hold a matching row."""
-        if bound == TRUE or len(snapshot.parts) == 1:
-            return snapshot.parts
-        return [snapshot.parts[at] for at in np.flatnonzero(prune(bound, zones(snapshot)).may_match)]
+    def _candidates(self, snapshot: Snapshot, bound: Expr, merged: Sequence[Mask | None] | None) -> Iterable[int]:
+        """The parts that can hold a file to be read."""
+        parts = snapshot.parts
+        if bound == TRUE or len(parts) == 1:
+            return range(len(parts))
+        may = prune(bound, zones(snapshot)).may_match
+        if merged is not None:
+            may = may | [mask is not None for mask in merged]
+        return np.flatnonzero(may).tolist()
 
-    def _select(self, part: Part, bound: Expr, schema: Schema) -> Selection:
+    def _select(self, part: Part, bound: Expr, schema: Schema, merged: Mask | None) -> Selection:
+        """``merged``: entries that only their partition may leave out."""
         live = part.live
         if bound == TRUE:
-            places = np.arange(part.entries.num_rows) if live is None else np.flatnonzero(live)
+            places = np.arange(part.size) if live is None else np.flatnonzero(live)
             return Selection(part, places, np.ones(len(places), np.bool_))
         key = part, schema.schema_id
         stats = self._prepared.get(key)
@@ -125,8 +153,13 @@ class Planner:
             stats = prepared(part, schema)
             self._prepared.put(key, stats)
         result = prune(bound, stats)
-        places = np.flatnonzero(result.may_match if live is None else result.may_match & live)
-        return Selection(part, places, result.all_match[places])
+        may, entirely = result.may_match, result.all_match
+        if merged is not None:
+            by_partition = prune(bound, PartitionsOnly(stats))
+            may = np.where(merged, by_partition.may_match, may)
+            entirely = np.where(merged, by_partition.all_match, entirely)
+        places = np.flatnonzero(may if live is None else may & live)
+        return Selection(part, places, entirely[places])
 
 
 def _taken(one: Selection, wanted: pa.Schema, schema: Schema) -> pa.RecordBatch:

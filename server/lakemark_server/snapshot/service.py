@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,11 +19,13 @@ from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.entries import FIXED
 from lakemark_server.snapshot.fold import Snapshot, empty, fold
 from lakemark_server.snapshot.history import VERSIONS_A_READ, History
+from lakemark_server.snapshot.instants import Pending, pending_compaction, version_before_instant
 from lakemark_server.snapshot.locate import locate
 from lakemark_server.timeline import branches, records
 from lakemark_server.timeline.lineage import Lineage
 
 CACHE_BYTES_DEFAULT: Final = 512 << 20
+WALK_A_READ: Final = 200
 _NAMED_MAX: Final = 3
 
 _Key = tuple[int, str, int]  # table id, key of the branch that holds the version, version
@@ -93,12 +95,24 @@ class Snapshots:
         """The files of one version that exists."""
         return _Loading(self._store, table, self._cache).load(lineage, version)
 
+    def walk(self, table: LakeTable, lineage: Lineage, after: int, upto: int) -> Iterator[Snapshot]:
+        """The snapshots of versions ``after`` to ``upto``, one after the other."""
+        return _Loading(self._store, table, self._cache).walk(lineage, after, upto)
+
     def schema(self, table: LakeTable, lineage: Lineage, version: int) -> Schema:
         """The schema that a version is read with; its files are not looked at."""
         if table.schema.schema_id == 1:  # there never was another one
             return table.schema
         found = self._store.read(lambda tx: records.version(tx, table.table_id, lineage, version))
         return _schema(self._store, table, found.schema_id if found else 1)
+
+    def version_before(self, table: LakeTable, lineage: Lineage, latest: int, instant: int) -> int:
+        """The last version up to ``latest`` whose instant is smaller; 0 if there is none."""
+        return version_before_instant(self._store, table, lineage, latest, instant)
+
+    def pending_compaction(self, table: LakeTable, lineage: Lineage) -> Pending:
+        """The file groups that requested and inflight compactions of the branch are going to rewrite."""
+        return pending_compaction(self._store, table, lineage)
 
     def find_files(self, table: LakeTable, lineage: Lineage, version: int, paths: Sequence[str]) -> pa.RecordBatch:
         """The fixed columns of these live files of a version, in the order of the paths.
@@ -192,6 +206,15 @@ class _Loading:
             changes = [change for record in found for change in self._history.changes(lineage, record)]
             snapshot = fold(snapshot, changes, found[-1], self._schema(found[-1].schema_id))
         return snapshot
+
+    def walk(self, lineage: Lineage, after: int, upto: int) -> Iterator[Snapshot]:
+        snapshot = self.load(lineage, after)
+        yield snapshot
+        while snapshot.version < upto:
+            for record in self._history.records(lineage, snapshot.version, min(upto, snapshot.version + WALK_A_READ)):
+                changes = self._history.changes(lineage, record)
+                snapshot = fold(snapshot, changes, record, self._schema(record.schema_id))
+                yield snapshot
 
     def _nearest(self, lineage: Lineage, version: int) -> Snapshot:
         """The closest version below that is at hand, to go on from."""
