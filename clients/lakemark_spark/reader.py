@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 from urllib.parse import unquote
@@ -12,9 +13,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from lakemark import Client, Plan
+from lakemark import Client, DataFile, Plan
 from lakemark.client.client import Moment
 from lakemark.convert import ColumnValue
+from lakemark.evolution import reading_groups, scanned_columns
+from lakemark.evolution.sql import scanned_sql
 from lakemark.expressions import Literal
 from lakemark.expressions.render import literal_sql
 from lakemark.locations import join
@@ -50,55 +53,84 @@ def read(
     """
     with use_client(server) as client:
         plan = client.plan(table, where, version=version, timestamp=timestamp)
-        files: dict[tuple[ColumnValue, ...], list[str]] = {}
-        for file in plan:
-            files.setdefault(file.partition, []).append(join(plan.location, file.path))
+        files = list(plan)
+        schemas = {file.schema_id: plan.file_schema(file) for file in files}
     wanted = [plan.schema.field(name).name for name in columns] if columns is not None else None
-    rows = _rows(spark, plan, files)
+    rows = _rows(spark, plan, files, schemas)
     if plan.summary.residual and files:
         rows = rows.where(plan.summary.residual)
     names = wanted if wanted is not None else [field.name for field in plan.schema.columns]
     return rows.select(*(F.col(f"`{name}`") for name in names))
 
 
-def _rows(spark: SparkSession, plan: Plan, files: PartitionFiles) -> DataFrame:
-    schema = plan.schema
+def _rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile], schemas: Mapping[int, Schema]) -> DataFrame:
     if not files:
-        return spark.createDataFrame([], _nullable(schema.columns))
-    if len(files) <= UNION_MAX:
-        scans = [_with_constants(spark, paths, values, schema) for values, paths in files.items()]
-        return reduce(DataFrame.unionAll, scans)
-    return _with_lookup(spark, files, schema)
+        return spark.createDataFrame([], _nullable(plan.schema.columns))
+    scans = []
+    for group in reading_groups(schemas, plan.schema):
+        columns = scanned_columns([schemas[one] for one in group], plan.schema)
+        by_partition: dict[tuple[ColumnValue, ...], list[str]] = {}
+        for file in files:
+            if file.schema_id in group:
+                by_partition.setdefault(file.partition, []).append(join(plan.location, file.path))
+        scans.append(_group_rows(_Scan(spark, columns), by_partition, plan.schema))
+    return reduce(DataFrame.unionAll, scans)
 
 
-def _with_constants(
-    spark: SparkSession, paths: Sequence[str], values: Sequence[ColumnValue], schema: Schema
-) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """Of files whose schemas are read alike: each data column of the table with what is asked of the files."""
+
+    spark: SparkSession
+    columns: Sequence[tuple[Field, Field | None]]
+
+    def rows(self, paths: Sequence[str]) -> DataFrame:
+        return scan(self.spark, paths, _nullable([scanned for _, scanned in self.columns if scanned is not None]))
+
+    def values(self) -> list[Column]:
+        """The table's data columns from those of ``rows``."""
+        return [
+            F.expr(scanned_sql(column, scanned)).cast(to_spark(column.type)).alias(column.name)
+            for column, scanned in self.columns
+        ]
+
+
+def _group_rows(group: _Scan, files: PartitionFiles, schema: Schema) -> DataFrame:
+    if len(files) > UNION_MAX:
+        return _with_lookup(group, files, schema)
+    scans = [_with_constants(group, paths, values, schema) for values, paths in files.items()]
+    return reduce(DataFrame.unionAll, scans)
+
+
+def _with_constants(group: _Scan, paths: Sequence[str], values: Sequence[ColumnValue], schema: Schema) -> DataFrame:
     """The files of one partition; Spark folds predicates on the constants away."""
-    rows = scan(spark, paths, _nullable(schema.data_columns))
     constants = [_constant(value, field) for value, field in zip(values, schema.partition_fields, strict=True)]
-    return rows.select("*", *constants)
+    return group.rows(paths).select(*group.values(), *constants)
 
 
-def _with_lookup(spark: SparkSession, files: PartitionFiles, schema: Schema) -> DataFrame:
+def _with_lookup(group: _Scan, files: PartitionFiles, schema: Schema) -> DataFrame:
     """The files of many partitions in one scan, joined with their partitions' values by path."""
-    rows = scan(spark, [path for paths in files.values() for path in paths], _nullable(schema.data_columns))
+    rows = group.rows([path for paths in files.values() for path in paths])
     by_path = {_plain(path): values for values, paths in files.items() for path in paths}
     # Spark spells a file's path in its own way, which its list of files shows.
     spelled = {_FILE_SCHEME.sub(form, uri): uri for uri in rows.inputFiles() for form in ("file:/", "file:///")}
     lookup = [(spelling, *by_path[_plain(unquote(uri))]) for spelling, uri in spelled.items()]
-    fields = [T.StructField(_PATH, T.StringType()), *_nullable(schema.partition_fields).fields]
-    table = spark.createDataFrame(lookup, T.StructType(fields)).alias("lookup")
-    found = rows.select("*", F.col("_metadata.file_path").alias(f"{_PATH}_of_row")).join(
+    # Columns of the files may have any name: those of the look-up get names that none of them has.
+    fields = [T.StructField(_PATH, T.StringType())]
+    fields += [
+        T.StructField(f"{_PATH}.{at}", one.dataType) for at, one in enumerate(_nullable(schema.partition_fields).fields)
+    ]
+    table = group.spark.createDataFrame(lookup, T.StructType(fields))
+    found = rows.select(*group.values(), F.col("_metadata.file_path").alias(f"{_PATH}_of_row")).join(
         F.broadcast(table), F.col(f"{_PATH}_of_row") == F.col(_PATH), "left"
     )
     # A row without its partition must never pass for one with nulls.
     missing = F.raise_error(F.concat(F.lit("no partition is known for file "), F.col(f"{_PATH}_of_row")))
     partitions = [
         F.when(F.col(_PATH).isNull(), missing.cast(to_spark(field.type)))
-        .otherwise(F.col(f"lookup.`{field.name}`"))
+        .otherwise(F.col(f"`{_PATH}.{at}`"))
         .alias(field.name)
-        for field in schema.partition_fields
+        for at, field in enumerate(schema.partition_fields)
     ]
     return found.select(*(F.col(f"`{field.name}`") for field in schema.data_columns), *partitions)
 

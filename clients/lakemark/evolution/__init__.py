@@ -11,7 +11,7 @@ from lakemark.evolution.changes import (
     WidenColumn,
 )
 from lakemark.evolution.paths import format_path, parse_path
-from lakemark.evolution.reading import read_alike, readable_with, reading_groups, source_of
+from lakemark.evolution.reading import read_alike, readable_with, reading_groups, scanned_columns, source_of
 from lakemark.evolution.widening import keeps_text, why_not_widen
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "read_alike",
     "readable_with",
     "reading_groups",
+    "scanned_columns",
     "source_of",
     "why_not_widen",
 ]

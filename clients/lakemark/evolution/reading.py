@@ -67,6 +67,24 @@ def reading_groups(schemas: Mapping[int, Schema], wanted: Schema) -> list[frozen
     return [frozenset(group) for group in reversed(groups)]
 
 
+def scanned_columns(group: Sequence[Schema], wanted: Schema) -> list[tuple[Field, Field | None]]:
+    """Each data column of ``wanted`` with the column that a scan of a group's files asks for; None: no file has it.
+
+    The latter has the name and the type of the files, or those of ``wanted`` where they are read alike.
+    """
+    latest_first = sorted(group, key=lambda schema: -schema.schema_id)
+    return [(column, _scanned(column, latest_first)) for column in wanted.data_columns]
+
+
+def _scanned(column: Field, group: Sequence[Schema]) -> Field | None:
+    sources = (source_of(column, schema.data_columns) for schema in group)
+    source = next((one for one in sources if one is not None), None)
+    if source is None:
+        return None
+    name = column.name if column.name.lower() == source.name.lower() else source.name
+    return Field(column.id, name, column.type if read_alike(source.type, column.type) else source.type)
+
+
 def _together(first: Schema, second: Schema, wanted: Schema) -> bool:
     for column in wanted.data_columns:
         mine, other = source_of(column, first.data_columns), source_of(column, second.data_columns)

@@ -18,6 +18,13 @@ def column_sql(expression: str, old: Type, new: Type) -> str:
     return _value(expression, old, new, 0)
 
 
+def scanned_sql(column: Field, scanned: Field | None) -> str:
+    """``column`` from what a scan of files asks for (``scanned_columns``)."""
+    if scanned is None:
+        return missing_sql(column.type)
+    return column_sql(quoted(scanned.name), scanned.type, column.type)
+
+
 def missing_sql(new: Type) -> str:
     """A column that the files do not have."""
     return f"CAST(NULL AS {type_sql(new)})"
