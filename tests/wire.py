@@ -30,6 +30,7 @@ class Refused(Exception):
         self.text: str = error.details() or ""  # type: ignore[attr-defined]
         super().__init__(f"{self.status}: {self.text}")
         trailer = dict(error.trailing_metadata() or ())  # type: ignore[attr-defined]
+        self.pushback_ms = str(trailer.get("grpc-retry-pushback-ms", ""))
         self.detail = p.ErrorDetail.FromString(trailer.get("lakemark-error-bin", b""))
 
 
