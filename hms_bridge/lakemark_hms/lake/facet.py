@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakemark.errors import DatabaseNotFound, InvalidName, TableNotFound, UnsupportedOperation, VersionNotFound
+from lakemark.types import Schema
 from lakemark_hms.lake import names, tables
+from lakemark_hms.lake.scans import Scan, only_scan, scans_of
 from lakemark_hms.lake.slices import slices_view
 from lakemark_hms.partition_view import PartitionView
 from lakemark_hms.wire.splice import encode_struct
@@ -43,9 +45,8 @@ class _Resolved:
         """All that the answer is made from."""
         return self.table.record.SerializeToString(deterministic=True), self.name, self.version
 
-    @property
-    def hidden(self) -> str:
-        return names.hidden_name(self.table.record.name, self.version, self.wanted.since)
+    def hidden(self, group: int | None = None) -> str:
+        return names.hidden_name(self.table.record.name, self.version, self.wanted.since, group)
 
 
 class SparkFacet:
@@ -58,7 +59,8 @@ class SparkFacet:
         self._views: ByteLru[_Key, PartitionView] = ByteLru(_VIEWS_BYTES, _view_bytes)
 
     def get_table(self, database: DatabaseRecord, name: str, entry: TableEntry | None) -> bytes | None:
-        """A serialized Thrift Table for ``t``, ``t@v12``, ``t@<time>``, ``t@v1..v2`` or a hidden table ``t@v12@files``.
+        """A serialized Thrift Table for ``t``, ``t@v12``, ``t@<time>``, ``t@v1..v2``, or for a hidden table:
+        ``t@v12@files``, ``t@v12@files@s3``.
 
         None if there is no lake table ``t``. Raises InvalidName (no such snapshot).
         """
@@ -69,10 +71,10 @@ class SparkFacet:
         struct = self._structs.get(found.key)
         if struct is None:
             if found.wanted.files:
-                thrift = tables.hidden(found.table, name, self._snapshot(found))
+                thrift = tables.hidden(found.table, name, *self._scan(found))
             else:
                 schema = self._snapshots.schema(found.table, found.found.lineage, found.version)
-                thrift = tables.view(found.table, name, found.hidden, found.version, schema)
+                thrift = tables.view(found.table, name, found.version, schema, self._named_scans(found, schema))
             struct = encode_struct(thrift)
             self._structs.put(found.key, struct)
         return struct
@@ -88,14 +90,14 @@ class SparkFacet:
         if not found.wanted.files:
             raise UnsupportedOperation(
                 f"{database.name}.{name} is a view of a lake table and has no partitions of its own; its file slices "
-                f"are those of {database.name}.{found.hidden}",
+                f"are those of {database.name}.{found.hidden()}",
                 table=f"{database.name}.{name}",
             )
         if filter_text.strip():
-            return slices_view(found.table, name, self._snapshot(found), filter_text)
+            return slices_view(found.table, name, *self._scan(found), filter_text)
         view = self._views.get(found.key)
         if view is None:
-            view = slices_view(found.table, name, self._snapshot(found))
+            view = slices_view(found.table, name, *self._scan(found))
             self._views.put(found.key, view)
         return view
 
@@ -112,6 +114,29 @@ class SparkFacet:
             # "No such object" would make engines say only that there is no such table.
             raise InvalidName(error.message, **error.details) from error
         return _Resolved(found, name, wanted)
+
+    def _named_scans(self, found: _Resolved, schema: Schema) -> list[tuple[str, Scan]]:
+        """The hidden tables that a version's view reads. Files are not looked at if there only ever was one schema."""
+        scans = [only_scan(schema)] if schema.schema_id == 1 else scans_of(self._snapshot(found))
+        if len(scans) == 1:
+            return [(found.hidden(), scans[0])]
+        return [(found.hidden(scan.latest), scan) for scan in scans]
+
+    def _scan(self, found: _Resolved) -> tuple[Scan, Snapshot]:
+        """What a hidden table shows. Raises InvalidName if there is no such group, or there are several."""
+        snapshot = self._snapshot(found)
+        if snapshot.schema.schema_id == 1:
+            return only_scan(snapshot.schema), snapshot
+        scans = scans_of(snapshot)
+        wanted = [scan for scan in scans if found.wanted.group in (None, scan.latest)]
+        if len(wanted) == 1:
+            return wanted[0], wanted[0].of(snapshot)
+        shown = " and ".join(f"{found.hidden(scan.latest)}" for scan in scans)
+        raise InvalidName(
+            f"the files of version {found.version} were written with schemas that are read differently: they are in "
+            f"{shown}; query the view instead, which reads them all",
+            name=found.name,
+        )
 
     def _snapshot(self, found: _Resolved) -> Snapshot:
         newer = self._snapshots.load(found.table, found.found.lineage, found.version)

@@ -14,6 +14,7 @@ from lakemark.errors import InvalidName
 from lakemark_server.snapshot.service import At
 
 FILES_SUFFIX: Final = "files"
+_GROUP = re.compile(r"s(\d{1,9})")
 _VERSION = re.compile(r"v(\d{1,18})")
 _RANGE = re.compile(r"v(\d{1,18})\.\.v(\d{1,18})")
 _TIME = re.compile(
@@ -29,19 +30,22 @@ _FORMS: Final = (
 class SnapshotName:
     """``table`` at a snapshot; ``files`` if the hidden table of its file slices is meant.
 
-    With ``since`` only the files that were added after that version.
+    With ``since`` only the files that were added after that version; with ``group`` only those whose schemas are read
+    as this one is (``lake.scans``).
     """
 
     table: str
     at: At
     files: bool = False
     since: int | None = None
+    group: int | None = None
 
 
-def hidden_name(table: str, version: int, since: int | None = None) -> str:
-    """The table of a version's file slices (or of those added after ``since``), which a view reads."""
+def hidden_name(table: str, version: int, since: int | None = None, group: int | None = None) -> str:
+    """The table of a version's file slices (or of those added after ``since``, or of a group), which a view reads."""
     versions = f"v{version}" if since is None else f"v{since}..v{version}"
-    return f"{table}@{versions}@{FILES_SUFFIX}"
+    name = f"{table}@{versions}@{FILES_SUFFIX}"
+    return name if group is None else f"{name}@s{group}"
 
 
 def parse(name: str) -> SnapshotName:
@@ -49,7 +53,9 @@ def parse(name: str) -> SnapshotName:
     table, *rest = name.lower().split("@")
     if not rest:
         return SnapshotName(table, At())
-    files = rest[1:] == [FILES_SUFFIX]
+    group = _GROUP.fullmatch(rest[2]) if len(rest) == 3 else None
+    files = rest[1:2] == [FILES_SUFFIX] and (len(rest) == 2 or group is not None)
+    number = int(group.group(1)) if group else None
     increment = _RANGE.fullmatch(rest[0])
     if len(rest) > 1 and not (files and (increment or _VERSION.fullmatch(rest[0]))):
         raise InvalidName(f"{name!r} names no snapshot; write {_FORMS}", name=name)
@@ -57,8 +63,8 @@ def parse(name: str) -> SnapshotName:
         since, version = map(int, increment.groups())
         if since > version:
             raise InvalidName(f"{name!r}: version {since} is not before version {version}", name=name)
-        return SnapshotName(table, At(version=version), files, since)
-    return SnapshotName(table, _at(rest[0]), files)
+        return SnapshotName(table, At(version=version), files, since, number)
+    return SnapshotName(table, _at(rest[0]), files, group=number)
 
 
 def _at(reference: str) -> At:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakemark.errors import InvalidPredicate
 from lakemark.types import format_type, parse_partition_name, partition_value_from_string, to_arrow
 from lakemark_hms.filters import evaluate, parse_filter
+from lakemark_hms.lake.scans import Scan
 from lakemark_hms.lake.tables import parquet_storage, slice_key
 from lakemark_hms.partition_view import PartitionView, Values
 from lakemark_hms.wire.splice import encode_struct, string_list_value, string_value
@@ -24,7 +25,7 @@ _MARK: Final = "\x00location\x00"
 _VALUES_HEAD: Final = b"\x0f\x00\x01"  # field 1, a list
 
 
-def slices_view(table: LakeTable, name: str, snapshot: Snapshot, filter_text: str = "") -> PartitionView:
+def slices_view(table: LakeTable, name: str, scan: Scan, snapshot: Snapshot, filter_text: str = "") -> PartitionView:
     """The live file slices of a snapshot in the order of their versions, as partitions of the hidden table ``name``.
 
     Those of partitions that the filter surely does not select are left out, decided once for each partition; a filter
@@ -48,7 +49,7 @@ def slices_view(table: LakeTable, name: str, snapshot: Snapshot, filter_text: st
             structs.append(b"".join((_VALUES_HEAD, string_list_value(row), before, location)))
     columns = [field.name.lower() for field in schema.partition_fields]
     types = [format_type(field.type) for field in schema.partition_fields]
-    return PartitionView([*columns, slice_key(schema)], [*types, "string"], values, structs, after)
+    return PartitionView([*columns, slice_key(schema, scan)], [*types, "string"], values, structs, after)
 
 
 def _paths(part: Part, live: npt.NDArray[np.bool_]) -> list[str]:

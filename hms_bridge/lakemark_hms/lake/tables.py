@@ -8,10 +8,13 @@ unique, and makes sure that an INSERT into the hidden table never meets an exist
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
+from lakemark.evolution.sql import quoted, scanned_sql
 from lakemark.types import STRING, Field, ListOf, MapOf, Schema, Struct, Type, Varchar, format_type
 from lakemark.types import Char as CharType
+from lakemark_hms.lake.scans import Scan
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.fold import Snapshot
 from lakemark_thrift import ttypes
@@ -25,11 +28,10 @@ _VIEW_OUTPUT: Final = "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat
 _VIEW_SERDE: Final = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
-def view(table: LakeTable, name: str, hidden_table: str, version: int, schema: Schema) -> ttypes.Table:
-    """The table ``name`` (``t``, ``t@v12`` …) as a view pinned to a version, over the hidden table of its slices."""
+def view(table: LakeTable, name: str, version: int, schema: Schema, scans: Sequence[tuple[str, Scan]]) -> ttypes.Table:
+    """The table ``name`` (``t``, ``t@v12`` …) as a view pinned to a version, over the hidden tables of its slices."""
     record = table.record
-    columns = ", ".join(_quoted(column.name) for column in schema.columns)
-    text = f"SELECT {columns} FROM {_quoted(record.database)}.{_quoted(hidden_table)}"  # noqa: S608 - names are quoted
+    text = " UNION ALL ".join(_select(record.database, hidden_table, scan, schema) for hidden_table, scan in scans)
     parameters = dict(record.properties)
     parameters["lakemark.version"] = str(version)
     parameters["lakemark.location"] = record.location
@@ -64,10 +66,23 @@ def view(table: LakeTable, name: str, hidden_table: str, version: int, schema: S
     )
 
 
-def hidden(table: LakeTable, name: str, snapshot: Snapshot) -> ttypes.Table:
-    """The table ``name`` of the snapshot's file slices."""
+def _select(database: str, hidden_table: str, scan: Scan, schema: Schema) -> str:
+    """The version's columns from those of one hidden table."""
+    columns = [_aliased(scanned_sql(column, scanned), column) for column, scanned in scan.columns]
+    columns += [quoted(column.name) for column in schema.partition_fields]
+    return f"SELECT {', '.join(columns)} FROM {quoted(database)}.{quoted(hidden_table)}"  # noqa: S608 - names are quoted
+
+
+def _aliased(expression: str, column: Field) -> str:
+    name = quoted(column.name)
+    return name if expression == name else f"{expression} AS {name}"
+
+
+def hidden(table: LakeTable, name: str, scan: Scan, snapshot: Snapshot) -> ttypes.Table:
+    """The table ``name`` of a snapshot's file slices, which are all of this scan."""
     record, schema = table.record, snapshot.schema
-    keys = [*schema.partition_fields, Field(0, slice_key(schema), STRING)]
+    columns = scan.data_columns
+    keys = [*schema.partition_fields, Field(0, slice_key(schema, scan), STRING)]
     return ttypes.Table(
         tableName=name,
         dbName=record.database,
@@ -75,11 +90,11 @@ def hidden(table: LakeTable, name: str, snapshot: Snapshot) -> ttypes.Table:
         createTime=record.created_ms // 1_000,
         lastAccessTime=0,
         retention=0,
-        sd=parquet_storage(_columns(schema.data_columns), record.location),
+        sd=parquet_storage(_columns(columns), record.location),
         partitionKeys=_columns(keys),
         parameters={
             "EXTERNAL": "TRUE",
-            "spark.sql.sources.schema": spark_schema([*schema.data_columns, *keys]),
+            "spark.sql.sources.schema": spark_schema([*columns, *keys]),
             "spark.sql.sources.schema.numPartCols": str(len(keys)),
             **{f"spark.sql.sources.schema.partCol.{at}": key.name for at, key in enumerate(keys)},
             "spark.sql.partitionProvider": "catalog",
@@ -108,10 +123,10 @@ def parquet_storage(columns: list[ttypes.FieldSchema] | None, location: str) -> 
     )
 
 
-def slice_key(schema: Schema) -> str:
+def slice_key(schema: Schema, scan: Scan) -> str:
     """The name of the last partition key: one that no column has."""
-    name = SLICE_KEY
-    while schema.find(name) is not None:
+    name, scanned = SLICE_KEY, {column.name.lower() for column in scan.data_columns}
+    while schema.find(name) is not None or name in scanned:
         name = "_" + name
     return name
 
@@ -177,7 +192,3 @@ def _columns(fields: list[Field] | tuple[Field, ...]) -> list[ttypes.FieldSchema
         ttypes.FieldSchema(name=field.name.lower(), type=format_type(field.type), comment=field.comment or None)
         for field in fields
     ]
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -38,9 +38,30 @@ def test_the_hidden_name_leads_back_to_the_version() -> None:
     assert parse(hidden_name("t", 7)) == SnapshotName("t", At(version=7), files=True)
 
 
+def test_files_of_one_group_of_schemas() -> None:
+    assert parse("t@v7@files@s3") == SnapshotName("t", At(version=7), files=True, group=3)
+    assert parse(hidden_name("t", 12, 10, 3)) == SnapshotName("t", At(version=12), files=True, since=10, group=3)
+
+
 @pytest.mark.parametrize(
     "name",
-    ["t@", "t@v", "t@v-1", "t@vx", "t@main", "t@2026-13-40t00:00:00", "t@v1@x", "t@v1@files@v2", "t@files", "t@1"],
+    [
+        "t@v1@files@x",
+        "t@v1@files@s",
+        "t@v1@s3",
+        "t@s3",
+        "t@v1@files@s3@s4",
+        "t@",
+        "t@v",
+        "t@v-1",
+        "t@vx",
+        "t@main",
+        "t@2026-13-40t00:00:00",
+        "t@v1@x",
+        "t@v1@files@v2",
+        "t@files",
+        "t@1",
+    ],
 )
 def test_what_names_no_snapshot_is_refused_with_the_forms(name: str) -> None:
     with pytest.raises(InvalidName, match=r"t@v12|not a time"):

@@ -1,0 +1,58 @@
+"""Which hidden tables a snapshot needs: one for all file slices, unless their schemas are read differently.
+
+Plain Spark finds the columns of a file by name. A file that was written before a column was renamed or widened has the
+old name and type, and one that was written before a column was dropped may have a value under a name that means
+something else now. So slices are shown in one hidden table for each group of schemas that are read alike, with the
+names and types that its files have, and the view's text makes the version's columns of them (docs/schemas.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lakemark.evolution import reading_groups, scanned_columns
+from lakemark.types import Field, Schema
+from lakemark_server.snapshot.fold import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One hidden table. ``schemas``: ids of those that its files were written with; empty: whichever they have.
+
+    ``columns``: each data column of the version with the column of the hidden table, None if no file has it.
+    """
+
+    schemas: frozenset[int]
+    columns: tuple[tuple[Field, Field | None], ...]
+
+    @property
+    def data_columns(self) -> tuple[Field, ...]:
+        """Those of the hidden table."""
+        return tuple(scanned for _, scanned in self.columns if scanned is not None)
+
+    @property
+    def latest(self) -> int:
+        """Names the group."""
+        return max(self.schemas, default=0)
+
+    def of(self, snapshot: Snapshot) -> Snapshot:
+        """Only its files."""
+        if not self.schemas:
+            return snapshot
+        parts = tuple(part for part in snapshot.parts if part.schema.schema_id in self.schemas)
+        return replace(snapshot, parts=parts)
+
+
+def only_scan(schema: Schema) -> Scan:
+    """Of a version whose files all have its own schema, or that has none."""
+    return Scan(frozenset(), tuple((column, column) for column in schema.data_columns))
+
+
+def scans_of(snapshot: Snapshot) -> Sequence[Scan]:
+    """One or more; in the order of their latest schemas."""
+    schemas = {part.schema.schema_id: part.schema for part in snapshot.parts}
+    groups = reading_groups(schemas, snapshot.schema)
+    if not groups:
+        return [only_scan(snapshot.schema)]
+    return [Scan(group, tuple(scanned_columns([schemas[one] for one in group], snapshot.schema))) for group in groups]
