@@ -52,7 +52,7 @@ def open_again(
     request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], Store]:
     """Opens the test's store; called after ``close`` it opens the same data again."""
-    # Exports wait until no commit can be under way any more that does not know of them: nobody but the test commits here.
+    # Exports wait until no commit can be under way that does not know of them: nobody but the test commits here.
     monkeypatch.setattr(fdb_export, "BLIND_VERSIONS", LEASE_VERSIONS)
     return lambda: FACTORIES[request.param](tmp_path, clock)
 

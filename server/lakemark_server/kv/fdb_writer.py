@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Final
 
+from lakemark_server import deadline
+
 from .api import StoreClosed
 from .buffer import CommitRequest
 from .fdb_client import FdbClient
@@ -26,7 +28,8 @@ class FdbWriter:
         self._idle = threading.Condition()
 
     def commit(self, request: CommitRequest) -> None:
-        """Returns when ``request`` is durable; raises what ``commit_error`` gives, or StoreClosed."""
+        """Returns when ``request`` is durable; raises what ``commit_error`` gives, StoreClosed or DeadlineExceeded."""
+        deadline.check()
         with self._idle:
             if self._closed:
                 raise StoreClosed("the store is closed")
