@@ -34,6 +34,7 @@ class TokenBucket:
         return missing / self._rate
 
     def reshape(self, rate: float, burst: float, now_s: float) -> None:
-        """Other limits from now on. What is in the bucket stays, as far as it fits; a larger one is not filled."""
-        self._tokens = min(self._burst, self._tokens + (now_s - self._at_s) * self._rate, burst)
+        """Other limits from now on. What was taken stays taken: a larger bucket has more in it, a smaller one less."""
+        missing = self._burst - min(self._burst, self._tokens + (now_s - self._at_s) * self._rate)
+        self._tokens = max(0.0, burst - missing)
         self._rate, self._burst, self._at_s = rate, burst, now_s

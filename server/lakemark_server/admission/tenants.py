@@ -81,7 +81,7 @@ class Tenants:
             if tenant.running >= (most - most // RESERVED_PARTS if writes else most):
                 tenant.refused += 1
                 raise _busy(tenant)
-            wait_s = tenant.bucket.take(now_s, limits.request_burst // RESERVED_PARTS if writes else 0)
+            wait_s = tenant.bucket.take(now_s, _reserve(limits) if writes else 0.0)
             if wait_s:
                 tenant.refused += 1
                 raise _too_fast(tenant, wait_s)
@@ -109,6 +109,13 @@ class Tenants:
             del self._tenants[idle]
         tenant = self._tenants[catalog] = Tenant(catalog, limits, now_s)
         return tenant
+
+
+def _reserve(limits: Limits) -> float:
+    """Tokens that writes leave in the bucket: those of an eighth of a second, at least one."""
+    if limits.request_burst < 2:
+        return 0.0
+    return max(1.0, min(limits.requests_per_second, limits.request_burst) // RESERVED_PARTS)
 
 
 def overloaded(what: str, retry_ms: float, **details: str) -> Overloaded:

@@ -42,12 +42,17 @@ def test_what_never_comes() -> None:
     assert (once.take(0.0), once.take(1e9)) == (0.0, math.inf)
 
 
-def test_new_limits_hold_at_once_and_give_nothing_away() -> None:
+def test_new_limits_hold_at_once_and_what_was_taken_stays_taken() -> None:
     bucket = TokenBucket(1.0, 10, 0.0)
-    bucket.reshape(1.0, 2, 0.0)
-    assert [bucket.take(0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
-    bucket.reshape(4.0, 100, 0.0)
-    assert bucket.take(0.0) == 0.25
+    assert [bucket.take(0.0) for _ in range(2)] == [0.0, 0.0]
+    bucket.reshape(1.0, 3, 0.0)
+    assert [bucket.take(0.0) for _ in range(2)] == [0.0, 1.0]
+    bucket.reshape(4.0, 5, 0.0)
+    assert [bucket.take(0.0) for _ in range(3)] == [0.0, 0.0, 0.25]
+    bucket.reshape(0.0, 0, 0.0)
+    assert bucket.take(0.0) == math.inf
+    bucket.reshape(1.0, 1, 0.0)
+    assert [bucket.take(0.0) for _ in range(2)] == [0.0, 1.0], "an operator's change holds at once"
 
 
 @given(RATES, BURSTS, STEPS)
