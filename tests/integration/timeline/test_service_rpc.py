@@ -24,7 +24,7 @@ LATER = {
         "AlterSchema", "ListSchemas", "CreateReference", "ListReferences", "DropReference", "MergeBranch",
     },
     "TimelineService": {"CommitTransaction", "Restore", "CreateSavepoint", "DropSavepoint"},
-    "SnapshotService": {"ListFileSlices"},
+    "SnapshotService": set(),
 }  # fmt: skip
 
 
