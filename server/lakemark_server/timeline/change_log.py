@@ -11,7 +11,7 @@ from typing import Final
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.kv import ReadTransaction
 from lakemark_server.timeline import branches, records
-from lakemark_server.timeline.changes import Change, of_record
+from lakemark_server.timeline.changes import Change, by_group, of_record
 from lakemark_server.timeline.lineage import Lineage
 
 ENTRIES_MAX: Final = 50_000
@@ -86,7 +86,13 @@ def changes_of(tx: ReadTransaction, table_id: int, record: VersionRecord) -> lis
     lineage = branches.lineage(tx, table_id, merged.branch)
     replayed = records.versions(tx, table_id, lineage, merged.after_version, merged.upto_version)
     return [
-        replace(change, version=record.version, instant=record.instant, owner=record.owner, merged_from=merged.branch)
+        replace(
+            by_group(change),
+            version=record.version,
+            instant=record.instant,
+            owner=record.owner,
+            merged_from=merged.branch,
+        )
         for one in replayed
         for change in changes_of(tx, table_id, one)
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, TypeVar
 
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, VersionRecord
@@ -65,7 +65,7 @@ def of_record(record: InstantRecord | VersionRecord) -> Change:
         instant=record.instant,
         operation=record.operation,
         partitions=frozenset(record.partitions),
-        all_partitions=record.all_partitions or record.operation in _WHOLE_TABLE,
+        all_partitions=record.all_partitions or record.operation in WHOLE_TABLE,
         groups=frozenset(touched.file_groups),
         all_groups=touched.all_file_groups,
         files=frozenset(touched.files),
@@ -79,7 +79,13 @@ def of_record(record: InstantRecord | VersionRecord) -> Change:
     )
 
 
-_WHOLE_TABLE: Final = frozenset({timeline_pb2.OVERWRITE_TABLE, timeline_pb2.RESTORE_VERSION})
+def by_group(change: Change) -> Change:
+    """For comparing what two branches did: each may have compacted a file, which has two names then."""
+    return replace(change, files=frozenset(), all_files=change.all_files or bool(change.files))
+
+
+WHOLE_TABLE: Final = frozenset({timeline_pb2.OVERWRITE_TABLE, timeline_pb2.RESTORE_VERSION})
+"""Operations that change all there is, whatever it is when they are published."""
 
 
 def hash_of(text: str) -> int:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.timeline.changes import Change, Operation, common
+from lakemark_server.timeline.changes import WHOLE_TABLE, Change, Operation, common
 
 NAMES_IN_MESSAGE_MAX: Final = 5
 NAMES_IN_DETAILS_MAX: Final = 100
@@ -61,51 +61,59 @@ QUIET: Final = (pb.CLEAN_FILES, pb.ALTER_SCHEMA)
 OPERATIONS: Final = (*_ORDER, *QUIET)
 
 
-def _grid(text: str) -> Rules:
-    """Rows: mine; columns: theirs; both in ``_ORDER``. What is quiet never collides."""
+def _grid(text: str, **finer: Verdict) -> Rules:
+    """Rows: mine; columns: theirs; both in ``_ORDER``. ``finer``: more codes. What is quiet never collides."""
+    codes = _CODES | finer
     rules = {(mine, theirs): Verdict.NEVER for mine in OPERATIONS for theirs in OPERATIONS}
     for mine, row in zip(_ORDER, text.split("\n"), strict=True):
-        rules |= {(mine, theirs): _CODES[code] for theirs, code in zip(_ORDER, row.split()[1:], strict=True)}
+        rules |= {(mine, theirs): codes[code] for theirs, code in zip(_ORDER, row.split()[1:], strict=True)}
     return MappingProxyType(rules)
 
 
-# docs/conflicts.md gives the reason of every cell.
-_PARTITION: Final = """\
+# docs/conflicts.md gives the reason of every cell. Columns in the order of the rows.
+_ONE_WRITER: Final = """\
+append               ! ! ! ! ! ! . . !
+upsert               ! ! ! ! ! ! . g !
+delete               ! ! ! ! ! ! . g !
+overwrite_partitions ! ! ! ! ! ! . . !
+overwrite_predicate  ! ! ! ! ! ! . g !
+overwrite_table      ! ! ! ! ! ! . . !
+compact              . . . p . ! g g !
+cluster              . g g p g ! g g !
+restore              ! ! ! ! ! ! ! ! !"""
+
+_BY_PARTITION: Final = """\
 append               . . . p p ! . . !
 upsert               p p p p p ! . g !
 delete               p p p p p ! . g !
 overwrite_partitions p p p p p ! . . !
-overwrite_predicate  p p p p p ! . . !
+overwrite_predicate  p p p p p ! . g !
 overwrite_table      ! ! ! ! ! ! . . !
 compact              . . . p . ! g g !
-cluster              . g g p . ! g g !
-restore              ! ! ! ! ! ! . . !"""
+cluster              . g g p g ! g g !
+restore              ! ! ! ! ! ! ! ! !"""
 
-
-def _with_writers(block: str, against_predicate: str) -> str:
-    """The grid of a policy under which changes of rows are told apart more finely than by partition."""
-    rows = _PARTITION.split("\n")
-    for at in (1, 2):
-        name, *codes = rows[at].split()
-        codes[0], codes[1], codes[2], codes[4] = ".", block, block, against_predicate
-        rows[at] = " ".join((name, *codes))
-    return "\n".join(rows)
-
-
-def _one_writer(grid: str) -> str:
-    """Any two that change rows exclude each other."""
-    rows = [row.split() for row in grid.split("\n")]
-    return "\n".join(" ".join([*row[:1], *"!!!!!!", *row[7:]] if at < 6 else row) for at, row in enumerate(rows))
-
+# Changes of rows are told apart more finely than by partition: "w" between two that change rows, "o" if one of them
+# overwrites by predicate.
+_FINER: Final = """\
+append               . . . p . ! . . !
+upsert               . w w p o ! . g !
+delete               . w w p o ! . g !
+overwrite_partitions p p p p p ! . . !
+overwrite_predicate  . o o p p ! . g !
+overwrite_table      ! ! ! ! ! ! . . !
+compact              . . . p . ! g g !
+cluster              . g g p g ! g g !
+restore              ! ! ! ! ! ! ! ! !"""
 
 RULES: Final[Mapping[str, Rules]] = MappingProxyType(
     {
-        "table": _grid(_one_writer(_PARTITION)),
-        "partition": _grid(_PARTITION),
-        "file_group": _grid(_with_writers("g", "g")),
-        "file": _grid(_with_writers("f", "f")),
-        "column": _grid(_with_writers("c", "g")),
-        "row": _grid(_with_writers(".", "g")),
+        "table": _grid(_ONE_WRITER),
+        "partition": _grid(_BY_PARTITION),
+        "file_group": _grid(_FINER, w=Verdict.SAME_GROUP, o=Verdict.SAME_GROUP),
+        "file": _grid(_FINER, w=Verdict.SAME_FILE, o=Verdict.SAME_FILE),
+        "column": _grid(_FINER, w=Verdict.SAME_COLUMN, o=Verdict.SAME_GROUP),
+        "row": _grid(_FINER, w=Verdict.NEVER, o=Verdict.SAME_GROUP),
     }
 )
 
@@ -134,7 +142,11 @@ class Collision:
         if self.removed_twice:
             return f"and replaced files that this one replaces, too, {self._partitions()}"
         match self.verdict:
-            case Verdict.ALWAYS if self.policy == "table":
+            case Verdict.ALWAYS if self.theirs.operation in WHOLE_TABLE:
+                return "and changes the whole table"
+            case Verdict.ALWAYS if self.mine.operation in WHOLE_TABLE:
+                return "while this one changes the whole table"
+            case Verdict.ALWAYS:
                 return "in the same table, which takes one writer at a time"
             case Verdict.SAME_GROUP:
                 return f"in {self._groups()} {self._partitions()}"
@@ -147,7 +159,9 @@ class Collision:
                 return self._partitions()
 
     def _partitions(self) -> str:
-        return "in all partitions" if self.partitions is None else "in " + named_partitions(self.partitions)
+        if self.partitions is None:
+            return "in all partitions"
+        return "in " + named_partitions(self.partitions) if self.partitions else "in partitions not told yet"
 
     def _groups(self) -> str:
         names = self._group_names()
@@ -206,23 +220,24 @@ def _collision(policy: str, verdict: Verdict, mine: Change, theirs: Change) -> C
     partitions = common(mine.partitions, mine.all_partitions, theirs.partitions, theirs.all_partitions)
     if verdict is Verdict.ALWAYS:
         return Collision(mine, theirs, policy, verdict, partitions)
-    if partitions is not None and not partitions:
-        return None
+    apart = partitions is not None and not partitions
+    if apart and (verdict is Verdict.SAME_PARTITION or (mine.partitions and theirs.partitions)):
+        return None  # else one of the two has told its groups or files, and not yet where they lie
     groups = common(mine.groups, mine.all_groups, theirs.groups, theirs.all_groups)
     removed = common(mine.removed, mine.all_removed, theirs.removed, theirs.all_removed)
     if removed is None or removed:
         return Collision(mine, theirs, policy, verdict, partitions, groups, removed_twice=True)
+    if verdict is Verdict.SAME_PARTITION:
+        return Collision(mine, theirs, policy, verdict, partitions)
+    if verdict is Verdict.NEVER or (groups is not None and not groups):
+        return None
     match verdict:
-        case Verdict.SAME_PARTITION:
-            return Collision(mine, theirs, policy, verdict, partitions)
-        case Verdict.SAME_GROUP if groups is None or groups:
-            return Collision(mine, theirs, policy, verdict, partitions, groups)
-        case Verdict.SAME_COLUMN if groups is None or groups:
+        case Verdict.SAME_COLUMN:
             columns = common(mine.columns, not mine.columns, theirs.columns, not theirs.columns)
             if columns is None or columns:
                 return Collision(mine, theirs, policy, verdict, partitions, groups, columns)
+            return None
         case Verdict.SAME_FILE:
             files = common(mine.files, mine.all_files, theirs.files, theirs.all_files)
-            if files is None or files:
-                return Collision(mine, theirs, policy, verdict, partitions, groups)
-    return None
+            return Collision(mine, theirs, policy, verdict, partitions, groups) if files is None or files else None
+    return Collision(mine, theirs, policy, verdict, partitions, groups)

@@ -10,7 +10,7 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.keyspace import MAIN
 from lakemark_server.timeline import branches, records
 from lakemark_server.timeline.change_log import ChangeLog
-from lakemark_server.timeline.changes import Change, Operation
+from lakemark_server.timeline.changes import Change, Operation, by_group
 from lakemark_server.timeline.conflicts import Collision, find_collision
 from lakemark_server.timeline.publish import following, put
 from lakemark_server.timeline.table_state import BranchState, TableState
@@ -96,7 +96,7 @@ def merge(
             latest=str(target.head.version),
         )
     for mine in log.between(tx, table_id, source.lineage, after, upto, source.fresh):
-        collision = find_collision(table.policy, mine, theirs)
+        collision = find_collision(table.policy, by_group(mine), theirs)
         if collision:
             raise _refusal(table.name, name, into or MAIN, mine, collision)
     fields = VersionRecord(

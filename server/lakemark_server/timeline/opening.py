@@ -110,7 +110,24 @@ def _apply_profile(record: InstantRecord, profile: pb.WorkProfile, table: LakeTa
         )
     if not table.schema.partition_columns and record.operation == pb.OVERWRITE_PARTITIONS:
         raise InvalidArgument(f"{table.name} has no partition columns; use OVERWRITE_TABLE")
+    _check_columns(record, profile, table)
     PartitionList(record.operation, names, everything).write_to(record)
     touched = TouchedSet()
     touched.add_profile(profile)
     touched.write_to(record)
+
+
+def _check_columns(record: InstantRecord, profile: pb.WorkProfile, table: LakeTable) -> None:
+    """Two writers of one column must name it by one id, so fields within columns are not told apart."""
+    if profile.columns and record.operation != pb.UPSERT:
+        raise InvalidArgument(
+            f"columns are named by an UPSERT that writes some of a row; {pb.Operation.Name(record.operation)} changes "
+            "whole rows"
+        )
+    columns = {column.id for column in table.schema.columns}
+    for column_id in profile.columns:
+        field = table.schema.find_id(column_id)
+        if field is not None and column_id not in columns:
+            raise InvalidArgument(
+                f"column id {column_id} is field {field.name!r} within a column; name the column that it belongs to"
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,14 +13,14 @@ from lakemark_server.keyspace import ALIVE, INSTANTS
 from lakemark_server.timeline import records, staging
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.change_log import ChangeLog, changes_of
-from lakemark_server.timeline.changes import of_record
+from lakemark_server.timeline.changes import Change, of_record
 from lakemark_server.timeline.conflicts import Collision, find_collision
 from lakemark_server.timeline.partition_list import PartitionList
 from lakemark_server.timeline.rivals import find_favoured
 from lakemark_server.timeline.staging import NO_ENTRIES, Entries
 from lakemark_server.timeline.states import ADVICE, expired, require_inflight
 from lakemark_server.timeline.table_state import BranchState, TableState
-from lakemark_server.timeline.touched import TouchedSet
+from lakemark_server.timeline.touched import follow_compactions
 
 METADATA_BYTES_MAX: Final = 20_000
 _MAP_ENTRY_BYTES: Final = 8  # what protobuf adds to a key and its value
@@ -72,9 +72,12 @@ def _publish_one(
     branch = _check_state(state, record, writer, job, now_ms)
     _account(record, job.entries)
     mine = of_record(record)
-    others = log.between(
+    others: Iterable[Change] = log.between(
         state.tx, state.table_id, branch.lineage, record.read_version, branch.head.version, branch.fresh
     )
+    if mine.files:
+        others = list(others)
+        mine = follow_compactions(record, mine, others)
     collision = find_collision(state.table.policy, mine, others) or find_favoured(state, record, mine, now_ms)
     if collision:
         raise refusal(state.table.name, collision, record.read_version)
@@ -130,10 +133,7 @@ def _account(record: InstantRecord, entries: Entries) -> None:
     partitions = PartitionList.of(record)
     partitions.add(entries.partitions)
     partitions.write_to(record)
-    if entries.touched:
-        touched = TouchedSet.of(record)
-        touched.add(entries.touched)
-        touched.write_to(record)
+    entries.add_touched(record)
     staging.add_totals(record, entries)
 
 

@@ -24,13 +24,14 @@ from lakemark_server.snapshot.entries import from_arrow, from_messages
 from lakemark_server.timeline import records
 from lakemark_server.timeline.partition_list import PartitionList
 from lakemark_server.timeline.states import require_inflight
-from lakemark_server.timeline.touched import TouchedSet
+from lakemark_server.timeline.touched import COUNTS_MADE, TouchedSet
 
 INLINE_BYTES_MAX: Final = 24_000
 TRANSACTION_BYTES_AIM: Final = 900_000
 FILES_OF_INSTANT_MAX: Final = 10_000_000
 COMMIT_SEQUENCE: Final = 1 << 62  # the sequence number of what a commit request itself brings
-TAKES_DELTAS: Final = frozenset({timeline_pb2.UPSERT, timeline_pb2.DELETE, timeline_pb2.COMPACT})
+# A compaction's delta would lie on top of those that were written while it ran, and hold older rows.
+TAKES_DELTAS: Final = frozenset({timeline_pb2.UPSERT, timeline_pb2.DELETE})
 REMOVES: Final = frozenset(
     {
         timeline_pb2.UPSERT,
@@ -47,6 +48,7 @@ class Entries:
     """Checked entries of files that are added and of files that are removed, as blocks.
 
     ``slices`` are hashes of what one instant may name only once: directories of the former, paths of the latter.
+    ``added`` is None if there are none of the former.
     """
 
     blocks: list[bytes]
@@ -57,6 +59,19 @@ class Entries:
     removed_blocks: list[bytes] = field(default_factory=list)
     removed: RemovedTotals = field(default_factory=RemovedTotals)
     touched: TouchedSet = field(default_factory=TouchedSet)
+    added: pa.RecordBatch | None = None
+    replaced: frozenset[tuple[str, str]] = frozenset()  # (partition, file group) of those removed
+
+    def add_touched(self, record: InstantRecord) -> None:
+        """Notes with the instant what they touch under its operation."""
+        made = self.added if record.operation in COUNTS_MADE else None
+        if made is None and not self.touched:
+            return
+        touched = TouchedSet.of(record)
+        touched.add(self.touched)
+        if made is not None:
+            touched.add_made(made, record.instant, record.operation, self.replaced)
+        touched.write_to(record)
 
     @property
     def inline(self) -> bool:
@@ -90,7 +105,8 @@ def read_entries(files: pb.DataFiles, table: LakeTable, instant: int) -> Entries
     touched = TouchedSet()
     touched.add_added(batch)
     partitions = frozenset(texts(batch.column("partition")))
-    return Entries(_to_blocks(files, batch), totals, partitions, slices, bool(touched), touched=touched)
+    added = batch if batch.num_rows else None
+    return Entries(_to_blocks(files, batch), totals, partitions, slices, bool(touched), touched=touched, added=added)
 
 
 def with_removed(entries: Entries, removed: pa.RecordBatch) -> Entries:
@@ -101,15 +117,17 @@ def with_removed(entries: Entries, removed: pa.RecordBatch) -> Entries:
     touched.add(entries.touched)
     touched.add_removed(removed)
     paths = np.sort(directory_hashes(texts(removed.column("path"))))
+    partitions, groups = texts(removed.column("partition")), texts(removed.column("file_group"))
     return replace(
         entries,
-        partitions=entries.partitions | frozenset(texts(removed.column("partition"))),
+        partitions=entries.partitions | frozenset(partitions),
         slices=np.sort(np.concatenate([entries.slices, paths])),
         removed_blocks=blocks.encode(removed),
         removed=RemovedTotals(
             files=removed.num_rows, rows=_sum(removed, "row_count"), bytes=_sum(removed, "size_bytes")
         ),
         touched=touched,
+        replaced=frozenset(zip(partitions, groups, strict=True)),
     )
 
 
@@ -297,9 +315,7 @@ def _account(tx: Transaction, table_id: int, entries: Entries, sequence: int, se
     partitions = PartitionList.of(record)
     partitions.add(entries.partitions)
     partitions.write_to(record)
-    touched = TouchedSet.of(record)
-    touched.add(entries.touched)
-    touched.write_to(record)
+    entries.add_touched(record)
     add_totals(record, entries)
     record.staged.blocks += len(entries.blocks)
     record.removed.blocks += len(entries.removed_blocks)

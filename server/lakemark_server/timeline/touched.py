@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,12 +13,15 @@ from lakemark.errors import InvalidArgument
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, Touched
 from lakemark_proto.v1 import timeline_pb2, types_pb2
 from lakemark_server.snapshot.arrow import take, texts
-from lakemark_server.timeline.changes import base_file, hash_of
+from lakemark_server.timeline.changes import Change, Operation, base_file, common, hash_of
 
 # Together with partitions, metadata and an inline block they must fit into one value of the store.
 LISTED_MAX: Final = 400
 GROUP_NAME_BYTES_MAX: Final = 10_000
 COLUMNS_MAX: Final = 1_000
+_MAKES_GROUPS: Final = frozenset({timeline_pb2.UPSERT, timeline_pb2.DELETE, timeline_pb2.OVERWRITE_PREDICATE})
+COUNTS_MADE: Final = _MAKES_GROUPS | {timeline_pb2.COMPACT}
+"""Operations of which base files that they add matter to others."""
 
 
 class TouchedSet:
@@ -59,16 +63,37 @@ class TouchedSet:
         self._add_files(zip(partitions, groups, instants, strict=True))
 
     def add_removed(self, entries: pa.RecordBatch) -> None:
-        """Files that are taken out, with the columns ``FIXED``."""
+        """Files that are taken out, with the columns ``FIXED``. Of a delta the base file under it counts."""
         if not entries.num_rows:
             return
         paths, groups = texts(entries.column("path")), texts(entries.column("file_group"))
         self._add_groups(groups)
         self._add_removed(paths)
-        kinds = entries.column("kind").to_pylist()
-        rows = zip(kinds, texts(entries.column("partition")), groups, paths, strict=True)
-        bases = [(where, group, int(path.split("/")[0])) for kind, where, group, path in rows if kind == types_pb2.BASE]
-        self._add_files(bases)
+        kinds, under = entries.column("kind").to_pylist(), entries.column("base_instant").to_pylist()
+        rows = zip(kinds, under, texts(entries.column("partition")), groups, paths, strict=True)
+        self._add_files(
+            (where, group, base or 0 if kind == types_pb2.DELTA else int(path.split("/")[0]))
+            for kind, base, where, group, path in rows
+        )
+
+    def add_made(
+        self, entries: pa.RecordBatch, instant: int, operation: Operation, replaced: Collection[tuple[str, str]]
+    ) -> None:
+        """The base files among files that ``instant`` adds with an operation of ``COUNTS_MADE``.
+
+        Who changes rows by key may make a file group that another one is about to make, too (the first of a bucket).
+        A compaction makes a base file that those who have not seen it look for under another name. ``replaced``:
+        (partition, file group) of those that are not new.
+        """
+        bases = np.flatnonzero(entries.column("kind").to_numpy() != types_pb2.DELTA)
+        groups = texts(take(entries.column("file_group"), bases))
+        self._add_groups(groups)
+        partitions = texts(take(entries.column("partition"), bases))
+        if operation == timeline_pb2.COMPACT:
+            self._add_files((where, group, instant) for where, group in zip(partitions, groups, strict=True))
+        else:
+            made = set(zip(partitions, groups, strict=True)) - set(replaced)
+            self._add_files((where, group, 0) for where, group in made)
 
     def add(self, other: TouchedSet) -> None:
         """Everything that the other one touches."""
@@ -135,3 +160,32 @@ class TouchedSet:
             self._removed.clear()
         if self._all_groups or sum(len(name.encode()) for name in self._names) > GROUP_NAME_BYTES_MAX:
             self._names.clear()
+
+
+def follow_compactions(record: InstantRecord, mine: Change, others: Iterable[Change]) -> Change:
+    """``mine`` with the base files that compactions among ``others`` have made of its own since it has read them.
+
+    A delta stays on top of what a compaction made of the file under it. Two writers of the same rows then name two
+    files: one the old, the other the new. So whoever commits across a compaction counts for both, also in its record.
+    """
+    if not mine.files:
+        return mine
+    compactions = [one for one in others if one.operation == timeline_pb2.COMPACT and _shares_group(one, mine)]
+    files, everything = mine.files, mine.all_files
+    while True:
+        found = [one for one in compactions if one.all_files or one.files & files]
+        more = files.union(*(one.files for one in found))
+        everything |= any(one.all_files for one in found) or len(more) > LISTED_MAX
+        if everything or more == files:
+            break
+        files = more
+    if everything == mine.all_files and files == mine.files:
+        return mine
+    files = frozenset() if everything else files
+    record.touched.files[:], record.touched.all_files = sorted(files), everything
+    return replace(mine, files=files, all_files=everything)
+
+
+def _shares_group(one: Change, other: Change) -> bool:
+    shared = common(one.groups, one.all_groups, other.groups, other.all_groups)
+    return shared is None or bool(shared)
