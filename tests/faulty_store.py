@@ -12,13 +12,14 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
 from lakemark.errors import Unavailable
 from lakemark_server.kv import CommitUnknownResult, Conflict, KeyValue, ReadTransaction, Store, TransactionTooOld
-from lakemark_server.kv.api import OpenTransaction, Transaction
+from lakemark_server.kv.api import KEYS_END, OpenTransaction, Transaction
+from lakemark_server.kv.export import Export
 from lakemark_server.kv.retry import run_transaction
 
 T = TypeVar("T")
@@ -121,6 +122,10 @@ class FaultyStore(Store):
     def wait_for_change(self, key: bytes, seen: bytes | None, timeout_s: float) -> bool:
         self.strike(self.life)
         return self.inner.wait_for_change(key, seen, timeout_s)
+
+    def export(self, begin: bytes = b"", end: bytes = KEYS_END) -> AbstractContextManager[Export]:
+        self.strike(self.life)
+        return self.inner.export(begin, end)
 
     def close(self) -> None:
         self.dead = True
