@@ -49,5 +49,4 @@ def _run(command: list[str]) -> str:
     finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     if finished.returncode:
         raise PeerError(f"{' '.join(command)} ended with {finished.returncode}:\n{finished.stderr[-2_000:]}")
-    sys.stderr.write(finished.stderr)
     return finished.stdout

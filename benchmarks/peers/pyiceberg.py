@@ -6,6 +6,7 @@ read, with the scattered data all. The clustered layout is the best that PyIcebe
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,7 +85,25 @@ def _hot(place: Path, dataset: Dataset) -> dict[str, float]:
         catalog = _catalog(place)  # each its own, as separate processes would have
         return lambda: _append(catalog.load_table(TABLE), entries)
 
-    return hot_commits(writer, CommitFailedException)
+    # PyIceberg waits and tries again by itself up to four times, which it tells by a warning, before it raises.
+    retries = _Counting()
+    logger = logging.getLogger("pyiceberg.table")
+    logger.addHandler(retries)
+    logger.propagate = False
+    figures = hot_commits(writer, CommitFailedException)
+    figures["client_retries"] += retries.records
+    return figures
+
+
+class _Counting(logging.Handler):
+    """Counts instead of writing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records += 1
 
 
 def _generate(place: Path, dataset: Dataset) -> None:
