@@ -1,0 +1,192 @@
+"""Schema changes and plain Spark: every version is read exactly, whatever schemas its files were written with."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from textwrap import dedent
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakemark import Client, connect
+from lakemark.evolution import AddColumn, DropColumn
+from lakemark.types import Field, parse_type, schema_to_arrow
+from lakemark_server.process import Service
+from lakemark_server.settings import Settings
+from tests.e2e.conftest import StartSpark
+from tests.e2e.spark_runner import SparkProcess, SparkStatementError
+
+pytestmark = pytest.mark.spark
+
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    root = tmp_path_factory.mktemp("schemas")
+    settings = Settings(
+        store=f"sqlite:///{root}/lakemark.db", warehouse=str(root / "warehouse"), grpc_port=0, hms_port=0
+    )
+    with Service(settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Iterator[Client]:
+    with connect(service.grpc_address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spark(start_spark: StartSpark, spark_version: str, service: Service, client: Client) -> SparkProcess:
+    return start_spark(spark_version, service.hms_uri)
+
+
+def append(client: Client, table: str, *rows: dict[str, Any]) -> int:
+    with client.begin(table, "append") as writer:
+        writer.write(pa.Table.from_pylist(list(rows), schema=schema_to_arrow(writer.schema)))
+        return writer.commit().version
+
+
+def at(table: str, version: int) -> str:
+    database, name = table.split(".")
+    return f"{database}.`{name}@v{version}`"
+
+
+def by_reader(spark: SparkProcess, client: Client, table: str, version: int, order: str) -> Rows:
+    """What lakemark_spark.read gives."""
+    code = f"""
+        import lakemark_spark
+        found = lakemark_spark.read(spark, {table!r}, version={version}, server={client.address!r}).orderBy({order!r})
+        plain = lambda v: [plain(x) for x in v] if isinstance(v, (list, tuple)) else v
+        result = [[plain(v) for v in row] for row in found.collect()]
+    """
+    return [tuple(row) for row in spark.python(dedent(code))]
+
+
+def test_every_version_has_its_own_names_types_and_values(
+    client: Client, spark: SparkProcess, spark_version: str
+) -> None:
+    table = f"default.every{spark_version.replace('.', '')}"
+    spark.sql(
+        f"CREATE TABLE {table} (id INT, Name STRING, x FLOAT, day DATE, s STRUCT<City: STRING, zip: INT>, "
+        "c VARCHAR(3), m INT) USING parquet PARTITIONED BY (m) TBLPROPERTIES ('lakemark.type'='lake')"
+    )
+    tables = client.tables
+    expected: dict[int, tuple[str, Rows]] = {}
+
+    def look(columns: str, *rows: tuple[Any, ...]) -> None:
+        expected[client.snapshot(table).version] = (columns, sorted(rows, key=str))
+
+    day = dt.date(2013, 1, 31)
+    first = {"id": 1, "Name": "a", "x": 0.5, "day": day, "s": {"City": "Ulm", "zip": 9}, "c": "abc", "m": 1}
+    append(client, table, first)
+    look("id name x day s c m", (1, "a", 0.5, day, ["Ulm", 9], "abc", 1))
+    # add: the older file has null
+    tables.add_column(table, "tip INT", after="id")
+    append(client, table, first | {"id": 2, "tip": 7, "m": 2})
+    look(
+        "id tip name x day s c m",
+        (1, None, "a", 0.5, day, ["Ulm", 9], "abc", 1),
+        (2, 7, "a", 0.5, day, ["Ulm", 9], "abc", 2),
+    )
+    # rename: no value is lost, also under the filter
+    tables.rename_column(table, "name", "who")
+    append(client, table, {**first, "id": 3, "who": "c", "tip": None, "m": 2})
+    look(
+        "id tip who x day s c m",
+        (1, None, "a", 0.5, day, ["Ulm", 9], "abc", 1),
+        (2, 7, "a", 0.5, day, ["Ulm", 9], "abc", 2),
+        (3, None, "c", 0.5, day, ["Ulm", 9], "abc", 2),
+    )
+    # widen, and reorder
+    tables.widen_column(table, "id", "DECIMAL(12,2)")
+    tables.widen_column(table, "x", "DOUBLE")
+    tables.widen_column(table, "day", "TIMESTAMP_NTZ")
+    tables.widen_column(table, "c", "STRING")
+    tables.widen_column(table, "m", "BIGINT")
+    tables.move_column(table, "x", first=True)
+    midnight, noon = dt.datetime(2013, 1, 31), dt.datetime(2013, 1, 31, 12)
+    append(
+        client,
+        table,
+        {"x": 1e300, "id": Decimal("4.25"), "who": "d", "day": noon, "s": None, "c": "longer", "tip": 1, "m": 3},
+    )
+    wide = [
+        (0.5, Decimal("1.00"), None, "a", midnight, ["Ulm", 9], "abc", 1),
+        (0.5, Decimal("2.00"), 7, "a", midnight, ["Ulm", 9], "abc", 2),
+        (0.5, Decimal("3.00"), None, "c", midnight, ["Ulm", 9], "abc", 2),
+        (1e300, Decimal("4.25"), 1, "d", noon, None, "longer", 3),
+    ]
+    look("x id tip who day s c m", *wide)
+    # nested: a field added, one renamed, one dropped whose name comes back
+    tables.rename_column(table, "s.city", "town")
+    tables.alter(table, [DropColumn("s.zip"), AddColumn(Field(0, "zip", parse_type("string")), "s", first=True)])
+    tables.drop_column(table, "tip")
+    tables.drop_column(table, "who")
+    tables.add_column(table, "who STRING", after="id")
+    append(
+        client,
+        table,
+        {"x": 2.0, "id": Decimal(5), "who": "e", "day": noon, "s": {"zip": "89", "town": "Aix"}, "c": "e", "m": 3},
+    )
+    look(
+        "x id who day s c m",
+        *[(x, one, None, when, None if s is None else [None, s[0]], c, m) for x, one, _, _, when, s, c, m in wide],
+        (2.0, Decimal("5.00"), "e", noon, ["89", "Aix"], "e", 3),
+    )
+
+    for version, (columns, rows) in expected.items():
+        names = [row[0] for row in spark.sql(f"DESCRIBE {at(table, version)}")]
+        assert [name.lower() for name in names] == columns.split(), version
+        found = spark.sql(f"SELECT * FROM {at(table, version)}")
+        assert sorted(found, key=str) == rows, version
+        assert sorted(by_reader(spark, client, table, version, "id"), key=str) == rows, version
+        arrow = client.read(table, version=version).to_pylist()
+        flat = [tuple(list(v.values()) if isinstance(v, dict) else v for v in row.values()) for row in arrow]
+        assert sorted(flat, key=str) == rows, version
+    latest = table
+    assert spark.sql(f"SELECT id FROM {latest} WHERE who = 'a'") == []
+    assert spark.sql(f"SELECT who FROM {at(table, 3 + 1)} WHERE who = 'a' AND id = 1") == [("a",)]
+    assert spark.sql(f"SELECT id FROM {latest} WHERE m = 2 ORDER BY id") == [(Decimal("2.00"),), (Decimal("3.00"),)]
+    assert spark.sql(f"SELECT s.town FROM {latest} WHERE s IS NOT NULL AND m = 1") == [("Ulm",)]
+    assert spark.sql(f"SELECT count(*), count(s), count(s.zip), max(day) FROM {latest}") == [(5, 4, 1, noon)]
+    pruned = spark.sql(f"EXPLAIN SELECT id FROM {latest} WHERE m = 3")[0][0]
+    assert "PartitionFilters: [isnotnull(m" in pruned
+    # an increment over files of several schemas
+    increment = f"default.`{table.split('.')[1]}@v2..v6`"
+    rows = spark.sql(f"SELECT id, who FROM {increment} ORDER BY id")
+    assert rows == [(Decimal("2.00"), "a"), (Decimal("3.00"), "c")]
+
+
+def test_only_added_columns_need_no_union(client: Client, spark: SparkProcess, spark_version: str) -> None:
+    table = f"default.added{spark_version.replace('.', '')}"
+    name = table.split(".")[1]
+    client.tables.create(table, "id int, s string")
+    append(client, table, {"id": 1, "s": "a"})
+    client.tables.add_column(table, "t string", first=True)
+    append(client, table, {"id": 2, "s": "b", "t": "c"})
+    text = {row[0]: row[1] for row in spark.sql(f"DESCRIBE EXTENDED {table}")}["View Text"]
+    assert text == f"SELECT `t`, `id`, `s` FROM `default`.`{name}@v3@files`"
+    assert spark.sql(f"SELECT * FROM {table} ORDER BY id") == [(None, 1, "a"), ("c", 2, "b")]
+    client.tables.rename_column(table, "t", "u")
+    client.tables.drop_column(table, "s")
+    assert spark.sql(f"SELECT * FROM {table} ORDER BY id") == [(None, 1), ("c", 2)]
+    append(client, table, {"id": 3, "u": "d"})
+    assert spark.sql(f"SELECT * FROM {table} ORDER BY id") == [(None, 1), ("c", 2), ("d", 3)]
+    with pytest.raises(SparkStatementError, match="are read differently"):
+        spark.sql(f"SELECT * FROM default.`{name}@v6@files`")
+
+
+def test_spark_refuses_to_alter_what_it_takes_for_a_view(
+    client: Client, spark: SparkProcess, spark_version: str
+) -> None:
+    table = f"default.views{spark_version.replace('.', '')}"
+    client.tables.create(table, "id int, s string")
+    for change in ("ADD COLUMNS (x INT)", "CHANGE COLUMN id id BIGINT", "REPLACE COLUMNS (id INT)"):
+        with pytest.raises(SparkStatementError, match=r"[Vv]iew|VIEW"):
+            spark.sql(f"ALTER TABLE {table} {change}")
+    assert client.tables.get(table).version == 0
