@@ -28,6 +28,7 @@ from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
 from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.sweeping import Sweeper
 from lakemark_server.timeline.service import Timeline
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Service:
         self.catalog = Catalog(self.store, settings.warehouse_uri, clock, quotas)
         self.catalog.ensure_default_database()
         self.snapshots = Snapshots(self.store, settings.snapshot_cache_bytes)
-        self.timeline = Timeline(self.store, clock, self.snapshots)
+        self.timeline = Timeline(self.store, clock, self.snapshots, quotas)
         self.planner = Planner()
         self.grpc = GrpcServer(
             self.catalog,
@@ -73,8 +74,12 @@ class Service:
             ),
         )
         self.hms = self._bridge() if settings.hms_enabled else None
-        self._sweeper = threading.Thread(target=self._sweep, name="sweeper", daemon=True)
-        self._stopped = threading.Event()
+        self._sweeper = Sweeper(
+            self.store,
+            clock,
+            settings.sweep_interval_s,
+            lambda store: Timeline(store, clock, self.snapshots).roll_back_expired(),
+        )
 
     @property
     def grpc_address(self) -> str:
@@ -93,12 +98,10 @@ class Service:
         _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
     def stop(self) -> None:
-        self._stopped.set()
         if self.hms:
             self.hms.stop()
         self.grpc.stop()
-        if self._sweeper.is_alive():
-            self._sweeper.join()
+        self._sweeper.stop()
         self.store.close()
 
     def __enter__(self) -> Service:
@@ -125,15 +128,6 @@ class Service:
         )
         admission = Admission(self.tenants, self.inflight, given.request_s_max)
         return HmsBridge(self.catalog, lake, host=given.host, port=given.hms_port, settings=limits, admission=admission)
-
-    def _sweep(self) -> None:
-        """Rolls back writers whose heartbeat ran out. Any number of processes may do so at the same time."""
-        while not self._stopped.wait(self.settings.sweep_interval_s):
-            try:
-                for table_id, instant in self.timeline.roll_back_expired():
-                    _log.info("rolled back a lost writer", table_id=table_id, instant=instant)
-            except LakemarkError as error:
-                _log.warning("looking for lost writers failed; it is tried again", reason=error.message)
 
 
 def open_or_make(url: str) -> Store:
