@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lakemark.cli import backup, databases, files, process, quota, schema, tables, timeline
+from lakemark.cli import backup, databases, files, process, quota, references, schema, tables, timeline
 from lakemark.cli.context import SERVER_DEFAULT, Invocation
 from lakemark.errors import LakemarkError
 
@@ -25,6 +25,8 @@ app.add_typer(tables.app, name="tables")
 app.add_typer(schema.app, name="schema")
 app.add_typer(files.app, name="files")
 app.add_typer(timeline.app, name="timeline")
+app.add_typer(references.branch, name="branch")
+app.add_typer(references.tag, name="tag")
 app.add_typer(quota.app, name="quota")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)

@@ -20,6 +20,8 @@ from lakemark.reading import Plan
 app = typer.Typer(help="Files of a table's snapshots.", no_args_is_help=True)
 Version = Annotated[int | None, typer.Option(help="this version instead of the latest")]
 Timestamp = Annotated[str | None, typer.Option(help="the last version at or before this time (UTC)")]
+Branch = Annotated[str, typer.Option(help="of this branch; empty: main")]
+Tag = Annotated[str, typer.Option(help="the version that this tag keeps")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="at most so many files; 0: all")]
 
 
@@ -35,12 +37,14 @@ def list_files(
     where: Annotated[str | None, typer.Option("--where", "-w", help="only files that can hold such rows")] = None,
     version: Version = None,
     timestamp: Timestamp = None,
+    branch: Branch = "",
+    tag: Tag = "",
     limit: Limit = 0,
 ) -> None:
     """The files of a snapshot."""
     call = invocation(context)
     with call.client() as client:
-        found = client.plan(table, where, version=version, timestamp=timestamp, limit=limit)
+        found = client.plan(table, where, version=version, timestamp=timestamp, branch=branch, tag=tag, limit=limit)
         _show_files(call, found, summary=False)
 
 
@@ -50,6 +54,8 @@ def plan(
     where: Annotated[str | None, typer.Option("--where", "-w", help="a condition in Spark SQL")] = None,
     version: Version = None,
     timestamp: Timestamp = None,
+    branch: Branch = "",
+    tag: Tag = "",
     statistics: Annotated[str, typer.Option(help="columns whose statistics are wanted (--json)")] = "",
     limit: Limit = 0,
 ) -> None:
@@ -61,6 +67,8 @@ def plan(
             where,
             version=version,
             timestamp=timestamp,
+            branch=branch,
+            tag=tag,
             limit=limit,
             statistics=[one.strip() for one in statistics.split(",") if one.strip()],
         )
@@ -73,11 +81,12 @@ def changes(
     table: Name,
     since: Annotated[int, typer.Option("--since", help="after this version", min=0)],
     upto: Annotated[int, typer.Option("--upto", help="up to this version; 0: the latest", min=0)] = 0,
+    branch: Branch = "",
 ) -> None:
     """The files that came and went between two versions."""
     call = invocation(context)
     with call.client() as client:
-        found = client.changes(table, since, upto)
+        found = client.changes(table, since, upto, branch=branch)
     if call.as_json:
         show_json(found)
         return
@@ -102,6 +111,7 @@ def commit(
     ] = None,
     metadata: Annotated[list[str] | None, typer.Option("--metadata", "-m", metavar="KEY=VALUE")] = None,
     request_id: Annotated[str | None, typer.Option(help="commits once, however often it is given")] = None,
+    branch: Branch = "",
 ) -> None:
     """Takes existing parquet files into a table, by links or copies, as one commit.
 
@@ -115,7 +125,9 @@ def commit(
         operation = "overwrite_table" if overwrite is Overwrite.TABLE else "overwrite_partitions"
     with (
         call.client() as client,
-        client.begin(table, operation, start=overwrite is not Overwrite.PARTITIONS, request_id=request_id) as writer,
+        client.begin(
+            table, operation, start=overwrite is not Overwrite.PARTITIONS, request_id=request_id, branch=branch
+        ) as writer,
     ):
         if not writer.committed:
             adopted = adopt_files(files, writer, given)

@@ -87,13 +87,14 @@ def instants(
 def versions(
     context: typer.Context,
     table: Name,
+    branch: Annotated[str, typer.Option(help="of this branch; empty: main")] = "",
     limit: Limit = 100,
     oldest_first: Annotated[bool, typer.Option("--oldest-first")] = False,
 ) -> None:
     """Versions, newest first."""
     call = invocation(context)
     with call.client() as client:
-        found = client.timeline.versions(table, limit=limit, newest_first=not oldest_first)
+        found = client.timeline.versions(table, branch=branch, limit=limit, newest_first=not oldest_first)
     if call.as_json:
         show_json(found)
         return
@@ -105,12 +106,32 @@ def versions(
             one.added_files,
             one.added_rows,
             size_text(one.added_bytes),
+            one.removed_files or None,
             "all" if one.partitions is None else one.partitions,
             one.metadata,
         ]
         for one in found
     ]
-    show_rows(["version", "committed (UTC)", "operation", "files", "rows", "size", "partitions", "metadata"], rows)
+    show_rows(
+        ["version", "committed (UTC)", "operation", "files", "rows", "size", "removed", "partitions", "metadata"], rows
+    )
+
+
+@app.command()
+def restore(
+    context: typer.Context,
+    table: Name,
+    version: Annotated[int, typer.Argument(min=1)],
+    branch: Annotated[str, typer.Option(help="of this branch; empty: main")] = "",
+) -> None:
+    """A new version with the files of an old one; writers in flight cannot commit any more."""
+    call = invocation(context)
+    with call.client() as client:
+        done = client.timeline.restore(table, version, branch=branch)
+    if call.as_json:
+        show_json(done)
+    else:
+        show_done(f"version {done.version} of {table} has the files of version {version}")
 
 
 @app.command()

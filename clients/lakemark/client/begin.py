@@ -34,9 +34,14 @@ def begin(
     request_id: str | None,
     read_version: int,
     heartbeat_timeout_s: float,
+    branch: str,
+    file_groups: Iterable[str],
+    columns: Iterable[str],
 ) -> Writer:
     """Opens the instant; see ``Client.begin``."""
     named = None if partitions is None else list(partitions)
+    groups, written = list(file_groups), list(columns)
+    told = bool(named is not None or groups or written)
     if operation == "overwrite_partitions" and start and not named:
         raise InvalidArgument("operation 'overwrite_partitions' names the partitions that it replaces")
     request = pb.OpenInstantRequest(
@@ -45,9 +50,10 @@ def begin(
         metadata=metadata,
         heartbeat_timeout_ms=round(heartbeat_timeout_s * 1000),
         # The values of named partitions need the schema, which comes with the answer.
-        start=start and named is None,
-        profile=pb.WorkProfile() if start and named is None else None,
+        start=start and not told,
+        profile=pb.WorkProfile() if start and not told else None,
         owner=_owner(),
+        branch=branch,
         read_version=read_version,
     )
     opened = _open(calls, request, request_id or str(uuid4()), inflight=start)
@@ -56,7 +62,7 @@ def begin(
         writer.commit()
     elif start and writer.state == "requested":
         with writer.rolled_back_on_error():
-            writer.start(named)
+            writer.start(named, file_groups=groups, columns=written)
     return writer
 
 

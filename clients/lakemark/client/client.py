@@ -17,6 +17,7 @@ from lakemark.client.model import Operation, Snapshot, snapshot_from
 from lakemark.client.names import parse_table_name
 from lakemark.client.partitions import Partition
 from lakemark.client.quotas import Quotas
+from lakemark.client.references import Branches, Tags
 from lakemark.client.tables import Tables
 from lakemark.client.timeline import Timeline
 from lakemark.client.writer import Writer
@@ -43,6 +44,8 @@ class Client:
         self.databases = Databases(self._calls)
         self.tables = Tables(self._calls)
         self.timeline = Timeline(self._calls)
+        self.branches = Branches(self._calls)
+        self.tags = Tags(self._calls)
         self.quotas = Quotas(self._calls)
 
     @property
@@ -61,11 +64,15 @@ class Client:
         request_id: str | None = None,
         read_version: int = 0,
         heartbeat_timeout_s: float = 0,
+        branch: str = "",
+        file_groups: Iterable[str] = (),
+        columns: Iterable[str] = (),
     ) -> Writer:
         """Opens an instant, inflight unless ``start`` is False (then call ``Writer.start``).
 
-        ``partitions``: those that will be written or, by "overwrite_partitions", replaced; telling them lets the
-        service find conflicts before data is written. ``read_version``: what the writer has read; 0: the latest.
+        ``partitions``: those that will be written or, by "overwrite_partitions", replaced; ``file_groups``: those that
+        get deltas or whose files are replaced; ``columns``: those that an upsert writes. Telling them lets the service
+        find conflicts before data is written. ``branch`` "": main. ``read_version``: what was read; 0: the latest.
         ``heartbeat_timeout_s``: after which silence the service gives the writer up; 0: its own choice. The same
         ``request_id`` commits once: beginning again gives a writer that is already ``committed``, or goes on.
 
@@ -82,15 +89,26 @@ class Client:
             request_id=request_id,
             read_version=read_version,
             heartbeat_timeout_s=heartbeat_timeout_s,
+            branch=branch,
+            file_groups=file_groups,
+            columns=columns,
         )
 
-    def snapshot(self, table: str, *, version: int | None = None, timestamp: Moment | None = None) -> Snapshot:
-        """A version as a whole: the latest, ``version``, or the last one at or before ``timestamp`` (UTC).
+    def snapshot(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        timestamp: Moment | None = None,
+        branch: str = "",
+        tag: str = "",
+    ) -> Snapshot:
+        """A version as a whole: the latest, ``version``, the last one at or before ``timestamp`` (UTC), or a ``tag``'s.
 
-        Raises TableNotFound, VersionNotFound.
+        ``branch`` "": main. Raises TableNotFound, VersionNotFound, BranchNotFound, NotFound (tag).
         """
         request = snapshot_pb2.GetSnapshotRequest(
-            table=parse_table_name(table), at=snapshot_reference(version, timestamp)
+            table=parse_table_name(table), at=snapshot_reference(version, timestamp, branch, tag)
         )
         return snapshot_from(self._calls(self._snapshots.GetSnapshot, request))
 
@@ -101,6 +119,8 @@ class Client:
         *,
         version: int | None = None,
         timestamp: Moment | None = None,
+        branch: str = "",
+        tag: str = "",
         statistics: Sequence[str] = (),
         limit: int = 0,
         page_size: int = 0,
@@ -112,7 +132,7 @@ class Client:
         """
         request = snapshot_pb2.PlanFilesRequest(
             table=parse_table_name(table),
-            at=snapshot_reference(version, timestamp),
+            at=snapshot_reference(version, timestamp, branch, tag),
             statistics_columns=statistics,
             limit=limit,
             page_size=page_size,
@@ -129,20 +149,24 @@ class Client:
         columns: Sequence[str] | None = None,
         version: int | None = None,
         timestamp: Moment | None = None,
+        branch: str = "",
+        tag: str = "",
     ) -> pa.Table:
         """The rows of a snapshot for which ``predicate`` is true, in memory: for small answers.
 
         ``columns`` None: all, partition columns last. Needs access to the files, and sqlglot for a predicate. Raises
         UnsupportedOperation for a predicate that only an engine can evaluate (functions, casts, two columns).
         """
-        return read_plan(self.plan(table, predicate, version=version, timestamp=timestamp), columns)
+        return read_plan(
+            self.plan(table, predicate, version=version, timestamp=timestamp, branch=branch, tag=tag), columns
+        )
 
-    def changes(self, table: str, from_version: int, to_version: int = 0) -> Changes:
+    def changes(self, table: str, from_version: int, to_version: int = 0, *, branch: str = "") -> Changes:
         """The files that were added and removed after ``from_version`` up to ``to_version`` (0: the latest).
 
         Raises TableNotFound, VersionNotFound, InvalidArgument.
         """
-        return list_changes(self._calls, table, from_version, to_version)
+        return list_changes(self._calls, table, from_version, to_version, branch=branch)
 
     def close(self) -> None:
         """Ends the connection. Open instants are not rolled back; the service does that when their time is over."""

@@ -12,8 +12,17 @@ from lakemark.errors import InvalidArgument
 from lakemark.types import Schema
 from lakemark_proto.v1 import catalog_pb2, snapshot_pb2, timeline_pb2
 
-Operation: TypeAlias = Literal["append", "overwrite_partitions", "overwrite_table"]
-"""What a writer does; partial overwrites replace whole partitions."""
+Operation: TypeAlias = Literal[
+    "append",
+    "upsert",
+    "delete",
+    "overwrite_partitions",
+    "overwrite_predicate",
+    "overwrite_table",
+    "compact",
+    "cluster",
+]
+"""What a writer does (docs/conflicts.md); "overwrite_partitions" replaces whole partitions."""
 
 InstantState: TypeAlias = Literal["requested", "inflight", "completed", "rolled_back"]
 
@@ -84,6 +93,30 @@ class Instant:
     owner: str
     metadata: Mapping[str, str]
     rolled_back_reason: str
+    action: str = ""
+    branch: str = "main"
+    removed_files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A branch or a tag. ``version``: a branch's latest, or what a tag keeps. ``retain_ms`` 0: for ever."""
+
+    name: str
+    kind: Literal["branch", "tag"]
+    version: int
+    parent: str
+    fork_version: int
+    created_ms: int
+    retain_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A branch was replayed as one ``version`` of its parent, which has the changes of ``replayed`` of its own."""
+
+    version: int
+    replayed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +134,11 @@ class Version:
     owner: str
     metadata: Mapping[str, str]
     partitions: tuple[str, ...] | None
+    removed_files: int = 0
+    removed_rows: int = 0
+    removed_bytes: int = 0
+    restored_version: int = 0
+    merged_branch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +215,9 @@ def instant_from(message: timeline_pb2.Instant) -> Instant:
         owner=message.owner,
         metadata=dict(message.metadata),
         rolled_back_reason=message.rolled_back_reason,
+        action=timeline_pb2.Action.Name(message.action).lower() if message.action else "",
+        branch=message.branch,
+        removed_files=message.removed_files,
     )
 
 
@@ -193,6 +234,23 @@ def version_from(message: timeline_pb2.Version) -> Version:
         owner=message.owner,
         metadata=dict(message.metadata),
         partitions=None if message.all_partitions else tuple(message.partitions),
+        removed_files=message.removed_files,
+        removed_rows=message.removed_rows,
+        removed_bytes=message.removed_bytes,
+        restored_version=message.restored_version,
+        merged_branch=message.merged.branch,
+    )
+
+
+def reference_from(message: catalog_pb2.Reference) -> Reference:
+    return Reference(
+        name=message.name,
+        kind="branch" if message.kind == catalog_pb2.BRANCH else "tag",
+        version=message.version,
+        parent=message.parent,
+        fork_version=message.fork_version,
+        created_ms=message.created_ms,
+        retain_ms=message.retain_ms,
     )
 
 

@@ -35,10 +35,25 @@ def partition_values(partition: Partition, schema: Schema) -> tuple[ColumnValue,
     )
 
 
-def work_profile(partitions: Iterable[Partition] | None, schema: Schema) -> pb.WorkProfile:
-    """What a writer is going to change: these partitions; None: not told."""
+def work_profile(
+    partitions: Iterable[Partition] | None,
+    schema: Schema,
+    *,
+    file_groups: Iterable[str] = (),
+    columns: Iterable[str] = (),
+) -> pb.WorkProfile:
+    """What a writer is going to change: these partitions (None: not told), file groups and columns (none: whole rows).
+
+    Raises InvalidArgument for columns that the schema does not have.
+    """
     named = [
         pb.WorkProfile.Partition(values=partition_to_proto(partition_values(one, schema), schema))
         for one in partitions or ()
     ]
-    return pb.WorkProfile(partitions=named)
+    ids = {column.name.lower(): column.id for column in schema.columns}
+    unknown = [name for name in columns if name.lower() not in ids]
+    if unknown:
+        raise InvalidArgument(f"columns that the table does not have: {', '.join(unknown)}")
+    return pb.WorkProfile(
+        partitions=named, file_groups=file_groups, columns=sorted(ids[name.lower()] for name in columns)
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import uuid4
 
 from lakemark.client.calls import Calls
-from lakemark.client.model import Instant, InstantState, Version, instant_from, version_from
+from lakemark.client.model import Commit, Instant, InstantState, Version, commit_from, instant_from, version_from
 from lakemark.client.names import parse_table_name
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
@@ -53,13 +54,16 @@ class Timeline:
             after, before = _next(after, before, answer.instants[-1].instant, newest_first=newest_first)
         return found
 
-    def versions(self, table: str, *, after: int = 0, limit: int = 100, newest_first: bool = False) -> list[Version]:
-        """Up to ``limit`` versions greater than ``after``."""
+    def versions(
+        self, table: str, *, branch: str = "", after: int = 0, limit: int = 100, newest_first: bool = False
+    ) -> list[Version]:
+        """Up to ``limit`` versions of a branch ("": main) greater than ``after``."""
         found: list[Version] = []
         before = 0
         while len(found) < limit:
             request = pb.ListVersionsRequest(
                 table=parse_table_name(table),
+                branch=branch,
                 after_version=after,
                 before_version=before,
                 page_size=min(limit - len(found), _PAGE),
@@ -71,6 +75,16 @@ class Timeline:
                 break
             after, before = _next(after, before, answer.versions[-1].version, newest_first=newest_first)
         return found
+
+    def restore(self, table: str, version: int, *, branch: str = "") -> Commit:
+        """A new version of the branch ("": main) with the files of an old one. Writers in flight lose.
+
+        Raises VersionNotFound, BranchNotFound, TableNotFound, InvalidArgument.
+        """
+        request = pb.RestoreRequest(
+            table=parse_table_name(table), branch=branch, version=version, request_id=str(uuid4())
+        )
+        return commit_from(self._call(self._stub.Restore, request, mutation=True))
 
     def rollback(self, table: str, instant: int, reason: str = "") -> Instant:
         """Gives up a requested or inflight instant; its files are never seen. Raises InstantStateError."""

@@ -78,17 +78,41 @@ class Writer:
         """Whether it is committed; true at once if the request id of ``begin`` was committed before."""
         return self.state == "completed"
 
-    def start(self, partitions: Iterable[Partition] | None = None) -> None:
+    def start(
+        self,
+        partitions: Iterable[Partition] | None = None,
+        *,
+        file_groups: Iterable[str] = (),
+        columns: Iterable[str] = (),
+    ) -> None:
         """Requested -> inflight: tells the service what this writer is going to change.
 
-        ``partitions`` are those that will be written or, by an overwrite, replaced. Raises CommitConflict at once if
-        the work would collide with a commit since ``read_version`` or with another live writer.
+        ``partitions`` are those that will be written or, by an overwrite, replaced; ``file_groups`` those that get
+        deltas or whose files are replaced; ``columns`` those that an upsert writes (none: whole rows). Raises
+        CommitConflict at once if the work would collide with a commit since ``read_version`` or another live writer.
         """
-        request = pb.StartInstantRequest(
-            table=self._table, instant=self.instant, profile=work_profile(partitions, self.schema)
-        )
+        profile = work_profile(partitions, self.schema, file_groups=file_groups, columns=columns)
+        request = pb.StartInstantRequest(table=self._table, instant=self.instant, profile=profile)
         self._call(self._stub.StartInstant, request, mutation=True)
         self.state = "inflight"
+
+    def remove(self, paths: Sequence[str]) -> int:
+        """Files of the version that was read, which the commit takes out; returns how many are staged in all.
+
+        For upserts, deletes, overwrites by predicate, compactions and clusterings that replace files. Raises
+        InvalidFile for a path that the version does not have, or that was removed before.
+        """
+        removed = 0
+        for start in range(0, len(paths), STAGE_FILES_MAX):
+            request = pb.StageFilesRequest(
+                table=self._table,
+                instant=self.instant,
+                removed=pb.RemovedFiles(paths=paths[start : start + STAGE_FILES_MAX]),
+                sequence=self._sequence + 1,
+            )
+            removed = self._call(self._stub.StageFiles, request, mutation=True).removed_files
+            self._sequence += 1
+        return removed
 
     def stage(self, files: Files, *, file_schema: pa.Schema | None = None) -> int:
         """Adds files to what will be committed; returns how many are staged in all.
@@ -123,11 +147,13 @@ class Writer:
         self,
         files: Files = (),
         *,
+        removed: Sequence[str] = (),
         metadata: Mapping[str, str] | None = None,
         file_schema: pa.Schema | None = None,
     ) -> Commit:
         """Publishes what was staged, and ``files``, as one version. Asked again, it answers the same.
 
+        ``removed``: paths of files of the version that was read, which are taken out (see ``remove``).
         ``metadata`` is kept with the version. Raises CommitConflict if another commit or writer was first (the instant
         is rolled back then: open a new one), InstantStateError, InvalidFile, InvalidSchema.
         """
@@ -136,10 +162,14 @@ class Writer:
         if len(files) > STAGE_FILES_MAX:
             self.stage(files, file_schema=file_schema)
             files = ()
+        if len(removed) > STAGE_FILES_MAX:
+            self.remove(removed)
+            removed = ()
         request = pb.CommitRequest(
             table=self._table,
             instant=self.instant,
             added=self._message(files) if files else None,
+            removed=pb.RemovedFiles(paths=removed) if removed else None,
             metadata=metadata,
             file_schema=_schema_bytes(file_schema) if files else b"",
         )

@@ -27,11 +27,17 @@ class Changes:
     removed: list[DataFile] = field(default_factory=list)
 
 
-def list_changes(calls: Calls, table: str, from_version: int, to_version: int, page_size: int = 0) -> Changes:
+def list_changes(
+    calls: Calls, table: str, from_version: int, to_version: int, page_size: int = 0, *, branch: str = ""
+) -> Changes:
     """Raises TableNotFound, VersionNotFound, InvalidArgument."""
     stub = SnapshotServiceStub(calls.channel)
     request = pb.ListChangesRequest(
-        table=parse_table_name(table), from_version=from_version, to_version=to_version, page_size=page_size
+        table=parse_table_name(table),
+        from_version=from_version,
+        to_version=to_version,
+        page_size=page_size,
+        branch=branch,
     )
     page = calls(stub.ListChanges, request)
     schema = schema_from_proto(page.schema)

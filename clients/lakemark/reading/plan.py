@@ -112,12 +112,19 @@ class Plan:
         return answer
 
 
-def snapshot_reference(version: int | None, timestamp: dt.datetime | int | str | None) -> pb.SnapshotReference:
-    """Raises InvalidArgument if both are given."""
-    if version is not None and timestamp is not None:
-        raise InvalidArgument("give a version or a timestamp, not both")
+def snapshot_reference(
+    version: int | None, timestamp: dt.datetime | int | str | None, branch: str = "", tag: str = ""
+) -> pb.SnapshotReference:
+    """Raises InvalidArgument for more than one of version, timestamp and tag; a tag needs no branch."""
+    if sum((version is not None, timestamp is not None, bool(tag))) > 1:
+        raise InvalidArgument("give one of version, timestamp and tag, not several")
+    if tag and branch:
+        raise InvalidArgument("give a tag or a branch, not both: a tag names a version of one branch")
+    reference = pb.SnapshotReference(branch=branch)
     if version is not None:
-        return pb.SnapshotReference(version=version)
-    if timestamp is not None:
-        return pb.SnapshotReference(timestamp_ms=milliseconds(timestamp))
-    return pb.SnapshotReference()
+        reference.version = version
+    elif timestamp is not None:
+        reference.timestamp_ms = milliseconds(timestamp)
+    elif tag:
+        reference.tag = tag
+    return reference

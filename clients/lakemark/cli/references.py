@@ -1,0 +1,134 @@
+"""``lakemark branch`` and ``lakemark tag``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated
+
+import typer
+
+from lakemark.cli.context import Invocation, invocation
+from lakemark.cli.output import show_done, show_json, show_rows, time_text
+from lakemark.cli.tables import Name
+from lakemark.client.model import Reference
+
+branch = typer.Typer(help="Branches of a table: isolated views that can be written.", no_args_is_help=True)
+tag = typer.Typer(help="Tags of a table: names that keep a version.", no_args_is_help=True)
+
+ReferenceName = Annotated[str, typer.Argument(help="of the branch or tag")]
+FromVersion = Annotated[int, typer.Option("--version", min=0, help="from this version; 0: the latest")]
+RetainDays = Annotated[float, typer.Option(min=0, help="dropped after so many days; 0: never")]
+_HEADINGS = ["name", "version", "from", "fork", "made (UTC)", "retained"]
+
+
+@branch.command("create")
+def create_branch(
+    context: typer.Context,
+    table: Name,
+    name: ReferenceName,
+    source: Annotated[str, typer.Option("--from", help="the branch that it forks from")] = "main",
+    version: FromVersion = 0,
+    retain_days: RetainDays = 0,
+) -> None:
+    """Makes a branch; nothing is copied."""
+    call = invocation(context)
+    with call.client() as client:
+        retain = dt.timedelta(days=retain_days)
+        made = client.branches.create(table, name, from_branch=source, from_version=version, retain=retain)
+    _done(call, made, f"branch {made.name} of {table} forks from {made.parent} at version {made.fork_version}")
+
+
+@branch.command("list")
+def list_branches(context: typer.Context, table: Name) -> None:
+    """Branches with their latest versions."""
+    call = invocation(context)
+    with call.client() as client:
+        _list(call, client.branches.list(table))
+
+
+@branch.command("merge")
+def merge_branch(
+    context: typer.Context,
+    table: Name,
+    name: ReferenceName,
+    into: Annotated[str, typer.Option(help="the branch that it forked from")] = "main",
+    fast_forward_only: Annotated[
+        bool, typer.Option("--fast-forward-only", help="only if that one has not moved on")
+    ] = False,
+) -> None:
+    """Replays a branch as one version of the branch that it forked from."""
+    call = invocation(context)
+    with call.client() as client:
+        merged = client.branches.merge(table, name, into=into, fast_forward_only=fast_forward_only)
+    if call.as_json:
+        show_json(merged)
+    else:
+        show_done(f"version {merged.version} of {into} of {table} replays {merged.replayed} versions of {name}")
+
+
+@branch.command("drop")
+def drop_branch(context: typer.Context, table: Name, name: ReferenceName) -> None:
+    """Drops a branch; its writers in flight cannot commit any more."""
+    call = invocation(context)
+    with call.client() as client:
+        client.branches.drop(table, name)
+    show_done(f"branch {name} of {table} is dropped")
+
+
+@tag.command("create")
+def create_tag(
+    context: typer.Context,
+    table: Name,
+    name: ReferenceName,
+    source: Annotated[str, typer.Option("--branch", help="of whose version it is")] = "main",
+    version: FromVersion = 0,
+    retain_days: RetainDays = 0,
+) -> None:
+    """Names a version, which is kept as long as the tag is."""
+    call = invocation(context)
+    with call.client() as client:
+        retain = dt.timedelta(days=retain_days)
+        made = client.tags.create(table, name, branch=source, version=version, retain=retain)
+    _done(call, made, f"tag {made.name} of {table} keeps version {made.version}")
+
+
+@tag.command("list")
+def list_tags(context: typer.Context, table: Name) -> None:
+    """Tags with the versions that they keep."""
+    call = invocation(context)
+    with call.client() as client:
+        _list(call, client.tags.list(table))
+
+
+@tag.command("drop")
+def drop_tag(context: typer.Context, table: Name, name: ReferenceName) -> None:
+    """Drops a tag."""
+    call = invocation(context)
+    with call.client() as client:
+        client.tags.drop(table, name)
+    show_done(f"tag {name} of {table} is dropped")
+
+
+def _done(call: Invocation, made: Reference, text: str) -> None:
+    if call.as_json:
+        show_json(made)
+    else:
+        show_done(text)
+
+
+def _list(call: Invocation, found: list[Reference]) -> None:
+    if call.as_json:
+        show_json(found)
+        return
+    rows = [
+        [
+            one.name,
+            one.version,
+            one.parent or None,
+            one.fork_version or None,
+            time_text(one.created_ms),
+            str(dt.timedelta(milliseconds=one.retain_ms)) if one.retain_ms else "for ever",
+        ]
+        for one in found
+    ]
+    show_rows(_HEADINGS, rows)

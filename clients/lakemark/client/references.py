@@ -1,0 +1,100 @@
+"""Branches and tags of a table."""
+
+from __future__ import annotations
+
+import datetime as dt
+from uuid import uuid4
+
+from lakemark.client.calls import Calls
+from lakemark.client.model import Merge, Reference, reference_from
+from lakemark.client.names import parse_table_name
+from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
+
+
+class _References:
+    def __init__(self, calls: Calls) -> None:
+        self._call = calls
+        self._stub = CatalogServiceStub(calls.channel)
+
+    def _create(
+        self, table: str, name: str, kind: pb.ReferenceKind.ValueType, branch: str, version: int, retain: dt.timedelta
+    ) -> Reference:
+        request = pb.CreateReferenceRequest(
+            table=parse_table_name(table),
+            name=name,
+            kind=kind,
+            from_branch=branch,
+            from_version=version,
+            retain_ms=round(retain.total_seconds() * 1000),
+            request_id=str(uuid4()),
+        )
+        return reference_from(self._call(self._stub.CreateReference, request, mutation=True))
+
+    def _list(self, table: str, kind: pb.ReferenceKind.ValueType) -> list[Reference]:
+        request = pb.ListReferencesRequest(table=parse_table_name(table), kind=kind)
+        return [reference_from(one) for one in self._call(self._stub.ListReferences, request).references]
+
+    def drop(self, table: str, name: str) -> None:
+        """Raises BranchNotFound, NotFound."""
+        request = pb.DropReferenceRequest(table=parse_table_name(table), name=name, request_id=str(uuid4()))
+        self._call(self._stub.DropReference, request, mutation=True)
+
+
+class Branches(_References):
+    """``client.branches``: isolated views of a table that can be written; made at once, whatever its size."""
+
+    def create(
+        self,
+        table: str,
+        name: str,
+        *,
+        from_branch: str = "",
+        from_version: int = 0,
+        retain: dt.timedelta = dt.timedelta(0),
+    ) -> Reference:
+        """``from_version`` 0: the latest of ``from_branch`` ("": main). ``retain``: dropped after it; 0: never.
+
+        Raises InvalidName, AlreadyExists, BranchNotFound, VersionNotFound, TableNotFound.
+        """
+        return self._create(table, name, pb.BRANCH, from_branch, from_version, retain)
+
+    def list(self, table: str) -> list[Reference]:
+        """In order of name, main first."""
+        return self._list(table, pb.BRANCH)
+
+    def merge(self, table: str, name: str, *, into: str = "", fast_forward_only: bool = False) -> Merge:
+        """Replays the branch as one version of its parent. ``fast_forward_only``: only if that has not moved on.
+
+        Raises CommitConflict (names the version of the branch and what it collides with), FailedPrecondition (nothing
+        to merge, not a fast-forward), InvalidArgument (not its parent), BranchNotFound.
+        """
+        request = pb.MergeBranchRequest(
+            table=parse_table_name(table),
+            branch=name,
+            into=into,
+            fast_forward_only=fast_forward_only,
+            request_id=str(uuid4()),
+        )
+        answer = self._call(self._stub.MergeBranch, request, mutation=True)
+        return Merge(answer.version, answer.replayed)
+
+
+class Tags(_References):
+    """``client.tags``: names that keep a version."""
+
+    def create(
+        self,
+        table: str,
+        name: str,
+        *,
+        version: int = 0,
+        branch: str = "",
+        retain: dt.timedelta = dt.timedelta(0),
+    ) -> Reference:
+        """``version`` 0: the latest of ``branch`` ("": main). Raises as ``Branches.create``."""
+        return self._create(table, name, pb.TAG, branch, version, retain)
+
+    def list(self, table: str) -> list[Reference]:
+        """In order of name."""
+        return self._list(table, pb.TAG)
