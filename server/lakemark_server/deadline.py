@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Final
 
-from lakemark.errors import DeadlineExceeded
+from lakemark.errors import DeadlineExceeded, DeadlineUnknown
 
 _ANSWER_SHARE: Final = 0.02
 _ANSWER_S_MAX: Final = 0.1
@@ -90,3 +90,10 @@ def latest(deadlines: Iterable[Deadline]) -> Deadline:
 
 def exceeded() -> DeadlineExceeded:
     return DeadlineExceeded("the request's time was over, or its client had gone, before it was carried out")
+
+
+def unknown() -> DeadlineUnknown:
+    return DeadlineUnknown(
+        "the request's time was over while the store was committing it: it may have happened; ask again with the same "
+        "request id, or look"
+    )

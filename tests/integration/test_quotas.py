@@ -106,10 +106,10 @@ def test_of_what_two_services_take_at_once_no_more_than_the_quota_is_there(
 def test_far_from_the_limit_nobody_conflicts(stores: tuple[Store, Store]) -> None:
     """Two transactions that take at the same moment both succeed at the first attempt."""
     store, _ = stores
-    limits = Limits()
     first, second = store.begin(), store.begin()
-    usage.take(first, "hive", usage.TABLES, 1, limits)
-    usage.take(second, "hive", usage.TABLES, 1, limits)
+    tenant = usage.Tenant("hive", Limits())
+    usage.take(first, tenant, usage.TABLES, 1)
+    usage.take(second, tenant, usage.TABLES, 1)
     first.commit()
     second.commit()
     assert used(store).tables == 2

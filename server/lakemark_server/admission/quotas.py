@@ -10,6 +10,7 @@ from typing import Final, cast
 from lakemark_proto.v1.admin_pb2 import Quota, TenantQuota
 from lakemark_server.admission import usage
 from lakemark_server.admission.limits import Limits, changed, merged, to_quota
+from lakemark_server.admission.usage import Tenant
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.keyspace import DATABASES, QUOTAS
 from lakemark_server.kv import ReadTransaction, Space, Store, Transaction, strinc
@@ -51,6 +52,10 @@ class Quotas:
         limits = merged(self._defaults, own)
         self._keep(catalog, limits)
         return limits
+
+    def tenant(self, catalog: str, tx: ReadTransaction | None = None) -> Tenant:
+        """The catalog with its limits; see ``of``."""
+        return Tenant(catalog, self.of(catalog, tx))
 
     def get(self, catalog: str) -> TenantQuota:
         return self._store.read(lambda tx: self._described(tx, catalog))

@@ -9,10 +9,10 @@ one on sizes may be passed by what is being staged at that very moment.
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from lakemark.errors import QuotaExceeded
-from lakemark_proto.store.v1.store_pb2 import InstantRecord, StagedTotals
+from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1.admin_pb2 import Usage
 from lakemark_server.admission.limits import Limits
 from lakemark_server.keyspace import ALIVE, INSTANTS, USAGE
@@ -44,23 +44,30 @@ _ADVICE: Final = {
 }
 
 
-def take(tx: Transaction, catalog: str, what: str, amount: int, limits: Limits) -> None:
+class Tenant(NamedTuple):
+    """A catalog, and what it may have."""
+
+    catalog: str
+    limits: Limits
+
+
+def take(tx: Transaction, tenant: Tenant, what: str, amount: int) -> None:
     """Counts ``amount`` more of ``what``. Raises QuotaExceeded; nothing is written then."""
-    check(tx, catalog, what, amount, limits)
-    add(tx, catalog, what, amount)
+    check(tx, tenant, what, amount)
+    add(tx, tenant.catalog, what, amount)
 
 
-def check(tx: Transaction, catalog: str, what: str, amount: int, limits: Limits) -> None:
+def check(tx: ReadTransaction, tenant: Tenant, what: str, amount: int) -> None:
     """Raises QuotaExceeded if ``amount`` more do not fit."""
     if amount <= 0:
         return
-    allowed = cast(int, getattr(limits, what))
-    key = USAGE.key(catalog, what)
+    allowed = cast(int, getattr(tenant.limits, what))
+    key = USAGE.key(tenant.catalog, what)
     used = counter(tx.get(key, snapshot=True))
     if used + amount * TAKERS_MAX > allowed:
         used = counter(tx.get(key))
     if used + amount > allowed:
-        raise exceeded(catalog, what, used, amount, allowed)
+        raise exceeded(tenant.catalog, what, used, amount, allowed)
 
 
 def add(tx: Transaction, catalog: str, what: str, amount: int) -> None:
@@ -69,19 +76,24 @@ def add(tx: Transaction, catalog: str, what: str, amount: int) -> None:
         tx.add(USAGE.key(catalog, what), amount)
 
 
-def take_staged(tx: Transaction, catalog: str, files: int, size_bytes: int, limits: Limits) -> None:
+def check_staged(tx: ReadTransaction, tenant: Tenant, files: int, size_bytes: int) -> None:
+    """Raises QuotaExceeded if these may not be staged, too."""
+    check(tx, tenant, STAGED_FILES, files)
+    check(tx, tenant, STAGED_BYTES, size_bytes)
+
+
+def take_staged(tx: Transaction, tenant: Tenant, files: int, size_bytes: int) -> None:
     """Raises QuotaExceeded; nothing is written then."""
-    check(tx, catalog, STAGED_FILES, files, limits)
-    check(tx, catalog, STAGED_BYTES, size_bytes, limits)
-    add(tx, catalog, STAGED_FILES, files)
-    add(tx, catalog, STAGED_BYTES, size_bytes)
+    check_staged(tx, tenant, files, size_bytes)
+    add(tx, tenant.catalog, STAGED_FILES, files)
+    add(tx, tenant.catalog, STAGED_BYTES, size_bytes)
 
 
-def close_writer(tx: Transaction, catalog: str, staged: StagedTotals) -> None:
-    """An instant is open no more: committed, rolled back, lost. ``staged``: what was staged before it ended."""
+def close_writer(tx: Transaction, catalog: str, files: int, size_bytes: int) -> None:
+    """An instant is open no more: committed, rolled back, lost. ``files``: those that counted as staged until now."""
     add(tx, catalog, OPEN_INSTANTS, -1)
-    add(tx, catalog, STAGED_FILES, -staged.files)
-    add(tx, catalog, STAGED_BYTES, -staged.bytes)
+    add(tx, catalog, STAGED_FILES, -files)
+    add(tx, catalog, STAGED_BYTES, -size_bytes)
 
 
 def drop_table(tx: Transaction, catalog: str, table_id: int) -> None:
@@ -89,7 +101,8 @@ def drop_table(tx: Transaction, catalog: str, table_id: int) -> None:
     add(tx, catalog, TABLES, -1)
     for key, _ in tx.get_range(*ALIVE.range(table_id)):
         stored = tx.get(INSTANTS.key(table_id, cast(int, ALIVE.unpack(key)[-1])))
-        close_writer(tx, catalog, InstantRecord.FromString(stored).staged if stored else StagedTotals())
+        staged = InstantRecord.FromString(stored or b"").staged
+        close_writer(tx, catalog, staged.files, staged.bytes)
 
 
 def read(tx: ReadTransaction, catalog: str) -> Usage:

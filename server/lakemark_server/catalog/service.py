@@ -87,7 +87,7 @@ class Catalog:
                     return found
                 if found is not None:
                     raise AlreadyExists(f"database {new.name!r} exists already", database=new.name)
-                usage.take(tx, new.catalog, usage.DATABASES, 1, self.quotas.of(new.catalog, tx))
+                usage.take(tx, self.quotas.tenant(new.catalog, tx), usage.DATABASES, 1)
                 databases.put(tx, new)
                 return new
 
@@ -167,7 +167,7 @@ class Catalog:
                     return lake.get_record(tx, entry.table_id)
                 if entry is not None:
                     raise AlreadyExists(f"table {new.database}.{new.name} exists already", table=new.name)
-                usage.take(tx, new.catalog, usage.TABLES, 1, self.quotas.of(new.catalog, tx))
+                usage.take(tx, self.quotas.tenant(new.catalog, tx), usage.TABLES, 1)
                 lake.take_location(tx, new)
                 entry = TableEntry(table_id=new.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
                 tables.put(tx, owner.database_id, new.name, entry)

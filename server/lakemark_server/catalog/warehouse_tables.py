@@ -107,7 +107,7 @@ class WarehouseTables:
             owner = databases.get(tx, database.catalog, database.name)
             if tables.find(tx, owner.database_id, name) is not None:
                 raise AlreadyExists(f"Table {owner.name}.{name} already exists", table=name)
-            usage.take(tx, owner.catalog, usage.TABLES, 1, self._catalog.quotas.of(owner.catalog, tx))
+            usage.take(tx, self._catalog.quotas.tenant(owner.catalog, tx), usage.TABLES, 1)
             tables.put(tx, owner.database_id, name, entry)
             warehouse_records.put_table(tx, table_id, record)
             return HiveTable(owner, name, entry, record)
@@ -159,7 +159,7 @@ class WarehouseTables:
                     raise AlreadyExists(f"new table {owner.name}.{new_name} already exists", table=new_name)
                 tables.clear_name(tx, old.database.database_id, old.name)
                 if owner.catalog != old.database.catalog:
-                    usage.take(tx, owner.catalog, usage.TABLES, 1, self._catalog.quotas.of(owner.catalog, tx))
+                    usage.take(tx, self._catalog.quotas.tenant(owner.catalog, tx), usage.TABLES, 1)
                     usage.add(tx, old.database.catalog, usage.TABLES, -1)
             tables.put(tx, owner.database_id, new_name, entry)
             warehouse_records.put_table(tx, old.table_id, record)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from lakemark.errors import DeadlineUnknown, Internal, LakemarkError, Overloaded
+from lakemark.errors import Internal, LakemarkError, Overloaded
 from lakemark_server import deadline
 
 from .api import StoreClosed
@@ -51,10 +51,7 @@ class _Waiting:
         elif not self._decided.acquire(timeout=min(until.remaining_s(), threading.TIMEOUT_MAX)):
             if self.claim():
                 raise deadline.exceeded()
-            raise DeadlineUnknown(
-                "the request's time was over while the store was committing it: it may have happened; ask again with "
-                "the same request id, or look"
-            )
+            raise deadline.unknown()
 
     def decide(self, error: LakemarkError | None) -> None:
         self.error = error

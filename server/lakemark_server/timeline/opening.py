@@ -5,6 +5,8 @@ from __future__ import annotations
 from lakemark.errors import InvalidArgument, LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.admission import usage
+from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.requests import once
 from lakemark_server.snapshot.entries import partition_of
@@ -22,14 +24,14 @@ from lakemark_server.timeline.table_state import BranchState, TableState
 from lakemark_server.timeline.touched import TouchedSet
 
 
-def opened_once(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog) -> Opened:
+def opened_once(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog, quotas: Quotas) -> Opened:
     """A new instant, or that of the same request. Raises CommitConflict, InvalidArgument, LimitExceeded …"""
     if not job.request_id:
-        return _opened(state, job, now_ms, log)
+        return _opened(state, job, now_ms, log, quotas)
     created: list[Opened] = []
 
     def create() -> InstantRecord:
-        created.append(_opened(state, job, now_ms, log))
+        created.append(_opened(state, job, now_ms, log, quotas))
         return created[0].record
 
     kind = f"OpenInstant of table {state.table_id}"
@@ -40,7 +42,7 @@ def opened_once(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog) ->
     return Opened(records.instant(state.tx, state.table_id, record.instant), state.table)
 
 
-def _opened(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog) -> Opened:
+def _opened(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog, quotas: Quotas) -> Opened:
     table, branch = state.table, state.branch_named(job.branch)
     latest = branch.head.version
     if job.read_version > latest:
@@ -62,6 +64,7 @@ def _opened(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog) -> Ope
     if job.profile is not None:
         _check_start(state, branch, record, job.profile, now_ms, log)
         record.state = pb.INFLIGHT
+    usage.take(state.tx, quotas.tenant(table.record.catalog, state.tx), usage.OPEN_INSTANTS, 1)
     record.instant = records.next_instant(state.tx, state.table_id, now_ms)
     records.put_instant(state.tx, state.table_id, record)
     state.put_writer(Alive(record.instant, now_ms + timeout, timeout, record.state == pb.INFLIGHT, job.operation))

@@ -9,6 +9,7 @@ from typing import Final
 from lakemark.errors import CommitConflict, InvalidSchema, LakemarkError, LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, RemovedTotals, StagedTotals, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.admission import usage
 from lakemark_server.keyspace import ALIVE, INSTANTS
 from lakemark_server.timeline import records, staging
 from lakemark_server.timeline.alive import Alive
@@ -83,6 +84,10 @@ def _publish_one(
         raise refusal(state.table.name, collision, record.read_version)
     version = _version(state, record, job, following(branch, now_ms))
     put(state, branch, record, version)
+    inline = job.entries.totals  # came with the commit, and never counted as staged
+    usage.close_writer(
+        state.tx, state.table.record.catalog, record.staged.files - inline.files, record.staged.bytes - inline.bytes
+    )
 
 
 def following(branch: BranchState, now_ms: int) -> HeadRecord:

@@ -13,6 +13,9 @@ from lakemark.errors import CommitConflict, InstantStateError, InvalidArgument, 
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1 import types_pb2
+from lakemark_server import deadline
+from lakemark_server.admission import usage
+from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import lake, storage
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs, now_ms
@@ -45,8 +48,15 @@ _Answer = Opened | pb.CommitResponse | LakeTable
 class Timeline:
     """Thread-safe; holds no state that another process would need."""
 
-    def __init__(self, store: Store, clock: ClockMs = now_ms, snapshots: Snapshots | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: ClockMs = now_ms,
+        snapshots: Snapshots | None = None,
+        quotas: Quotas | None = None,
+    ) -> None:
         self._store = store
+        self._quotas = quotas or Quotas(store)
         self._clock = clock
         self._snapshots = snapshots or Snapshots(store)
         self._log = ChangeLog()
@@ -81,7 +91,7 @@ class Timeline:
         if request.removed.paths:
             record, _ = self.instant(table.table_id, request.instant)
             entries = self._with_removed(entries, table, record, request.removed.paths)
-        return staging.stage(self._store, table, request.instant, entries, request.sequence)
+        return staging.stage(self._store, table, request.instant, entries, request.sequence, self._quotas)
 
     def commit(self, table: LakeTable, request: pb.CommitRequest) -> pb.CommitResponse:
         """INFLIGHT -> COMPLETED as a new version. Asked again, it answers the same.
@@ -95,8 +105,7 @@ class Timeline:
         try:
             return cast(pb.CommitResponse, self._batches.submit(table.table_id, job))
         except CommitConflict as conflict:
-            # The versions that it lost to stay: it could never succeed, and must not hold off others until it expires.
-            self.rollback(table, request.instant, conflict.message, conflict)
+            self._give_up(table, request.instant, conflict)
             raise
 
     def commit_together(
@@ -121,7 +130,7 @@ class Timeline:
             states, answers = self._store.transact(lambda tx: together.publish(tx, self._clock(), self._log))
         except CommitConflict as conflict:
             table, request = commits[together.refused]
-            self.rollback(table, request.instant, conflict.message, conflict)
+            self._give_up(table, request.instant, conflict)
             raise
         for state in states:
             self._remember(state)
@@ -144,7 +153,7 @@ class Timeline:
                 return record
             entries = self._with_removed(entries, table, record, request.removed.paths)
             if not entries.inline:
-                staging.stage(self._store, table, instant, entries, staging.COMMIT_SEQUENCE)
+                staging.stage(self._store, table, instant, entries, staging.COMMIT_SEQUENCE, self._quotas)
                 entries = staging.NO_ENTRIES
         return CommitJob(instant, request.schema_id, dict(request.metadata), entries)
 
@@ -226,7 +235,7 @@ class Timeline:
                 if conflict is not None:
                     record.conflict.code, record.conflict.message = conflict.code, conflict.message
                     record.conflict.details.update({key: value[:1_000] for key, value in conflict.details.items()})
-                _roll_back(tx, table_id, record, reason, self._clock())
+                _roll_back(tx, table.record.catalog, table_id, record, reason, self._clock())
             return record
 
         record = self._store.transact(body)
@@ -305,6 +314,12 @@ class Timeline:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    def _give_up(self, table: LakeTable, instant: int, conflict: CommitConflict) -> None:
+        """The versions that it lost to stay: it could never succeed, and must not hold off others until it expires.
+        However late it is: the answer to its commit depends on it."""
+        with deadline.within(deadline.NEVER):
+            self.rollback(table, instant, conflict.message, conflict)
+
     def _as_written(self, table: LakeTable, instant: int, schema_id: int = 0) -> LakeTable:
         """With the schema that the instant's files were written with, which need not be the latest."""
         if table.schema.schema_id == 1:  # there never was another one
@@ -354,18 +369,19 @@ class Timeline:
                 return altered_once(state, job, now)
             if isinstance(job, StartJob):
                 return started(state, job, now, self._log)
-            return opened_once(state, job, now, self._log)
+            return opened_once(state, job, now, self._log, self._quotas)
         except LakemarkError as error:
             return error
 
 
-def _roll_back(tx: Transaction, table_id: int, record: InstantRecord, reason: str, now: int) -> None:
+def _roll_back(tx: Transaction, catalog: str, table_id: int, record: InstantRecord, reason: str, now: int) -> None:
     record.state = pb.ROLLED_BACK
     record.completed_ms = now
     record.rolled_back_reason = reason[:1_000]
     records.put_instant(tx, table_id, record)
     alive.clear(tx, table_id, record.instant)
     staging.discard(tx, table_id, record.instant)
+    usage.close_writer(tx, catalog, record.staged.files, record.staged.bytes)
 
 
 def _expire(tx: Transaction, *, table_id: int, instant: int, now: int) -> str:
@@ -379,7 +395,7 @@ def _expire(tx: Transaction, *, table_id: int, instant: int, now: int) -> str:
     except NotFound:
         alive.clear(tx, table_id, instant)
         return ""
-    _roll_back(tx, table_id, record, f"its heartbeat ran out ({living.timeout_ms} ms)", now)
+    _roll_back(tx, table.catalog, table_id, record, f"its heartbeat ran out ({living.timeout_ms} ms)", now)
     return table.location
 
 

@@ -13,6 +13,9 @@ from lakemark.types import check_fits
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, RemovedTotals, StagedTotals
 from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1 import types_pb2 as pb
+from lakemark_server.admission import usage
+from lakemark_server.admission.quotas import Quotas
+from lakemark_server.admission.usage import Tenant
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import BLOCKS, REMOVED, STAGED_SLICES
@@ -195,19 +198,22 @@ def check_operation(record: InstantRecord, entries: Entries) -> None:
         )
 
 
-def stage(store: Store, table: LakeTable, instant: int, entries: Entries, sequence: int) -> InstantRecord:
+def stage(
+    store: Store, table: LakeTable, instant: int, entries: Entries, sequence: int, quotas: Quotas
+) -> InstantRecord:
     """Writes entries under the instant; again with the same ``sequence``: nothing new. Returns the instant, which
     knows its totals so far.
 
     Raises InstantStateError (not inflight, sequence out of order), InvalidFile (a directory was staged before, or other
-    files under this sequence), StoreConflict (another request for the same instant was at work).
+    files under this sequence), StoreConflict (another request for the same instant was at work), QuotaExceeded.
     """
     table_id = table.table_id
-    seen = store.read(lambda tx: _seen(tx, table_id, instant, entries, sequence))
+    tenant = quotas.tenant(table.record.catalog)
+    seen = store.read(lambda tx: _seen(tx, table_id, instant, entries, sequence, tenant))
     if seen.staged.sequence < sequence:
         for group in _transactions(_places(table_id, seen, entries)):
             store.transact(lambda tx, group=group: _put_blocks(tx, table_id, seen, group))  # type: ignore[misc]
-    return store.transact(lambda tx: _account(tx, table_id, entries, sequence, seen))
+    return store.transact(lambda tx: _account(tx, table_id, entries, sequence, seen, tenant))
 
 
 def _places(table_id: int, seen: InstantRecord, entries: Entries) -> list[tuple[bytes, bytes]]:
@@ -218,11 +224,15 @@ def _places(table_id: int, seen: InstantRecord, entries: Entries) -> list[tuple[
     return added + gone
 
 
-def _seen(tx: ReadTransaction, table_id: int, instant: int, entries: Entries, sequence: int) -> InstantRecord:
+def _seen(
+    tx: ReadTransaction, table_id: int, instant: int, entries: Entries, sequence: int, tenant: Tenant
+) -> InstantRecord:
     """What is staged so far, if these entries may follow, or are part of it."""
     record = records.instant(tx, table_id, instant)
     if _already(record, sequence):
         _check_same(tx, table_id, record, entries.slices, sequence)
+    else:
+        usage.check_staged(tx, tenant, entries.totals.files, entries.totals.bytes)
     check_operation(record, entries)
     return record
 
@@ -300,12 +310,15 @@ def _check_alone(record: InstantRecord, seen: InstantRecord) -> None:
         )
 
 
-def _account(tx: Transaction, table_id: int, entries: Entries, sequence: int, seen: InstantRecord) -> InstantRecord:
+def _account(
+    tx: Transaction, table_id: int, entries: Entries, sequence: int, seen: InstantRecord, tenant: Tenant
+) -> InstantRecord:
     record = records.instant(tx, table_id, seen.instant)
     if _already(record, sequence):
         return record
     _check_alone(record, seen)
     check_new_slices(tx, table_id, record, entries.slices)
+    usage.take_staged(tx, tenant, entries.totals.files, entries.totals.bytes)
     hashes = entries.slices.tobytes()
     for number, at in enumerate(range(0, len(hashes), blocks.BLOCK_BYTES_MAX // 8 * 8)):
         tx.set(

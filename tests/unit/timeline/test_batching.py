@@ -8,7 +8,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from lakemark.errors import InvalidArgument, LakemarkError, LimitExceeded, StoreConflict
+from lakemark.errors import (
+    DeadlineExceeded,
+    DeadlineUnknown,
+    InvalidArgument,
+    LakemarkError,
+    Overloaded,
+    StoreConflict,
+)
+from lakemark_server import deadline
+from lakemark_server.deadline import Deadline
 from lakemark_server.timeline import batching
 from lakemark_server.timeline.batching import BATCH_MAX, Batcher
 
@@ -131,8 +140,9 @@ def test_too_many_waiting_are_sent_away(pool: ThreadPoolExecutor, monkeypatch: p
     run = Runner()
     batcher = Batcher(run)
     first, rest = queue_behind_a_leader(pool, batcher, run, [1, 2])
-    with pytest.raises(LimitExceeded, match="try again later"):
+    with pytest.raises(Overloaded, match="try again in") as full:
         batcher.submit("t", 3)
+    assert int(full.value.details["retry_after_ms"]) > 0
     run.go.release(2)
     assert [future.result(WAIT_S) for future in [first, *rest]] == [0, 10, 20]
 
@@ -169,3 +179,91 @@ def test_many_threads_each_get_their_own_answer() -> None:
             done.result(60)
     assert sorted(total["a"] + total["b"]) == sorted(w * 1_000 + n for w in range(32) for n in range(200))
     assert batcher._queues == {}
+
+
+def within(until: Deadline, batcher: Batcher[str, int, int], job: int) -> int:
+    with deadline.within(until):
+        return batcher.submit("t", job)
+
+
+def test_a_job_whose_client_has_gone_is_not_run(pool: ThreadPoolExecutor) -> None:
+    run = Runner()
+    batcher = Batcher(run)
+    first = pool.submit(batcher.submit, "t", 0)
+    assert run.entered.acquire(timeout=WAIT_S)
+    untils = [Deadline(float("inf")) for _ in range(3)]
+    rest = []
+    for job, until in enumerate(untils, 1):
+        rest.append(pool.submit(within, until, batcher, job))
+        waiting(batcher, "t", job)
+    untils[0].abandon()  # the one that will lead
+    untils[2].abandon()
+    run.go.release(2)
+    assert first.result(WAIT_S) == 0
+    assert rest[1].result(WAIT_S) == 20
+    for gone in (rest[0], rest[2]):
+        with pytest.raises(DeadlineExceeded):
+            gone.result(WAIT_S)
+    assert [jobs for _, jobs in run.batches] == [[0], [2]]
+    assert batcher._queues == {}
+
+
+def test_a_job_whose_time_is_over_leaves_the_queue(pool: ThreadPoolExecutor) -> None:
+    run = Runner()
+    batcher = Batcher(run)
+    first = pool.submit(batcher.submit, "t", 0)
+    assert run.entered.acquire(timeout=WAIT_S)
+    with pytest.raises(DeadlineExceeded):
+        within(Deadline.after(0.001), batcher, 1)
+    assert len(batcher._queues["t"]) == 0
+    run.go.release()
+    assert first.result(WAIT_S) == 0
+    assert batcher._queues == {}
+
+
+def test_a_batch_without_anybody_who_waits_is_not_run(pool: ThreadPoolExecutor) -> None:
+    run = Runner()
+    batcher = Batcher(run)
+    gone = Deadline(float("inf"))
+    gone.abandon()
+    with pytest.raises(DeadlineExceeded):
+        within(gone, batcher, 1)
+    assert run.batches == []
+    assert batcher._queues == {}
+
+
+def test_a_job_whose_time_is_over_while_its_batch_runs_has_an_unknown_outcome(pool: ThreadPoolExecutor) -> None:
+    run = Runner()
+    batcher = Batcher(run)
+    first, rest = queue_behind_a_leader(pool, batcher, run, [1])
+    begun = threading.Event()
+
+    def submit() -> int:
+        # Its time is over when the batch with it has begun: when its own thread asks for the time, it waits for that.
+        me = threading.get_ident()
+        until = Deadline(1.0, clock=lambda: 2.0 if threading.get_ident() == me and begun.wait(WAIT_S) else 0.0)
+        return within(until, batcher, 2)
+
+    late = pool.submit(submit)
+    waiting(batcher, "t", 2)
+    run.go.release()
+    assert first.result(WAIT_S) == 0
+    assert run.entered.acquire(timeout=WAIT_S)
+    begun.set()
+    with pytest.raises(DeadlineUnknown, match="may have happened"):
+        late.result(WAIT_S)
+    run.go.release()
+    assert rest[0].result(WAIT_S) == 10
+    assert run.batches[-1] == ("t", [1, 2]), "it was carried out all the same"
+
+
+def test_a_batch_has_the_time_of_the_last_of_its_requests(pool: ThreadPoolExecutor) -> None:
+    seen: list[float] = []
+
+    def run(key: str, jobs: list[int]) -> list[int | LakemarkError]:
+        seen.append(deadline.current().at_s)
+        return list(jobs)
+
+    assert within(Deadline(1e12), Batcher(run), 1) == 1
+    assert Batcher(run).submit("t", 1) == 1
+    assert seen == [1e12, float("inf")]
