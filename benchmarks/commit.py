@@ -53,7 +53,7 @@ def main() -> None:
         core = min(os.sched_getaffinity(0)) if arguments.one_core else None
         result = _measure(Path(directory), core, arguments.seconds, dataset, arguments.versions)
     if not arguments.no_peers:
-        result |= _measure_peers(arguments.data, dataset, result["ten_files_1m_ms"])
+        result |= measure_peers(arguments.data, dataset, result["ten_files_1m_ms"])
     described["load_1min_after"] = round(os.getloadavg()[0], 2)
     _print_table(result)
     if arguments.json:
@@ -78,7 +78,7 @@ def _measure(work_dir: Path, core: int | None, seconds: float, dataset: Dataset,
         return result | commit_sizes.measure(service, dataset, versions)
 
 
-def _measure_peers(data: Path, dataset: Dataset, ten_files_ms: float) -> dict[str, Any]:
+def measure_peers(data: Path, dataset: Dataset, ten_files_ms: float) -> dict[str, Any]:
     """The peers' figures, and how much longer PyIceberg takes to append ten files to the large table."""
     peers: dict[str, Any] = {}
     for peer in PEERS:

@@ -45,7 +45,7 @@ def main() -> None:
     if not arguments.no_peers and dataset.files <= FILES:
         with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
             result |= _measure_scattered(Path(directory), dataset)
-        result |= _measure_peers(arguments.data, dataset, result)
+        result |= measure_peers(arguments.data, dataset, result)
     described["load_1min_after"] = round(os.getloadavg()[0], 2)
     for name, value in result.items():
         print(f"{name}: {value}", flush=True)
@@ -85,7 +85,7 @@ def _measure_scattered(work_dir: Path, dataset: Dataset) -> dict[str, Any]:
         return {"selective_scattered_ms": lake.plan_ms("planned", scattered.selection.sql, RUNS)}
 
 
-def _measure_peers(data: Path, dataset: Dataset, ours: dict[str, Any]) -> dict[str, Any]:
+def measure_peers(data: Path, dataset: Dataset, ours: dict[str, Any]) -> dict[str, Any]:
     """The peers' figures, and ratios; none of a peer that could not be measured."""
     result: dict[str, Any] = {"peers": {}}
     for peer, key in PEERS.items():

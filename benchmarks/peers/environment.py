@@ -46,7 +46,10 @@ def _install() -> None:
 
 
 def _run(command: list[str]) -> str:
-    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    try:
+        finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise PeerError(f"{command[0]}: {error}") from error
     if finished.returncode:
         raise PeerError(f"{' '.join(command)} ended with {finished.returncode}:\n{finished.stderr[-2_000:]}")
     return finished.stdout
