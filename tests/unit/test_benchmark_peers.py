@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from benchmarks import commit, plan
 from benchmarks.dataset import Dataset
 from benchmarks.peers import environment
