@@ -1,74 +1,197 @@
-"""The conflict rules cell by cell, with the reason for each."""
+"""The conflict rules cell by cell, with the reason for each (docs/conflicts.md says the same to users)."""
 
 from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.catalog.lake import POLICIES
+from lakemark_server.timeline.changes import Change, Operation, hash_of
 from lakemark_server.timeline.conflicts import (
+    NAMES_IN_DETAILS_MAX,
     NAMES_IN_MESSAGE_MAX,
-    OPERATIONS,
     RULES,
-    Change,
-    Operation,
+    Collision,
     Verdict,
     find_collision,
     named_partitions,
 )
+from lakemark_server.timeline.rivals import gives_way
 
-A, P, T = t.APPEND, t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE
-NO, SAME, YES = Verdict.NEVER, Verdict.SAME_PARTITION, Verdict.ALWAYS
+A, U, D = t.APPEND, t.UPSERT, t.DELETE
+P, Q, W = t.OVERWRITE_PARTITIONS, t.OVERWRITE_PREDICATE, t.OVERWRITE_TABLE
+C, K, R = t.COMPACT, t.CLUSTER, t.RESTORE_VERSION
+CLEAN, SCHEMA = t.CLEAN_FILES, t.ALTER_SCHEMA
+WRITES = (A, U, D, P, Q, W)
+ALL = (*WRITES, C, K, R, CLEAN, SCHEMA)
 
-TABLE = [
-    # policy, mine, theirs, verdict, why
-    ("partition", A, A, NO, "rows that are only added take nothing from each other"),
-    ("partition", A, P, SAME, "whether my rows belong to the new content of the partition is not known"),
-    ("partition", A, T, YES, "the same, for every partition"),
-    ("partition", P, A, SAME, "I would throw away rows that I have not read"),
-    ("partition", P, P, SAME, "I would throw away what they wrote without having read it"),
-    ("partition", P, T, YES, "what I read is gone in every partition"),
-    ("partition", T, A, YES, "I would throw away rows that I have not read"),
-    ("partition", T, P, YES, "I would throw away what they wrote without having read it"),
-    ("partition", T, T, YES, "the same, for every partition"),
-    ("table", A, A, YES, "one writer at a time"),
-    ("table", A, P, YES, "one writer at a time"),
-    ("table", A, T, YES, "one writer at a time"),
-    ("table", P, A, YES, "one writer at a time"),
-    ("table", P, P, YES, "one writer at a time"),
-    ("table", P, T, YES, "one writer at a time"),
-    ("table", T, A, YES, "one writer at a time"),
-    ("table", T, P, YES, "one writer at a time"),
-    ("table", T, T, YES, "one writer at a time"),
+NO, YES = Verdict.NEVER, Verdict.ALWAYS
+PARTITION, GROUP, FILE, COLUMN = (
+    Verdict.SAME_PARTITION,
+    Verdict.SAME_GROUP,
+    Verdict.SAME_FILE,
+    Verdict.SAME_COLUMN,
+)
+
+EVERY = ("table", "partition", "file_group", "file", "column", "row")
+SHARED = EVERY[1:]  # several writers at a time
+FINER = EVERY[2:]  # that tell changes of rows apart more finely than by partition
+BY_NAME = ("file_group", "column", "row")
+
+TABLE: list[tuple[tuple[str, ...], tuple[Operation, ...], tuple[Operation, ...], Verdict, str]] = [
+    # policies, mine, theirs, verdict, why
+    (("table",), WRITES, WRITES, YES, "one writer at a time"),
+    # mine appends
+    (SHARED, (A,), (A, U, D), NO, "an append has read nothing: it may count as later than anything"),
+    (SHARED, (A,), (P,), PARTITION, "whether my rows belong to the new content of the partition is not known"),
+    (("partition",), (A,), (Q,), PARTITION, "likewise, for what the predicate selects"),
+    (FINER, (A,), (Q,), NO, "an overwrite by predicate replaces files, as a delete does: mine was not among them"),
+    (SHARED, (A,), (W,), YES, "whether my rows belong to the new content of the table is not known"),
+    # mine changes rows
+    (("partition",), (U, D), (A,), PARTITION, "what was appended may be what I change, and I have not read it"),
+    (FINER, (U, D), (A,), NO, "an append is blind, so it may count as later than mine"),
+    (("partition",), (U, D), (U, D), PARTITION, "I would write over changes that I have not read"),
+    (("file_group",), (U, D), (U, D), GROUP, "likewise, if they lie in the same file group"),
+    (("file",), (U, D), (U, D), FILE, "likewise, if they lie on the same data file"),
+    (("column",), (U, D), (U, D), COLUMN, "likewise, if they are of the same columns; others are merged"),
+    (("row",), (U, D), (U, D), NO, "rows are merged by their ordering column, whatever the order of the versions"),
+    (SHARED, (U, D), (P,), PARTITION, "the rows that I change are gone"),
+    (("partition",), (U, D), (Q,), PARTITION, "the rows that I change may be gone"),
+    (BY_NAME, (U, D), (Q,), GROUP, "the file group that I change was rewritten; its rows may be gone"),
+    (("file",), (U, D), (Q,), FILE, "the file that I change was rewritten"),
+    (SHARED, (U, D), (W,), YES, "the rows that I change are gone"),
+    # mine overwrites
+    (SHARED, (P,), (A, U, D, P, Q), PARTITION, "I would throw away rows that I have not read"),
+    (("partition",), (Q,), (A, U, D), PARTITION, "what they wrote may be what my predicate selects"),
+    (FINER, (Q,), (A,), NO, "an append is blind, so it may count as later than mine"),
+    (BY_NAME, (Q,), (U, D), GROUP, "I would throw away changes of a group that I rewrite"),
+    (("file",), (Q,), (U, D), FILE, "I would throw away changes of a file that I rewrite"),
+    (SHARED, (Q,), (P, Q), PARTITION, "predicates are not compared: both may say what the same rows are now"),
+    (SHARED, (P, Q), (W,), YES, "what I have read is gone"),
+    (SHARED, (W,), WRITES, YES, "I would throw away rows that I have not read"),
+    # a writer and table services
+    (EVERY, WRITES, (C,), NO, "no row changed; my deltas lie on top, and files replaced by name are compared by name"),
+    (EVERY, (A, P, W), (K,), NO, "no row changed, and I replace what is there when I am published, or nothing"),
+    (EVERY, (U, D, Q), (K,), GROUP, "the file group on which my change lies is no more"),
+    (EVERY, (C,), (A, U, D, Q), NO, "new deltas stay on top; files replaced by name are compared by name"),
+    (EVERY, (K,), (A,), NO, "new files are not among those that I replace"),
+    (EVERY, (K,), (U, D, Q), GROUP, "I would throw away changes of the group that I have not read"),
+    (EVERY, (C, K), (P,), PARTITION, "I would bring back what they replaced"),
+    (EVERY, (C, K), (W,), YES, "I would bring back what they replaced"),
+    (EVERY, (C, K), (C, K), GROUP, "the second work on the same file group is for nothing"),
+    # restores, and what never minds
+    (EVERY, (*WRITES, C, K), (R,), YES, "what I have read is not there any more"),
+    (EVERY, (R,), (*WRITES, C, K, R), YES, "of a branch that is merged: it would undo what it has not seen"),
+    (EVERY, (CLEAN,), ALL, NO, "it takes only what no version that is kept has"),
+    (EVERY, (SCHEMA,), ALL, NO, "files of older schemas can be read with every later one"),
+    (EVERY, (*WRITES, C, K, R), (CLEAN, SCHEMA), NO, "likewise"),
 ]
+CELLS = [cell for policies, mine, theirs, *_ in TABLE for cell in itertools.product(policies, mine, theirs)]
 
 
-def change(operation: Operation, *partitions: str, everything: bool = False, **more: object) -> Change:
+def names(*texts: str) -> frozenset[int]:
+    return frozenset(map(hash_of, texts))
+
+
+def change(operation: Operation, *partitions: str, everything: bool = False, **more: Any) -> Change:
     fields = {"instant": 7, "version": 3} | more
-    return Change(operation=operation, partitions=frozenset(partitions), all_partitions=everything, **fields)  # type: ignore[arg-type]
+    return Change(operation=operation, partitions=frozenset(partitions), all_partitions=everything, **fields)
 
 
-def test_the_table_here_is_the_whole_table() -> None:
-    cells = {(policy, *pair) for policy, rules in RULES.items() for pair in rules}
-    assert cells == {(policy, mine, theirs) for policy, mine, theirs, _, _ in TABLE}
-    assert len(TABLE) == len(RULES) * len(OPERATIONS) ** 2
+# What both touch, from less to more: (mine, theirs) of the file group g and its files 1 and 2.
+NEARNESS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "apart": (
+        {"partitions": {"m=1"}, "groups": names("g"), "files": names("1"), "columns": {1}},
+        {"partitions": {"m=2"}, "groups": names("g"), "files": names("1"), "columns": {1}},
+    ),
+    "partition": (
+        {"partitions": {"m=1", "m=2"}, "groups": names("g"), "files": names("1"), "columns": {1}},
+        {"partitions": {"m=2", "m=3"}, "groups": names("h"), "files": names("2"), "columns": {1}},
+    ),
+    "group": (
+        {"partitions": {"m=2"}, "groups": names("g", "x"), "files": names("1"), "columns": {1, 2}},
+        {"partitions": {"m=2"}, "groups": names("g", "y"), "files": names("2"), "columns": {3}},
+    ),
+    "file": (
+        {"partitions": {"m=2"}, "groups": names("g"), "files": names("1", "3"), "columns": {1, 2}},
+        {"partitions": {"m=2"}, "groups": names("g"), "files": names("1", "4"), "columns": {3}},
+    ),
+    "column": (
+        {"partitions": {"m=2"}, "groups": names("g"), "files": names("1"), "columns": {1, 2}},
+        {"partitions": {"m=2"}, "groups": names("g"), "files": names("2"), "columns": {2, 3}},
+    ),
+}
+COLLIDES: dict[Verdict, set[str]] = {
+    NO: set(),
+    PARTITION: {"partition", "group", "file", "column"},
+    GROUP: {"group", "file", "column"},
+    FILE: {"file"},
+    COLUMN: {"column"},
+    YES: {"apart", "partition", "group", "file", "column"},
+}
 
 
-@pytest.mark.parametrize(("policy", "mine", "theirs", "verdict", "why"), TABLE)
-def test_cell(policy: str, mine: Operation, theirs: Operation, verdict: Verdict, why: str) -> None:
-    assert RULES[policy][mine, theirs] is verdict, why
-    everywhere = {T}
-    same = find_collision(
-        policy,
-        change(mine, "m=1", "m=2", everything=mine in everywhere),
-        [change(theirs, "m=2", "m=3", everything=theirs in everywhere)],
-    )
-    apart = find_collision(
-        policy,
-        change(mine, "m=1", everything=mine in everywhere),
-        [change(theirs, "m=2", everything=theirs in everywhere)],
-    )
-    assert (same is not None) == (verdict is not NO), why
-    assert (apart is not None) == (verdict is YES), why
+def near(name: str, mine: Operation, theirs: Operation) -> tuple[Change, Change]:
+    of_mine, of_theirs = NEARNESS[name]
+
+    def made(operation: Operation, fields: dict[str, Any]) -> Change:
+        given: dict[str, Any] = {key: frozenset(value) for key, value in fields.items()}
+        if operation in (W, R):  # as it is read from their records
+            given |= {"partitions": frozenset(), "all_partitions": True}
+        return Change(instant=7, version=3, operation=operation, **given)
+
+    return made(mine, of_mine), made(theirs, of_theirs)
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_cell_is_here_once() -> None:
+    assert set(RULES) == set(POLICIES) == set(EVERY)
+    assert sorted(CELLS) == sorted(itertools.product(EVERY, ALL, ALL))
+    assert {(policy, *pair) for policy, rules in RULES.items() for pair in rules} == set(CELLS)
+
+
+def test_no_operation_is_forgotten() -> None:
+    others = {t.OPERATION_UNSPECIFIED, t.MERGE_BRANCH}  # a merge is what it replays
+    assert set(t.Operation.values()) - others == set(ALL)
+
+
+@pytest.mark.parametrize(("policies", "mine", "theirs", "verdict", "why"), TABLE)
+def test_cells(
+    policies: tuple[str, ...], mine: tuple[Operation, ...], theirs: tuple[Operation, ...], verdict: Verdict, why: str
+) -> None:
+    for policy, one, other in itertools.product(policies, mine, theirs):
+        cell = f"{policy}: {t.Operation.Name(one)} after {t.Operation.Name(other)}: {why}"
+        assert RULES[policy][one, other] is verdict, cell
+        collided = set()
+        for name in NEARNESS:
+            changes = near(name, one, other)
+            if find_collision(policy, changes[0], [changes[1]]):
+                collided.add(name)
+        assert collided == COLLIDES[verdict], cell
+
+
+@pytest.mark.parametrize("policy", EVERY)
+def test_a_file_is_taken_out_once(policy: str) -> None:
+    """Above every cell: whatever the table says, the second that removes a file by name is refused."""
+    for mine, theirs in itertools.product(ALL, ALL):
+        one = change(mine, "m=1", removed=names("a", "b"))
+        assert find_collision(policy, one, [change(theirs, "m=1", removed=names("b", "c"))]) is not None
+        apart = find_collision(policy, one, [change(theirs, "m=1", removed=names("c"))])
+        assert (apart is not None) == (RULES[policy][mine, theirs] in (PARTITION, YES))
+
+
+def test_those_who_only_add_are_not_asked_for_removed_files() -> None:
+    assert find_collision("row", change(U, "m=1"), [change(C, "m=1", removed=names("a"))]) is None
+    assert find_collision("row", change(C, "m=1", removed=names("a")), [change(U, "m=1")]) is None
+
+
+# -- boundaries --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,31 +199,87 @@ def test_cell(policy: str, mine: Operation, theirs: Operation, verdict: Verdict,
     [
         (change(P, "m=1", "m=2"), change(P, "m=2"), {"m=2"}),
         (change(P, "m=1"), change(P, "m=2"), set()),
-        (change(P, "m=1"), change(A, everything=True), {"m=1"}),
-        (change(A, everything=True), change(P, "m=1"), {"m=1"}),
-        (change(A, everything=True), change(T, everything=True), None),
-        (change(P), change(A, everything=True), set()),
+        (change(P, "m=1"), change(U, everything=True), {"m=1"}),
+        (change(D, everything=True), change(P, "m=1"), {"m=1"}),
+        (change(D, everything=True), change(Q, everything=True), None),
+        (change(P), change(U, everything=True), set()),
     ],
 )
-def test_shared_partitions(mine: Change, theirs: Change, shared: set[str] | None) -> None:
-    assert mine.shared(theirs) == shared
-    assert theirs.shared(mine) == shared
+def test_more_partitions_than_are_listed(mine: Change, theirs: Change, shared: set[str] | None) -> None:
+    for one, other in ((mine, theirs), (theirs, mine)):
+        found = find_collision("partition", one, [other])
+        assert (found is None) == (shared == set())
+        if found:
+            assert found.partitions == shared
+            assert found.details()["partitions"] == ("*" if shared is None else ",".join(shared))
 
 
-def test_more_partitions_than_are_listed_collide_with_each_other() -> None:
-    many = change(A, everything=True)
-    assert find_collision("partition", change(P, "m=1"), [many]) is not None
-    assert find_collision("partition", change(A), [many]) is None, "appends stay free"
+G, H = names("g"), names("h")
+
+
+@pytest.mark.parametrize(
+    ("policy", "mine", "theirs", "collide"),
+    [
+        ("file_group", {"groups": G}, {"all_groups": True}, True),
+        ("file_group", {"all_groups": True}, {"all_groups": True}, True),
+        ("file_group", {"all_groups": True}, {}, False),
+        ("file", {"groups": G, "files": G}, {"groups": G, "all_files": True}, True),
+        ("file", {"groups": G, "all_files": True}, {"groups": G, "all_files": True}, True),
+        ("file", {"groups": G, "all_files": True}, {"groups": H, "all_files": True}, False),
+        ("file", {"groups": G, "files": G}, {"groups": H, "files": G}, False),
+        ("file", {"all_groups": True, "files": G}, {"groups": G, "files": G}, True),
+        ("file", {"all_groups": True, "files": G}, {"groups": G, "files": H}, False),
+        ("column", {"groups": G}, {"groups": G}, True),
+        ("column", {"groups": G, "columns": frozenset({1})}, {"groups": G}, True),
+        ("column", {"groups": G}, {"groups": G, "columns": frozenset({1})}, True),
+        ("column", {"groups": G, "columns": frozenset({1})}, {"groups": H, "columns": frozenset({1})}, False),
+        ("column", {"all_groups": True, "columns": frozenset({1})}, {"groups": G, "columns": frozenset({2})}, False),
+        ("row", {"removed": G}, {"all_removed": True}, True),
+        ("row", {"all_removed": True}, {"all_removed": True}, True),
+        ("row", {"all_removed": True}, {}, False),
+        ("row", {"all_groups": True}, {"all_groups": True}, False),
+    ],
+)
+def test_all_means_all_that_the_other_one_has(
+    policy: str, mine: dict[str, Any], theirs: dict[str, Any], collide: bool
+) -> None:
+    one, other = change(U, "m=1", **mine), change(U, "m=1", **theirs)
+    assert (find_collision(policy, one, [other]) is not None) == collide
+    assert (find_collision(policy, other, [one]) is not None) == collide
+    far = change(U, "m=2", **theirs)
+    assert find_collision(policy, one, [far]) is None, "a name means nothing in another partition"
+
+
+def test_groups_that_are_told_without_their_partitions_count_everywhere() -> None:
+    """A work profile may name file groups alone."""
+    told = change(U, groups=G, version=0)
+    for other in (change(U, "m=1", groups=G), change(U, everything=True, groups=G), change(U, groups=G)):
+        found = find_collision("file_group", other, [told])
+        assert found is not None
+        assert find_collision("file_group", told, [other]) is not None
+    assert "in partitions not told yet" in collision("file_group", told, told).describe()
+    assert find_collision("file_group", change(U, "m=1", groups=H), [told]) is None
+    assert find_collision("partition", change(U, "m=1", groups=G), [told]) is None
+    assert find_collision("row", change(C, "m=1", removed=G), [change(C, removed=G)]) is not None
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+def collision(policy: str, mine: Change, theirs: Change) -> Collision:
+    found = find_collision(policy, mine, [theirs])
+    assert found is not None
+    return found
 
 
 def test_the_first_that_excludes_is_named_and_the_others_are_not_asked() -> None:
-    def others() -> object:
+    def others() -> Iterator[Change]:
         yield change(A, "m=1", instant=1)
         yield change(P, "m=9", instant=2)
         yield change(P, "m=1", instant=3, owner="etl", version=12)
         raise AssertionError("asked for more than was needed")
 
-    found = find_collision("partition", change(A, "m=1"), others())  # type: ignore[arg-type]
+    found = find_collision("partition", change(A, "m=1"), others())
     assert found is not None
     assert found.theirs.instant == 3
     assert found.details() == {
@@ -108,22 +287,94 @@ def test_the_first_that_excludes_is_named_and_the_others_are_not_asked() -> None
         "version": "12",
         "operation": "OVERWRITE_PARTITIONS",
         "policy": "partition",
+        "rule": "same partition",
         "partitions": "m=1",
+        "file_groups": "",
+        "columns": "",
     }
-    text = found.describe()
-    for part in ("instant 3", "of etl", "committed version 12", "OVERWRITE_PARTITIONS", "partition m=1", "'partition'"):
-        assert part in text
+    assert found.describe() == (
+        "instant 3 of etl committed version 12 (OVERWRITE_PARTITIONS) in partition m=1 (policy 'partition')"
+    )
+
+
+def test_groups_and_columns_are_named_as_far_as_their_names_are_known() -> None:
+    known = {hash_of(name): name for name in ("g", "h")}
+    mine = change(U, "m=1", groups=names("g", "h", "i"), columns=frozenset({3, 2, 1}), group_names=known)
+    theirs = change(U, "m=1", groups=names("g", "i"), columns=frozenset({3, 2}))
+    found = collision("column", mine, theirs)
+    assert found.details() | {"instant": "", "version": ""} == {
+        "instant": "",
+        "version": "",
+        "operation": "UPSERT",
+        "policy": "column",
+        "rule": "same columns of a file group",
+        "partitions": "m=1",
+        "file_groups": "g",
+        "columns": "2,3",
+    }
+    assert "in column ids [2, 3] of file group g in partition m=1" in found.describe()
+    whole = collision("column", change(U, "m=1", all_groups=True), change(U, "m=1", all_groups=True))
+    assert (whole.details()["file_groups"], whole.details()["columns"]) == ("*", "*")
+    assert "in whole rows of the same file groups" in whole.describe()
+    groups = collision("file_group", mine, theirs)
+    assert (groups.details()["rule"], groups.details()["columns"]) == ("same file group", "")
+    assert "in file group g in partition m=1" in groups.describe()
+
+
+def test_files_are_named_by_their_groups() -> None:
+    known = {hash_of("g"): "g"}
+    mine = change(U, "m=1", groups=G, files=G, group_names=known)
+    found = collision("file", mine, change(U, "m=1", groups=G, files=G))
+    assert (found.details()["rule"], found.details()["file_groups"]) == ("same file", "g")
+    assert "in the same data files of file group g in partition m=1" in found.describe()
+    one = change(C, "m=1", groups=G, removed=H, group_names=known)
+    twice = collision("row", one, change(U, "m=1", groups=G, removed=H))
+    assert (twice.details()["rule"], twice.details()["file_groups"]) == ("same removed file", "g")
+    assert "replaced files that this one replaces, too, in partition m=1" in twice.describe()
+
+
+@pytest.mark.parametrize(
+    ("policy", "mine", "theirs", "words"),
+    [
+        ("table", A, A, "in the same table, which takes one writer at a time"),
+        ("table", A, W, "changes the whole table"),
+        ("row", W, A, "while this one changes the whole table"),
+        ("row", A, R, "changes the whole table"),
+    ],
+)
+def test_always(policy: str, mine: Operation, theirs: Operation, words: str) -> None:
+    one, other = near("partition", mine, theirs)
+    found = collision(policy, one, other)
+    assert words in found.describe()
+    assert found.details()["rule"] == "always"
 
 
 def test_a_live_writer_is_said_to_be_in_flight() -> None:
-    found = find_collision("table", change(A), [change(A, version=0)])
-    assert found is not None
+    found = collision("table", change(A), change(A, version=0))
     assert "in flight" in found.describe()
-    assert "one writer at a time" in found.describe()
+    assert found.details()["version"] == "0"
 
 
-def test_names_in_messages_are_few() -> None:
+def test_names_in_messages_and_details_are_few() -> None:
     assert named_partitions([""]) == "the table, which has no partitions"
     assert named_partitions(["m=1"]) == "partition m=1"
-    names = [f"m={number}" for number in range(NAMES_IN_MESSAGE_MAX + 3)]
-    assert named_partitions(names).endswith("and 3 more")
+    months = [f"m={number:03}" for number in range(NAMES_IN_MESSAGE_MAX + 3)]
+    assert named_partitions(months) == f"partitions {', '.join(months[:NAMES_IN_MESSAGE_MAX])} and 3 more"
+    many = [f"n{number:03}" for number in range(NAMES_IN_DETAILS_MAX + 7)]
+    wide = change(U, *many, groups=names(*many), group_names={hash_of(name): name for name in many})
+    found = collision("file_group", wide, wide)
+    details = found.details()
+    for kind in ("partitions", "file_groups"):
+        assert details[kind] == ",".join(many[:NAMES_IN_DETAILS_MAX])
+    assert f"file groups {', '.join(many[:NAMES_IN_MESSAGE_MAX])} and {len(many) - NAMES_IN_MESSAGE_MAX} more" in (
+        found.describe()
+    )
+
+
+# -- who gives way -----------------------------------------------------------------------------------------------------
+
+
+def test_only_a_writer_and_a_clustering_give_way() -> None:
+    for mine, theirs in itertools.product(ALL, ALL):
+        assert gives_way(mine, theirs, "writer") == (mine == K and theirs in WRITES)
+        assert gives_way(mine, theirs, "clustering") == (mine in WRITES and theirs == K)
