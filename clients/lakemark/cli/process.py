@@ -17,7 +17,10 @@ STORE_DEFAULT: Final = "sqlite:///lakemark-data/lakemark.db"
 
 
 def serve(
-    store: Annotated[str | None, typer.Option(help="sqlite:///path/file.db or postgresql://user@host/database")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="sqlite:///path/file.db, postgresql://user@host/database or fdb:///path/fdb.cluster"),
+    ] = None,
     warehouse: Annotated[str | None, typer.Option(help="directory or URI below which databases live")] = None,
     host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
     grpc_port: Annotated[int | None, typer.Option(help="0: any free port", min=0, max=65535)] = None,
