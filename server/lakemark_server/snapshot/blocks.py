@@ -1,25 +1,27 @@
 """Blocks: file entries as bytes below the store's limit for a value. The first byte names the encoding.
 
-A small commit is kept as the protobuf list in which it came (cheap to write); larger ones are Arrow IPC, compressed.
+A small commit is kept as the protobuf list in which it came (cheap to write); larger ones by column (``pages``).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from lakemark.errors import CorruptStore, InvalidFile
 from lakemark.types import Schema
 from lakemark_proto.v1 import types_pb2 as pb
-from lakemark_server.snapshot.entries import conform, entry_schema, from_messages, statistics_ids
+from lakemark_server.snapshot.arrow import AnyArray, nulls
+from lakemark_server.snapshot.entries import FIXED, entry_schema, from_messages, statistics_ids
+from lakemark_server.snapshot.pages import Page, encode_page
 
 BLOCK_BYTES_MAX: Final = 90_000
 LIST_FILES_MAX: Final = 64
-_ARROW: Final = b"A"
+BLOCK_BYTES_AIM: Final = 80_000
+_SAMPLE: Final = 500
+_PAGE: Final = b"C"
 _LIST: Final = b"P"
-# A block is small: handing its columns to threads takes longer than decompressing them.
-_READ_OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -32,9 +34,14 @@ def encode_list(files: pb.DataFileList) -> bytes | None:
 
 def encode(batch: pa.RecordBatch) -> list[bytes]:
     """Blocks that together hold the entries in their order. Raises InvalidFile if one entry alone is too large."""
-    if not batch.num_rows:
-        return []
-    data = _ARROW + to_ipc(batch)
+    size = batch.num_rows
+    if size > _SAMPLE:
+        size = max(_SAMPLE, BLOCK_BYTES_AIM * _SAMPLE // len(encode_page(batch.slice(0, _SAMPLE))))
+    return [block for at in range(0, batch.num_rows, max(size, 1)) for block in _encode(batch.slice(at, size))]
+
+
+def _encode(batch: pa.RecordBatch) -> list[bytes]:
+    data = _PAGE + encode_page(batch)
     if len(data) <= BLOCK_BYTES_MAX:
         return [data]
     if batch.num_rows == 1:
@@ -44,9 +51,8 @@ def encode(batch: pa.RecordBatch) -> list[bytes]:
             "Send shorter bounds, or statistics on fewer columns",
             path=path,
         )
-    pieces = min(batch.num_rows, -(-len(data) // (BLOCK_BYTES_MAX * 4 // 5)))
-    size = -(-batch.num_rows // pieces)
-    return [block for at in range(0, batch.num_rows, size) for block in encode(batch.slice(at, size))]
+    half = batch.num_rows // 2
+    return [*_encode(batch.slice(0, half)), *_encode(batch.slice(half))]
 
 
 def to_ipc(batch: pa.RecordBatch) -> bytes:
@@ -57,24 +63,33 @@ def to_ipc(batch: pa.RecordBatch) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def page_of(block: bytes) -> Page | None:
+    """What is in a block that has its entries by column; None if it is a list."""
+    if block[:1] == _PAGE:
+        return Page(block[1:])
+    if block[:1] != _LIST:
+        raise CorruptStore(f"a block of file entries begins with {block[:1]!r}: written by a newer release?")
+    return None
+
+
 def decode_fixed(block: bytes) -> pa.RecordBatch:
     """The entries of a block without statistics, as ``encode`` wrote it."""
-    if block[:1] != _ARROW:
-        raise CorruptStore(f"a block of file entries begins with {block[:1]!r}: written by a newer release?")
-    with pa.ipc.open_stream(pa.py_buffer(block).slice(1), options=_READ_OPTIONS) as reader:
-        return reader.read_next_batch()
+    page = page_of(block)
+    if page is None:
+        raise CorruptStore("a block of removed files is a list")
+    arrays = [_column(page, field) for field in FIXED]
+    return pa.RecordBatch.from_arrays(arrays, schema=FIXED)
 
 
 def decode(block: bytes, schema: Schema) -> pa.RecordBatch:
-    """The entries of a block, their statistics in the types of ``schema`` (without columns that it no longer has)."""
-    encoding, data = block[:1], pa.py_buffer(block).slice(1)
-    if encoding == _LIST:
+    """The entries of a block that was written with this schema."""
+    page = page_of(block)
+    if page is None:
         return from_messages(pb.DataFileList.FromString(block[1:]).files, schema)
-    if encoding != _ARROW:
-        raise CorruptStore(f"a block of file entries begins with {encoding!r}: written by a newer release?")
-    with pa.ipc.open_stream(data, options=_READ_OPTIONS) as reader:
-        known = entry_schema(schema, statistics_ids(reader.schema.names))
-        if reader.schema.equals(known):  # written with this very schema, in one batch
-            return reader.read_next_batch()
-        table = reader.read_all()
-    return conform(table.select([name for name in table.column_names if known.get_field_index(name) >= 0]), schema)
+    known = entry_schema(schema, statistics_ids(page.names))
+    return pa.RecordBatch.from_arrays([_column(page, field) for field in known], schema=known)
+
+
+def _column(page: Page, field: pa.Field[Any]) -> AnyArray:
+    found = page.column(field.name, field.type)
+    return nulls(page.entries, field.type) if found is None else found
