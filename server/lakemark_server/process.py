@@ -19,6 +19,7 @@ from lakemark.errors import LakemarkError, NotFound
 from lakemark_server import logs
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
+from lakemark_server.admission.recount import ensure_counted
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.backup import refuse_half_restored
 from lakemark_server.catalog.service import Catalog
@@ -48,6 +49,7 @@ class Service:
         except LakemarkError:
             self.store.close()
             raise
+        ensure_counted(self.store)
         quotas = Quotas(self.store, settings.quotas, cache_s=settings.quota_cache_s, clock=clock)
         self.tenants = Tenants(quotas.of)
         self.inflight = InflightBytes(settings.max_inflight_bytes)

@@ -14,6 +14,7 @@ from lakemark.errors import LakemarkError, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2
 from lakemark_server import verify_lake
+from lakemark_server.admission import recount
 from lakemark_server.catalog import lake, tables
 from lakemark_server.keyspace import DATABASES, HIVE_TABLES, LAKE_TABLES, LOCATIONS, OF_TABLE, TABLE_NAMES
 from lakemark_server.kv import ReadTransaction, Space, Store, strinc, unpack
@@ -47,7 +48,9 @@ def verify(store: Store) -> Problems:
         problems += found
         if one.entry.kind == catalog_pb2.LAKE and not found:
             problems += _settled(_on(verify_lake.check_table, store, one.entry.table_id, one.full))
-    return problems + _settled(lambda: _check_locations(store)) + _settled(lambda: _check_dropped(store))
+    for check in (_check_locations, _check_dropped, _check_usage):
+        problems += _settled(_on(check, store))
+    return problems
 
 
 def _on(check: Callable[..., Problems], *arguments: object) -> _Check:
@@ -121,6 +124,11 @@ def _check_dropped(store: Store) -> Problems:
         for table_id, index in sorted(content)
         if table_id not in known
     ]
+
+
+def _check_usage(store: Store) -> Problems:
+    """Tenants have what their counters say."""
+    return recount.wrong(store, lambda space: keys_below(store, space))
 
 
 def _check_locations(store: Store) -> Problems:

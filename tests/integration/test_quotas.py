@@ -6,19 +6,29 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakemark.errors import InvalidArgument, LakemarkError, QuotaExceeded
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
+from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1.admin_pb2 import Quota, Usage
 from lakemark_server.admission import usage
 from lakemark_server.admission.limits import Limits
 from lakemark_server.admission.quotas import Quotas
+from lakemark_server.admission.recount import ensure_counted
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.keyspace import USAGE
 from lakemark_server.kv import Store, open_store
-from tests.lakes import FLAT
+from lakemark_server.process import Service
+from lakemark_server.settings import Settings
+from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.timeline.service import Timeline
+from lakemark_server.verify import verify
+from tests.lakes import FLAT, Clock, file, files, profile
 from tests.stores import store_url
+from tests.wire import Wire, refused
 
 WAIT_S = 60.0
 
@@ -169,3 +179,154 @@ def test_the_list_has_tenants_with_databases_or_limits(stores: tuple[Store, Stor
     assert [one.catalog for one in catalog.quotas.list()] == ["a", "b", "d", "hive", "z"]
     assert [one.catalog for one in catalog.quotas.list(after="b", limit=2)] == ["d", "hive"]
     assert [(one.own.tables, one.usage.databases) for one in catalog.quotas.list()][:3] == [(7, 0), (7, 2), (0, 2)]
+
+
+# -- open instants and staged files ------------------------------------------------------------------------------------
+
+
+class Writers:
+    """A service, and writers of its tables."""
+
+    def __init__(self, service: Service, clock: Clock) -> None:
+        self.service = service
+        self.clock = clock
+        self.wire = Wire(service.grpc_address)
+        self.wire.create()
+
+    def limit(self, **limits: int) -> None:
+        self.service.catalog.quotas.set("hive", Quota(**limits), clear_all=True)
+
+    def used(self) -> tuple[int, int, int]:
+        """Open instants, staged files, their bytes."""
+        now = used(self.service.store)
+        return now.open_instants, now.staged_files, now.staged_bytes
+
+    def stage(self, instant: int, sequence: int, count: int) -> None:
+        new = [file(instant, f"g{sequence}-{number}", 1, size=10) for number in range(count)]
+        self.wire.timeline.StageFiles(
+            t.StageFilesRequest(table=self.wire.table, instant=instant, sequence=sequence, added=files(*new))
+        )
+
+    def commit(self, instant: int, *names: str) -> t.CommitResponse:
+        new = [file(instant, name, 1, size=10) for name in names]
+        return self.wire.timeline.Commit(
+            t.CommitRequest(table=self.wire.table, instant=instant, added=files(*new) if new else None)
+        )
+
+
+@pytest.fixture
+def writers(tmp_path: Path) -> Iterator[Writers]:
+    clock = Clock()
+    given: dict[str, Any] = {
+        "store": store_url(tmp_path),
+        "warehouse": str(tmp_path / "warehouse"),
+        "grpc_port": 0,
+        "hms_enabled": False,
+        "sweep_interval_s": 3_600,
+    }
+    with Service(Settings(**given), clock=clock) as service:
+        made = Writers(service, clock)
+        yield made
+        made.wire.close()
+        assert verify(service.store) == []
+
+
+def test_every_end_of_a_writer_gives_back_what_it_had(writers: Writers) -> None:
+    wire = writers.wire
+    committed, rolled_back, lost, dropped = (wire.open().instant for _ in range(4))
+    for instant in (committed, rolled_back, lost, dropped):
+        writers.stage(instant, 1, 3)
+    writers.stage(committed, 2, 2)
+    writers.stage(committed, 2, 2)  # the same request again
+    assert writers.used() == (4, 14, 140)
+
+    for _ in range(2):
+        writers.commit(committed, "inline")
+    assert writers.used() == (3, 9, 90)
+    for _ in range(2):
+        wire.timeline.RollbackInstant(t.RollbackInstantRequest(table=wire.table, instant=rolled_back))
+    assert writers.used() == (2, 6, 60)
+    writers.clock.advance(100_000)
+    wire.timeline.Heartbeat(t.HeartbeatRequest(table=wire.table, instants=[dropped]))
+    writers.clock.advance(100_000)
+    assert [instant for _, instant in writers.service.timeline.roll_back_expired()] == [lost]
+    assert writers.used() == (1, 3, 30)
+    assert verify(writers.service.store) == []
+
+    writers.service.catalog.drop_lake_table("", "default", "t")
+    assert used(writers.service.store) == Usage(databases=1)
+
+
+def test_a_commit_that_is_refused_gives_back_what_it_had(writers: Writers) -> None:
+    wire = writers.wire
+    first, second = wire.open().instant, wire.open(t.OVERWRITE_PARTITIONS, profile=profile(1)).instant
+    writers.stage(first, 1, 2)
+    writers.commit(second, "a")
+    assert writers.used() == (1, 2, 20)
+    with refused("commit_conflict"):
+        writers.commit(first, "b")
+    assert writers.used() == (0, 0, 0)
+
+
+def test_open_instants_of_all_tables_are_limited(writers: Writers) -> None:
+    writers.limit(open_instants=2)
+    other = Wire(writers.service.grpc_address, "other")
+    other.create()
+    one = writers.wire.open(request_id="one").instant
+    other.open()
+    with refused("quota_exceeded", "has 2 open instants", "commit some or roll them back") as told:
+        other.open()
+    assert told().detail.details["limit"] == "open_instants"
+    assert writers.wire.open(request_id="one").instant == one, "asking again is not one more"
+    writers.commit(one, "a")
+    other.open()
+    other.close()
+
+
+def test_staged_files_and_their_bytes_are_limited(writers: Writers) -> None:
+    writers.limit(staged_files=5, staged_bytes=40)
+    one, two = writers.wire.open().instant, writers.wire.open().instant
+    writers.stage(one, 1, 3)
+    with refused("quota_exceeded", "3 files that are staged and not committed, its quota is 5, and 3 more"):
+        writers.stage(two, 1, 3)
+    with refused("quota_exceeded", "30 bytes of files", "its quota is 40"):
+        writers.stage(two, 1, 2)
+    writers.commit(one)
+    writers.stage(two, 1, 3)
+    writers.commit(two)
+    assert writers.used() == (0, 0, 0)
+
+
+def test_what_writers_take_at_once_is_no_more_than_the_quota(writers: Writers) -> None:
+    writers.limit(open_instants=5)
+    wires = [Wire(writers.service.grpc_address, f"t{number}") for number in range(4)]
+    for wire in wires:
+        wire.create()
+    twin = Timeline(writers.service.store, writers.clock, quotas=Quotas(writers.service.store))
+    tables = [writers.service.catalog.get_lake_table("", "default", f"t{number}") for number in range(4)]
+
+    def work(number: int) -> None:
+        timeline = (twin, writers.service.timeline)[number % 2]
+        timeline.open(tables[number // 2 % 4].table_id, OpenJob(t.APPEND, profile=t.WorkProfile()))
+
+    found = outcomes(work, 24)
+    assert sum(error is None for error in found) == 5
+    assert {type(error) for error in found} == {type(None), QuotaExceeded}
+    assert writers.used()[0] == 5
+    for wire in wires:
+        wire.close()
+
+
+def test_a_store_of_an_older_release_is_counted_when_it_is_opened(writers: Writers) -> None:
+    store = writers.service.store
+    writers.stage(writers.wire.open().instant, 1, 2)
+    before = used(store)
+    store.transact(lambda tx: tx.clear_range(*USAGE.range()))
+    assert used(store) == Usage()
+    ensure_counted(store)
+    assert used(store) == before == Usage(tables=1, databases=1, open_instants=1, staged_files=2, staged_bytes=20)
+    store.transact(lambda tx: usage.add(tx, "hive", usage.TABLES, 1))
+    ensure_counted(store)
+    assert used(store).tables == 2, "only once"
+    assert verify(store) == ["catalog 'hive': its counter says 2 tables, there are 1"]
+    store.transact(lambda tx: usage.add(tx, "hive", usage.TABLES, -1))

@@ -9,12 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SERVER = "lakemark_server"
-DOMAINS = ("catalog", "timeline", "snapshot")
+DOMAINS = ("admission", "catalog", "timeline", "snapshot")
 
 # package (by path prefix) -> what it must not import
 RULES = {
     "server/lakemark_server/kv": [f"{SERVER}.{name}" for name in (*DOMAINS, "rpc", "keyspace", "process")]
     + ["lakemark_hms", "lakemark_proto", "lakemark_thrift"],
+    "server/lakemark_server/admission": [f"{SERVER}.{name}" for name in ("catalog", "timeline", "snapshot", "rpc")],
     "server/lakemark_server/catalog": [f"{SERVER}.timeline", f"{SERVER}.snapshot", f"{SERVER}.rpc"],
     "server/lakemark_server/timeline": [f"{SERVER}.rpc", f"{SERVER}.process"],
     "server/lakemark_server/snapshot": [f"{SERVER}.rpc", f"{SERVER}.process"],

@@ -1,0 +1,78 @@
+"""What tenants have, counted by looking: how counters begin in a store that had none, and how they are verified."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias, cast
+
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, TableEntry
+from lakemark_server.admission import usage
+from lakemark_server.keyspace import ALIVE, DATABASES, INSTANTS, TABLE_NAMES, USAGE
+from lakemark_server.kv import Space, Store, Transaction, counter
+
+Pairs: TypeAlias = Callable[[Space], Iterable[tuple[tuple[object, ...], bytes]]]
+"""The items and the value of every key of a space."""
+
+Counts: TypeAlias = dict[tuple[str, str], int]
+"""By catalog and what is counted; what is 0 need not be there."""
+
+_COUNTED: Final = USAGE.key("", "counted")  # there once the counters have been
+
+
+def ensure_counted(store: Store) -> None:
+    """Sets the counters once, of a store that an older release has written. Of a new one there is nothing to count.
+
+    One transaction: raises TransactionTooOld or TransactionTooLarge for a store of millions of tables.
+    """
+    if store.read(lambda tx: tx.get(_COUNTED)) is None:
+        store.transact(_set_counters)
+
+
+def _set_counters(tx: Transaction) -> None:
+    if tx.get(_COUNTED) is not None:
+        return
+
+    def pairs(space: Space) -> Iterator[tuple[tuple[object, ...], bytes]]:
+        return ((space.unpack(key), value) for key, value in tx.get_range(*space.range()))
+
+    tx.clear_range(*USAGE.range())
+    for (catalog, what), number in count(pairs, tx.get).items():
+        tx.add(USAGE.key(catalog, what), number)
+    tx.set(_COUNTED, b"")
+
+
+def wrong(store: Store, pairs: Pairs) -> list[str]:
+    """A sentence for each counter that is not what there is; none for a store that never counted."""
+    if store.read(lambda tx: tx.get(_COUNTED)) is None:
+        return []
+    there = count(pairs, lambda key: store.read(lambda tx: tx.get(key)))
+    kept = {(str(items[0]), str(items[1])): counter(value) for items, value in pairs(USAGE) if items[0]}
+    return [
+        f"catalog {catalog!r}: its counter says {kept.get((catalog, what), 0)} {what}, there are "
+        f"{there.get((catalog, what), 0)}"
+        for catalog, what in sorted(kept.keys() | there.keys())
+        if kept.get((catalog, what), 0) != there.get((catalog, what), 0)
+    ]
+
+
+def count(pairs: Pairs, get: Callable[[bytes], bytes | None]) -> Counts:
+    found: Counter[tuple[str, str]] = Counter()
+    catalogs: dict[int, str] = {}
+    for _, value in pairs(DATABASES):
+        database = DatabaseRecord.FromString(value)
+        catalogs[database.database_id] = database.catalog
+        found[database.catalog, usage.DATABASES] += 1
+    owners: dict[int, str] = {}
+    for (database_id, _), value in pairs(TABLE_NAMES):
+        catalog = catalogs.get(cast(int, database_id), "")
+        owners[TableEntry.FromString(value).table_id] = catalog
+        found[catalog, usage.TABLES] += 1
+    for (table_id, instant), _ in pairs(ALIVE):
+        catalog = owners.get(cast(int, table_id), "")
+        stored = get(INSTANTS.key(cast(int, table_id), cast(int, instant)))
+        staged = InstantRecord.FromString(stored or b"").staged
+        found[catalog, usage.OPEN_INSTANTS] += 1
+        found[catalog, usage.STAGED_FILES] += staged.files
+        found[catalog, usage.STAGED_BYTES] += staged.bytes
+    return {key: number for key, number in found.items() if number}
