@@ -13,13 +13,15 @@ from lakemark_hms.wire.dispatch import Dispatcher, run_all
 from lakemark_hms.wire.server import HmsServer, ServerSettings
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
+from lakemark_server.timeline.service import Timeline
 
 
 class HmsBridge:
     """Serves the Metastore protocol; ``port`` 0 takes a free one. Use as a context manager, or start and stop.
 
     Without a ``lake`` facet lake tables can be created and dropped, not read. ``config`` is what ``get_config_value``
-    answers beside the warehouse directory. ``admission``: what tenants may ask for; None: anything.
+    answers beside the warehouse directory. ``admission``: what tenants may ask for; None: anything. ``timeline``: the
+    process's own, if it has one.
     """
 
     def __init__(
@@ -33,9 +35,11 @@ class HmsBridge:
         config: Mapping[str, str] | None = None,
         warehouse: Warehouse | None = None,
         admission: Admission | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         known = {"hive.metastore.warehouse.dir": catalog.warehouse} | dict(config or {})
-        self.services = Services(catalog, warehouse or Warehouse(catalog), lake, known)
+        timeline = timeline or Timeline(catalog.store, catalog.clock)
+        self.services = Services(catalog, warehouse or Warehouse(catalog), timeline, lake, known)
         dispatcher = Dispatcher(all_handlers(self.services), to_declared, admission.run if admission else run_all)
         self._server = HmsServer(dispatcher, host, port, settings, rank_of=rank_of, room=admission)
 

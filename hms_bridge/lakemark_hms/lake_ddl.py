@@ -1,13 +1,17 @@
-"""Lake tables by Spark's own DDL: CREATE TABLE with ``lakemark.type`` = ``lake``; what may be altered; DROP."""
+"""Lake tables by Spark's own DDL: CREATE TABLE with ``lakemark.type`` = ``lake``; ALTER; DROP."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from lakemark.errors import InvalidArgument, InvalidSchema, UnsupportedOperation
+from lakemark.evolution import SchemaChange
+from lakemark.evolution.statements import parse_changes
 from lakemark.types import Field, Schema, parse_type
 from lakemark_hms.facet import is_hidden, lake_write_error
+from lakemark_hms.lake.tables import SCHEMA_PARAMETER, VERSION_PARAMETER
+from lakemark_hms.lake_schema import changes_between
 from lakemark_hms.objects import DDL_TIME, EXTERNAL, MANAGED, partition_columns, sent_location, table_type
 from lakemark_hms.services import Found, Services
 from lakemark_hms.spark_schema import spark_columns
@@ -15,18 +19,20 @@ from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_server.catalog import storage
 from lakemark_server.catalog.lake import TYPE_PROPERTY, check_properties
+from lakemark_server.timeline.altering import AlterJob
 from lakemark_thrift.ttypes import StorageDescriptor, Table
 
 _PARQUET_INPUTS: Final = ("mapredparquetinputformat", "parquetinputformat", "deprecatedparquetinputformat")
 _PROVIDER: Final = "spark.sql.sources.provider"
 _BUCKETS: Final = "spark.sql.sources.schema.numBuckets"
 _COMMENT: Final = "comment"
+ALTER_PROPERTY: Final = "lakemark.alter"
 
 # What Spark and Hive keep in a table's parameters for themselves, and what the facet shows there.
 _FOREIGN_PREFIXES: Final = ("spark.sql.", "view.", "STATS_GENERATED", "COLUMN_STATS_ACCURATE")
 _FOREIGN: Final = frozenset(
     {DDL_TIME, "EXTERNAL", "numFiles", "totalSize", "numRows", "rawDataSize", "bucketing_version", "last_modified_by",
-     "last_modified_time", "external.table.purge", "lakemark.version", "lakemark.location"}
+     "last_modified_time", "external.table.purge", VERSION_PARAMETER, SCHEMA_PARAMETER, "lakemark.location"}
 )  # fmt: skip
 
 
@@ -69,15 +75,21 @@ class LakeDdl:
         self._catalog.create_lake_table(record, lake_schema(table))
 
     def alter(self, found: Found, new: Table) -> None:
-        """Properties and the name can change; anything else is refused with the reason."""
+        """Columns, properties and the name can change; anything else is refused with the reason.
+
+        Columns change as the client's list says, or by the property ``lakemark.alter`` (docs/schemas.md), which is not
+        kept. Raises InvalidSchema, InvalidArgument, FailedPrecondition (others changed the columns meanwhile).
+        """
         if is_hidden(found.name):
             raise lake_write_error(found.database.name, found.name)
-        old = decode_struct(Table, self._services.table_struct(found))
+        old = self._seen(found, new)
         label = f"{found.database.name}.{found.name}"
         before, after = _own(old.parameters or {}), _own(new.parameters or {})
         # First, because Spark tries an ALTER that failed again without columns, and shows only what is said then.
+        statements = parse_changes(after.pop(ALTER_PROPERTY)) if ALTER_PROPERTY in after else []
         check_properties(after)
         _check_same(old, new, label)
+        self._alter_columns(found, old, new, statements)
         for parameters, own in ((old.parameters or {}, before), (new.parameters or {}, after)):
             if parameters.get(_COMMENT):
                 own[_COMMENT] = parameters[_COMMENT]
@@ -88,6 +100,32 @@ class LakeDdl:
         new_name = ((new.dbName or found.database.name).lower(), (new.tableName or found.name).lower())
         if new_name != (found.database.name, found.name):
             self._catalog.rename_lake_table(found.database.catalog, found.database.name, found.name, *new_name)
+
+    def _seen(self, found: Found, new: Table) -> Table:
+        """The table as the client read it before it asked for the change: others may have committed since."""
+        version = (new.parameters or {}).get(VERSION_PARAMETER, "")
+        if self._services.lake is not None and version.isdecimal():
+            try:
+                struct = self._services.lake.get_table(found.database, f"{found.name}@v{version}", None)
+            except InvalidArgument:  # it was never there
+                struct = None
+            if struct is not None:
+                return decode_struct(Table, struct)
+        return decode_struct(Table, self._services.table_struct(found))
+
+    def _alter_columns(self, found: Found, old: Table, new: Table, statements: Sequence[SchemaChange]) -> None:
+        table = self._catalog.get_lake_table(found.database.catalog, found.database.name, found.name)
+        seen = int((old.parameters or {}).get(SCHEMA_PARAMETER, "0"))
+        changes: list[SchemaChange] = []
+        given = _given_columns(old, new)
+        if given is not None:
+            schemas = {one.schema.schema_id: one.schema for one in self._catalog.schemas(table)}
+            columns, nulls_known = given
+            changes = changes_between(schemas.get(seen, table.schema), columns, nulls_known=nulls_known)
+        if changes or statements:
+            # The list of columns was made from those that the client saw: another change in between would be undone.
+            expected = seen if changes else 0
+            self._services.timeline.alter_schema(table.table_id, AlterJob((*changes, *statements), expected))
 
     def drop(self, found: Found, *, delete_data: bool) -> None:
         """Raises UnsupportedOperation for names of snapshots, which are not tables of their own."""
@@ -150,7 +188,7 @@ def _own(parameters: Mapping[str, str]) -> dict[str, str]:
 def _check_same(old: Table, new: Table, label: str) -> None:
     def reject(what: str) -> None:
         raise UnsupportedOperation(
-            f"{label} is a lake table: ALTER can set and unset its properties and rename it, not change {what}; "
+            f"{label} is a lake table: ALTER can change its columns, its properties and its name, not {what}; "
             "see docs/lake-tables.md",
             table=label,
         )
@@ -159,12 +197,21 @@ def _check_same(old: Table, new: Table, label: str) -> None:
         reject("its type")
     if (new.viewOriginalText or "") != (old.viewOriginalText or ""):
         reject("its text: it is no view, it only looks like one to Spark")
-    if _columns(new) != _columns(old) or spark_columns(new.parameters or {}) != spark_columns(old.parameters or {}):
-        reject("its columns")
     if partition_columns(new) != partition_columns(old):
         reject("its partition columns")
     if new.sd is not None and old.sd is not None and sent_location(new) != sent_location(old):
         reject("its location")
+
+
+def _given_columns(old: Table, new: Table) -> tuple[list[Field], bool] | None:
+    """The columns that the client wants, and whether it says which may be null; None if they are those it saw."""
+    wanted = spark_columns(new.parameters or {})
+    if wanted is not None and wanted != spark_columns(old.parameters or {}):
+        return wanted, True
+    if new.sd is None or _columns(new) == _columns(old):
+        return None
+    columns = new.sd.cols or ()
+    return [Field(0, one.name or "", parse_type(one.type or ""), comment=one.comment or "") for one in columns], False
 
 
 def _columns(table: Table) -> list[tuple[str, str | None, str]]:

@@ -14,6 +14,7 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable
+from lakemark_server.timeline.service import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Services:
 
     catalog: Catalog
     warehouse: Warehouse
+    timeline: Timeline
     lake: LakeFacet | None = None
     config: Mapping[str, str] = field(default_factory=dict)
 

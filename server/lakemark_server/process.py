@@ -129,7 +129,15 @@ class Service:
             idle_seconds_max=given.hms_idle_s_max,
         )
         admission = Admission(self.tenants, self.inflight, given.request_s_max)
-        return HmsBridge(self.catalog, lake, host=given.host, port=given.hms_port, settings=limits, admission=admission)
+        return HmsBridge(
+            self.catalog,
+            lake,
+            host=given.host,
+            port=given.hms_port,
+            settings=limits,
+            admission=admission,
+            timeline=self.timeline,
+        )
 
 
 def open_or_make(url: str) -> Store:

@@ -20,6 +20,8 @@ from lakemark_server.snapshot.fold import Snapshot
 from lakemark_thrift import ttypes
 
 SLICE_KEY: Final = "lakemark_slice"
+VERSION_PARAMETER: Final = "lakemark.version"
+SCHEMA_PARAMETER: Final = "lakemark.schema"
 _PARQUET_INPUT: Final = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 _PARQUET_OUTPUT: Final = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 _PARQUET_SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
@@ -33,7 +35,8 @@ def view(table: LakeTable, name: str, version: int, schema: Schema, scans: Seque
     record = table.record
     text = " UNION ALL ".join(_select(record.database, hidden_table, scan, schema) for hidden_table, scan in scans)
     parameters = dict(record.properties)
-    parameters["lakemark.version"] = str(version)
+    parameters[VERSION_PARAMETER] = str(version)
+    parameters[SCHEMA_PARAMETER] = str(schema.schema_id)
     parameters["lakemark.location"] = record.location
     parameters["spark.sql.sources.schema"] = spark_schema(schema.columns)
     if record.comment:
