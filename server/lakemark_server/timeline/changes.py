@@ -24,8 +24,9 @@ class Change:
     """What an instant does to its table, as far as it is known.
 
     ``partitions`` are names ("month=1/origin=JFK"; "" in a table without partitions). ``groups`` are the file groups
-    that deltas are laid on or whose files are replaced, ``files`` the base files among them, ``removed`` the files
-    that are taken out by name. A flag ``all_…`` says that there are more than are listed. No ``columns``: whole rows.
+    that deltas are laid on, whose files are replaced, or that a writer of rows begins; ``files`` the base files among
+    them; ``removed`` the files that are taken out by name; ``begun`` the groups (with their partition) that get their
+    first base file. A flag ``all_…`` says that there are more than are listed. No ``columns``: whole rows.
     ``merged_from`` is the key of the branch from which a merge brought the change.
     """
 
@@ -39,11 +40,18 @@ class Change:
     all_files: bool = False
     removed: frozenset[int] = frozenset()
     all_removed: bool = False
+    begun: frozenset[int] = frozenset()
+    all_begun: bool = False
     columns: frozenset[int] = frozenset()
     version: int = 0
     owner: str = ""
     merged_from: str = ""
     group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def once(self) -> bool:
+        """Whether it does something that can only be done once, whatever the policy."""
+        return bool(self.removed or self.begun) or self.all_removed or self.all_begun
 
 
 def common(mine: frozenset[T], all_mine: bool, theirs: frozenset[T], all_theirs: bool) -> frozenset[T] | None:
@@ -72,6 +80,8 @@ def of_record(record: InstantRecord | VersionRecord) -> Change:
         all_files=touched.all_files,
         removed=frozenset(touched.removed),
         all_removed=touched.all_removed,
+        begun=frozenset(touched.begun),
+        all_begun=touched.all_begun,
         columns=frozenset(touched.columns),
         version=record.version,
         owner=record.owner,

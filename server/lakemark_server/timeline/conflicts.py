@@ -3,8 +3,8 @@
 The question is always the same: *mine* has read version V and wants to be published after *theirs*, which was published
 (or is being written) since V. A verdict says how far the two must stay apart.
 
-One rule stands above the table: a file can be taken out once. Whatever a cell says, two commits that remove the same
-file by name exclude each other.
+One rule stands above the table: a file can be taken out once, and a file group begun once. Whatever a cell says, two
+commits that remove the same file by name, or add the first base file of the same group, exclude each other.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from lakemark_server.timeline.changes import WHOLE_TABLE, Change, Operation, com
 
 NAMES_IN_MESSAGE_MAX: Final = 5
 NAMES_IN_DETAILS_MAX: Final = 100
+REMOVED: Final = "removed file"
+BEGUN: Final = "begun file group"
 
 
 class Verdict(Enum):
@@ -129,7 +131,7 @@ class Collision:
     partitions: frozenset[str] | None
     groups: frozenset[int] | None = frozenset()
     columns: frozenset[int] | None = frozenset()
-    removed_twice: bool = False
+    twice: str = ""  # what both do that can be done once
 
     def describe(self) -> str:
         theirs = self.theirs
@@ -139,8 +141,10 @@ class Collision:
         return f"{who} {done} ({operation}) {self._where()} (policy {self.policy!r})"
 
     def _where(self) -> str:
-        if self.removed_twice:
+        if self.twice == REMOVED:
             return f"and replaced files that this one replaces, too, {self._partitions()}"
+        if self.twice == BEGUN:
+            return f"and began file groups that this one begins, too, {self._partitions()}"
         match self.verdict:
             case Verdict.ALWAYS if self.theirs.operation in WHOLE_TABLE:
                 return "and changes the whole table"
@@ -182,7 +186,7 @@ class Collision:
             "version": str(self.theirs.version),
             "operation": pb.Operation.Name(self.theirs.operation),
             "policy": self.policy,
-            "rule": "same removed file" if self.removed_twice else self.verdict.value,
+            "rule": f"same {self.twice}" if self.twice else self.verdict.value,
             "partitions": _listed(self.partitions),
             "file_groups": "*" if self.groups is None else ",".join(self._group_names()[:NAMES_IN_DETAILS_MAX]),
             "columns": _listed(self.columns),
@@ -208,7 +212,7 @@ def find_collision(policy: str, mine: Change, others: Iterable[Change]) -> Colli
     rules = RULES[policy]
     for theirs in others:
         verdict = rules[mine.operation, theirs.operation]
-        if verdict is Verdict.NEVER and not (mine.removed or mine.all_removed):
+        if verdict is Verdict.NEVER and not mine.once:
             continue  # the way of nearly every commit
         collision = _collision(policy, verdict, mine, theirs)
         if collision is not None:
@@ -224,9 +228,9 @@ def _collision(policy: str, verdict: Verdict, mine: Change, theirs: Change) -> C
     if apart and (verdict is Verdict.SAME_PARTITION or (mine.partitions and theirs.partitions)):
         return None  # else one of the two has told its groups or files, and not yet where they lie
     groups = common(mine.groups, mine.all_groups, theirs.groups, theirs.all_groups)
-    removed = common(mine.removed, mine.all_removed, theirs.removed, theirs.all_removed)
-    if removed is None or removed:
-        return Collision(mine, theirs, policy, verdict, partitions, groups, removed_twice=True)
+    twice = _twice(mine, theirs)
+    if twice:
+        return Collision(mine, theirs, policy, verdict, partitions, groups, twice=twice)
     if verdict is Verdict.SAME_PARTITION:
         return Collision(mine, theirs, policy, verdict, partitions)
     if verdict is Verdict.NEVER or (groups is not None and not groups):
@@ -241,3 +245,11 @@ def _collision(policy: str, verdict: Verdict, mine: Change, theirs: Change) -> C
             files = common(mine.files, mine.all_files, theirs.files, theirs.all_files)
             return Collision(mine, theirs, policy, verdict, partitions, groups) if files is None or files else None
     return Collision(mine, theirs, policy, verdict, partitions, groups)
+
+
+def _twice(mine: Change, theirs: Change) -> str:
+    removed = common(mine.removed, mine.all_removed, theirs.removed, theirs.all_removed)
+    if removed is None or removed:
+        return REMOVED
+    begun = common(mine.begun, mine.all_begun, theirs.begun, theirs.all_begun)
+    return BEGUN if begun is None or begun else ""

@@ -8,6 +8,7 @@ scheduled clustering finish and sends writers of its file groups away.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
@@ -35,7 +36,7 @@ def find_rival(state: TableState, record: InstantRecord, mine: Change, now_ms: i
     def concerns(theirs: Operation) -> bool:
         if gives_way(theirs, mine.operation, preference):
             return False
-        return rules[mine.operation, theirs] is not Verdict.NEVER or _replaces(mine)
+        return rules[mine.operation, theirs] is not Verdict.NEVER or mine.once
 
     return find_collision(table.policy, mine, _inflight(state, record, now_ms, concerns))
 
@@ -52,15 +53,8 @@ def find_favoured(state: TableState, record: InstantRecord, mine: Change, now_ms
     for theirs in rivals:
         found = find_collision(table.policy, theirs, [mine])
         if found is not None:
-            return Collision(
-                mine, theirs, found.policy, found.verdict, found.partitions, found.groups, found.columns,
-                removed_twice=found.removed_twice,
-            )  # fmt: skip
+            return replace(found, mine=mine, theirs=theirs)
     return None
-
-
-def _replaces(change: Change) -> bool:
-    return bool(change.removed) or change.all_removed
 
 
 def _inflight(state: TableState, record: InstantRecord, now_ms: int, concerns: _Concerns) -> Iterable[Change]:

@@ -31,6 +31,7 @@ class TouchedSet:
         touched = touched or Touched()
         self._groups, self._files = set(touched.file_groups), set(touched.files)
         self._removed, self._columns = set(touched.removed), set(touched.columns)
+        self._begun, self._all_begun = set(touched.begun), touched.all_begun
         self._all_groups, self._all_files = touched.all_file_groups, touched.all_files
         self._all_removed = touched.all_removed
         self._names = set(names)
@@ -94,6 +95,7 @@ class TouchedSet:
         else:
             made = set(zip(partitions, groups, strict=True)) - set(replaced)
             self._add_files((where, group, 0) for where, group in made)
+            self._add_begun(made)
 
     def add(self, other: TouchedSet) -> None:
         """Everything that the other one touches."""
@@ -104,6 +106,8 @@ class TouchedSet:
         self._all_files |= other._all_files
         self._removed |= other._removed
         self._all_removed |= other._all_removed
+        self._begun |= other._begun
+        self._all_begun |= other._all_begun
         self._columns |= other._columns
         self._bound()
 
@@ -119,6 +123,8 @@ class TouchedSet:
                 columns=sorted(self._columns),
                 removed=sorted(self._removed),
                 all_removed=self._all_removed,
+                begun=sorted(self._begun),
+                all_begun=self._all_begun,
             )
         )
         record.group_names[:] = sorted(self._names)
@@ -148,7 +154,15 @@ class TouchedSet:
             self._removed.update(map(hash_of, distinct))
         self._bound()
 
+    def _add_begun(self, groups: Collection[tuple[str, str]]) -> None:
+        if len(groups) > LISTED_MAX:
+            self._all_begun = True
+        else:
+            self._begun.update(hash_of(base_file(*one, 0)) for one in groups)
+        self._bound()
+
     def _bound(self) -> None:
+        self._all_begun |= len(self._begun) > LISTED_MAX
         self._all_groups |= len(self._groups) > LISTED_MAX
         self._all_files |= len(self._files) > LISTED_MAX
         self._all_removed |= len(self._removed) > LISTED_MAX
@@ -158,6 +172,8 @@ class TouchedSet:
             self._files.clear()
         if self._all_removed:
             self._removed.clear()
+        if self._all_begun:
+            self._begun.clear()
         if self._all_groups or sum(len(name.encode()) for name in self._names) > GROUP_NAME_BYTES_MAX:
             self._names.clear()
 

@@ -37,6 +37,7 @@ PARTITION, GROUP, FILE, COLUMN = (
     Verdict.SAME_COLUMN,
 )
 
+PAIRS = list(itertools.product(ALL, ALL))
 EVERY = ("table", "partition", "file_group", "file", "column", "row")
 SHARED = EVERY[1:]  # several writers at a time
 FINER = EVERY[2:]  # that tell changes of rows apart more finely than by partition
@@ -177,12 +178,16 @@ def test_cells(
 
 
 @pytest.mark.parametrize("policy", EVERY)
-def test_a_file_is_taken_out_once(policy: str) -> None:
-    """Above every cell: whatever the table says, the second that removes a file by name is refused."""
-    for mine, theirs in itertools.product(ALL, ALL):
-        one = change(mine, "m=1", removed=names("a", "b"))
-        assert find_collision(policy, one, [change(theirs, "m=1", removed=names("b", "c"))]) is not None
-        apart = find_collision(policy, one, [change(theirs, "m=1", removed=names("c"))])
+def test_a_file_is_taken_out_once_and_a_group_begun_once(policy: str) -> None:
+    """Above every cell: whatever the table says, the second that removes a file by name is refused; likewise for a
+    file group that gets its first base file: with two of them a key would be there twice."""
+    for (mine, theirs), what in itertools.product(PAIRS, ("removed", "begun")):
+        fields: list[dict[str, Any]] = [{what: names(*one)} for one in ("ab", "bc", "c")]
+        one, same, other = (
+            change(operation, "m=1", **more) for operation, more in zip((mine, theirs, theirs), fields, strict=True)
+        )
+        assert find_collision(policy, one, [same]) is not None
+        apart = find_collision(policy, one, [other])
         assert (apart is not None) == (RULES[policy][mine, theirs] in (PARTITION, YES))
 
 
@@ -237,6 +242,9 @@ G, H = names("g"), names("h")
         ("row", {"removed": G}, {"all_removed": True}, True),
         ("row", {"all_removed": True}, {"all_removed": True}, True),
         ("row", {"all_removed": True}, {}, False),
+        ("row", {"begun": G}, {"all_begun": True}, True),
+        ("row", {"all_begun": True}, {"all_begun": True}, True),
+        ("row", {"all_begun": True}, {"removed": G}, False),
         ("row", {"all_groups": True}, {"all_groups": True}, False),
     ],
 )
@@ -331,6 +339,9 @@ def test_files_are_named_by_their_groups() -> None:
     twice = collision("row", one, change(U, "m=1", groups=G, removed=H))
     assert (twice.details()["rule"], twice.details()["file_groups"]) == ("same removed file", "g")
     assert "replaced files that this one replaces, too, in partition m=1" in twice.describe()
+    begun = collision("row", change(U, "m=1", groups=G, begun=H), change(U, "m=1", groups=G, begun=H))
+    assert begun.details()["rule"] == "same begun file group"
+    assert "began file groups that this one begins, too, in partition m=1" in begun.describe()
 
 
 @pytest.mark.parametrize(

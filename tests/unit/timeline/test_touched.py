@@ -84,11 +84,13 @@ def test_who_changes_rows_touches_the_groups_that_it_makes(lake_table: Any, oper
     change = touched_by(operation, entries(lake_table, [entry("g"), entry("new")], [entry("g", 5)]))
     assert change.groups == groups("g", "new")
     assert change.files == on(("g", 5), ("new", 0)), "what is replaced is not new"
+    assert change.begun == on(("new", 0))
 
 
 @pytest.mark.parametrize("operation", [t.APPEND, t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE, t.CLUSTER])
 def test_new_files_of_others_touch_nothing(lake_table: Any, operation: Operation) -> None:
-    assert touched_by(operation, entries(lake_table, [entry("g")], [])).groups == frozenset()
+    change = touched_by(operation, entries(lake_table, [entry("g")], []))
+    assert change.groups == change.begun == frozenset()
 
 
 def test_a_compaction_touches_the_file_that_it_makes_too(lake_table: Any) -> None:
@@ -96,6 +98,7 @@ def test_a_compaction_touches_the_file_that_it_makes_too(lake_table: Any) -> Non
     change = touched_by(t.COMPACT, entries(lake_table, [entry("g")], gone))
     assert change.groups == groups("g")
     assert change.files == on(("g", 5), ("g", INSTANT))
+    assert not change.begun
 
 
 def test_the_profile_counts_too() -> None:
@@ -136,6 +139,13 @@ def test_what_is_too_much_to_list_becomes_all(lake_table: Any, pieces: int) -> N
     assert (more.all_groups, more.all_files, more.all_removed) == (True, True, True)
     assert more.groups | more.files | more.removed == frozenset()
     assert more.group_names == {}
+
+
+def test_more_groups_begun_than_are_listed(lake_table: Any) -> None:
+    made = [entry(f"g{number}") for number in range(LISTED_MAX + 1)]
+    assert len(touched_by(t.UPSERT, entries(lake_table, made[1:], [])).begun) == LISTED_MAX
+    change = touched_by(t.UPSERT, entries(lake_table, made, []))
+    assert (change.all_begun, change.begun, change.all_removed) == (True, frozenset(), False)
 
 
 def test_names_are_given_up_before_hashes() -> None:
