@@ -104,7 +104,7 @@ class Lake:
         self.catalog.ensure_default_database()
         self.snapshots = Snapshots(store)
         self.timeline = Timeline(store, clock, self.snapshots)
-        self.planner = Planner()
+        self.planner = Planner(self.snapshots.cache)
 
     def table(self, name: str = "t", policy: str = "partition", schema: Schema = SCHEMA) -> LakeTable:
         record = LakeTableRecord(database="default", name=name, properties={POLICY_PROPERTY: policy})

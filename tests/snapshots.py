@@ -9,7 +9,9 @@ import pyarrow as pa
 from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.snapshot.contents import with_version
 from lakemark_server.snapshot.fold import Change, Snapshot, fold
+from lakemark_server.snapshot.parts import in_memory
 
 Version = tuple[VersionRecord, Sequence[pa.RecordBatch]]
 
@@ -21,7 +23,7 @@ def change(record: VersionRecord, added: Sequence[pa.RecordBatch], schema: Schem
         record.version,
         everything=record.operation == t.OVERWRITE_TABLE,
         partitions=frozenset(partitions),
-        added=tuple((schema, batch) for batch in added),
+        added=tuple(in_memory(with_version(batch, record.version), schema) for batch in added if batch.num_rows),
     )
 
 

@@ -57,7 +57,7 @@ class Service:
         self.catalog.ensure_default_database()
         self.snapshots = Snapshots(self.store, settings.snapshot_cache_bytes)
         self.timeline = Timeline(self.store, clock, self.snapshots, quotas)
-        self.planner = Planner()
+        self.planner = Planner(self.snapshots.cache)
         self.grpc = GrpcServer(
             self.catalog,
             self.timeline,

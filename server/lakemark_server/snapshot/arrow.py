@@ -41,6 +41,16 @@ def one_array(column: pa.ChunkedArray[Any]) -> AnyArray:
     return cast(AnyArray, pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined)
 
 
+def buffer(data: object) -> pa.Buffer:
+    """Of bytes or of a numpy array, not copied."""
+    return pa.py_buffer(cast(Any, data))
+
+
+def bytes_within(array: AnyArray, at: int) -> npt.NDArray[np.uint8]:
+    """One of the buffers of an array that is not empty, with what lies before and behind the array in it."""
+    return np.frombuffer(cast(Any, array.buffers()[at]), np.uint8)
+
+
 def dictionary(array: AnyArray) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Codes and the distinct texts of a column of strings without nulls."""
     encoded: Any = cast(Any, array).dictionary_encode()

@@ -75,6 +75,11 @@ class Bound(ABC):
 
     known: Mask
 
+    @property
+    @abstractmethod
+    def memory_bytes(self) -> int:
+        """What it takes in memory."""
+
     @abstractmethod
     def accepts(self, value: LiteralValue) -> bool:
         """Whether the value can be compared with this bound; nothing is known of the column if it cannot."""
@@ -101,6 +106,10 @@ class NumberBound(Bound):
         self.values = values
         self.known = known
         self._encode = encode
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.values.nbytes + self.known.nbytes)
 
     def accepts(self, value: LiteralValue) -> bool:
         return self._encode(value) is not None
@@ -161,6 +170,10 @@ class TextBound(Bound):
         self.values = values
         self.known = known
         self._codes = codes
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.values.nbytes + self.known.nbytes + (0 if self._codes is None else self._codes.nbytes))
 
     def accepts(self, value: LiteralValue) -> bool:
         return isinstance(value, str | bytes)

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from lakemark.types import Field, Schema, is_floating
 from lakemark_server.snapshot.arrow import AnyArray, nulls, take
+from lakemark_server.snapshot.contents import ADDED_VERSION, Integers
 from lakemark_server.snapshot.entries import STATISTICS, entry_schema, statistics_type
 from lakemark_server.snapshot.file_stats import ColumnStats
-from lakemark_server.snapshot.parts import ADDED_VERSION, Integers, Part
+from lakemark_server.snapshot.parts import Part
 
 SCHEMA_ID: Final = pa.field("schema_id", pa.int32())
 
@@ -67,7 +68,7 @@ def statistic(part: Part, kind: str, field: Field) -> AnyArray | None:
         return part.column("row_count") if kind == "null_count" else None
     if kind == "nan_count" and is_floating(field.type) and not is_floating(written.type):
         return pa.array(np.zeros(part.size, np.int64))  # integers have none
-    found = part.find_column(f"{kind}.{field.id}")
+    found = part.entries.find_column(f"{kind}.{field.id}")
     return None if found is None else converted(found, statistics_type(kind, field))
 
 
@@ -87,7 +88,7 @@ def output_column(part: Part, places: Integers | None, field: pa.Field[Any], sch
         column = schema.find_id(int(number))
         found = None if column is None else statistic(part, kind, column)
     else:
-        found = part.find_column(field.name)
+        found = part.entries.find_column(field.name)
     if found is None:
         return nulls(size, field.type)
     return found if places is None else take(found, places)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,13 +50,27 @@ class PreparedColumn:
     all_nan: Mask
     exact: AnyArray | None = None
 
+    @property
+    def memory_bytes(self) -> int:
+        bounds = {id(bound): bound.memory_bytes for bound in (self.low, self.high) if bound is not None}
+        masks = (self.no_nulls, self.all_null, self.may_nan, self.all_nan)
+        exact = 0 if self.exact is None else self.exact.nbytes
+        return 500 + sum(bounds.values()) + sum(mask.nbytes for mask in masks) + exact
+
+
+Keep = Callable[[int, Callable[[], PreparedColumn]], PreparedColumn]
+
 
 class PreparedStats:
-    """Statistics that convert each column when it is first asked for and keep it. May be shared between threads."""
+    """Statistics that convert each column when it is first asked for and keep it. May be shared between threads.
 
-    def __init__(self, stats: FileStats):
+    ``keep`` gives the column with an id that it has, or makes it; without one all are kept.
+    """
+
+    def __init__(self, stats: FileStats, keep: Keep | None = None):
         self._stats = stats
         self._columns: dict[int, PreparedColumn] = {}
+        self._keep = keep or self._keep_all
         self.size = len(stats.rows)
         self.not_empty: Mask = squash(np.asarray(stats.rows) > 0) if self.size else np.False_
 
@@ -67,15 +81,18 @@ class PreparedStats:
 
     def column(self, column_id: int) -> PreparedColumn | None:
         """The column with this id, None if nothing is known of it."""
+        if column_id in self._stats.partition:
+            return self._keep(column_id, lambda: _from_values(self._stats.partition[column_id], self.size))
+        if column_id in self._stats.columns:
+            return self._keep(
+                column_id, lambda: _from_stats(self._stats.columns[column_id], np.asarray(self._stats.rows))
+            )
+        return None
+
+    def _keep_all(self, column_id: int, make: Callable[[], PreparedColumn]) -> PreparedColumn:
         found = self._columns.get(column_id)
         if found is None:
-            if column_id in self._stats.partition:
-                found = _from_values(self._stats.partition[column_id], self.size)
-            elif column_id in self._stats.columns:
-                found = _from_stats(self._stats.columns[column_id], np.asarray(self._stats.rows))
-            else:
-                return None
-            self._columns[column_id] = found
+            found = self._columns[column_id] = make()
         return found
 
 

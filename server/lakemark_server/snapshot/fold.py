@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
-from lakemark_server.snapshot.arrow import AnyArray
+from lakemark_server.snapshot.arrow import AnyArray, take
 from lakemark_server.snapshot.evolution import in_schema
 from lakemark_server.snapshot.locate import difference, without_paths
-from lakemark_server.snapshot.parts import ADDED_VERSION, Part, appended, concat
+from lakemark_server.snapshot.parts import Part, appended, concat
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Snapshot:
 
     @cached_property
     def memory_bytes(self) -> int:
-        return sum(part.entries.nbytes for part in self.parts) + 2_000
+        return sum(part.memory_bytes for part in self.parts) + 2_000
 
     @cached_property
     def derived(self) -> dict[str, object]:
@@ -53,7 +53,7 @@ class Snapshot:
 
     def entries(self) -> pa.RecordBatch:
         """All live entries in one batch, with the statistics of this version's columns."""
-        ids: frozenset[int] = frozenset().union(*(part.statistics_ids for part in self.parts))
+        ids: frozenset[int] = frozenset().union(*(part.entries.statistics_ids for part in self.parts))
         pieces = [in_schema(part, part.live_places, self.schema, ids) for part in self.parts]
         return concat(pieces, self.schema)
 
@@ -62,11 +62,11 @@ class Snapshot:
 class Change:
     """What one version does to the version before: the steps in the order of these fields."""
 
-    version: int  # that the added files are added by
+    version: int  # that what a restore brings back is added by
     everything: bool = False  # all files go
     partitions: frozenset[str] = frozenset()  # whose files go
     removed: AnyArray | None = None  # paths
-    added: tuple[tuple[Schema, pa.RecordBatch], ...] = ()  # entries, with the schema they were written with
+    added: tuple[Part, ...] = ()
     restored: Snapshot | None = None  # the content becomes that of this one
     unless_live: bool = False  # only those added files count that are not there
 
@@ -78,7 +78,7 @@ def empty(schema: Schema) -> Snapshot:
 def fold(base: Snapshot, changes: Sequence[Change], record: VersionRecord, schema: Schema) -> Snapshot:
     """``base`` with the changes applied in order: the snapshot of the version with this record and this schema."""
     parts = list(base.parts)
-    pending: list[tuple[Schema, pa.RecordBatch]] = []
+    pending: list[Part] = []
     for change in changes:
         if _takes_away(change):
             parts, pending = appended(parts, pending), []
@@ -89,15 +89,15 @@ def fold(base: Snapshot, changes: Sequence[Change], record: VersionRecord, schem
             parts, added = _taken(parts, back), (*back.added, *added)
         if change.unless_live:
             parts, pending = appended(parts, pending), []
-            added = _missing(parts, added)
-        pending += [(of, _with_version(batch, change.version)) for of, batch in added if batch.num_rows]
+            added = tuple(difference(added, parts))
+        pending += added
     return Snapshot(record.version, schema, tuple(appended(parts, pending)), record)
 
 
 def restoring(now: Sequence[Part], target: Sequence[Part], version: int) -> Change:
     """What makes ``target`` of ``now``: files in both stay as they are, those that come back count as added."""
-    gone = [part.live_entries().column("path") for part in difference(now, target)]
-    back = tuple((part.schema, _plain(part.live_entries())) for part in difference(target, now))
+    gone = [take(part.column("path"), np.flatnonzero(part.live_mask())) for part in difference(now, target)]
+    back = tuple(part.added_by(version) for part in difference(target, now))
     return Change(version, removed=pa.concat_arrays(gone) if gone else None, added=back)
 
 
@@ -111,20 +111,3 @@ def _taken(parts: list[Part], change: Change) -> list[Part]:
     if change.partitions:
         parts = [kept for part in parts if (kept := part.without(change.partitions)) is not None]
     return parts if change.removed is None else without_paths(parts, change.removed)
-
-
-def _missing(
-    parts: Sequence[Part], added: Sequence[tuple[Schema, pa.RecordBatch]]
-) -> tuple[tuple[Schema, pa.RecordBatch], ...]:
-    given = [Part(batch, schema) for schema, batch in added if batch.num_rows]
-    return tuple((part.schema, part.live_entries()) for part in difference(given, parts))
-
-
-def _plain(entries: pa.RecordBatch) -> pa.RecordBatch:
-    at = entries.schema.get_field_index(ADDED_VERSION.name)
-    return entries if at < 0 else entries.remove_column(at)
-
-
-def _with_version(entries: pa.RecordBatch, version: int) -> pa.RecordBatch:
-    column = pa.array(np.full(entries.num_rows, version, np.int64))
-    return entries.append_column(ADDED_VERSION, column)

@@ -17,12 +17,18 @@ from lakemark_server.keyspace import BLOCKS, REMOVED
 from lakemark_server.kv import ReadTransaction, Space, Store
 from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.arrow import AnyArray
+from lakemark_server.snapshot.blocks import page_of
+from lakemark_server.snapshot.contents import PageRef, StoredEntries, with_version
 from lakemark_server.snapshot.fold import Change, Snapshot, restoring
+from lakemark_server.snapshot.page_source import PageSource
+from lakemark_server.snapshot.parts import PART_FILES_MAX, Part, in_memory
 from lakemark_server.timeline import branches, records
 from lakemark_server.timeline.lineage import Lineage
 
 VERSIONS_A_READ: Final = 2_000
 BLOCKS_A_READ: Final = 64
+# Staged entries from so many on stay in the store until they are asked for.
+STORED_FILES_MIN: Final = 2_048
 
 Load = Callable[[Lineage, int], Snapshot]
 
@@ -37,8 +43,9 @@ class Schemas(Protocol):
 class History:
     """The changes of one table's versions. ``load`` gives the snapshots that restores refer to."""
 
-    def __init__(self, store: Store, table: LakeTable, schemas: Schemas, load: Load) -> None:
-        self._store, self._table, self._schemas, self._load = store, table, schemas, load
+    def __init__(self, source: PageSource, table: LakeTable, schemas: Schemas, load: Load) -> None:
+        self._source, self._store = source, source.store
+        self._table, self._schemas, self._load = table, schemas, load
 
     def records(self, lineage: Lineage, after: int, upto: int) -> list[VersionRecord]:
         """All with ``after < version <= upto``. Raises CorruptStore, TableNotFound (dropped meanwhile)."""
@@ -86,39 +93,58 @@ class History:
             everything=record.operation == timeline_pb2.OVERWRITE_TABLE,
             partitions=frozenset(record.partitions if record.operation == timeline_pb2.OVERWRITE_PARTITIONS else ()),
             removed=self._removed(record),
-            added=self._added(record),
+            added=tuple(self._added(record, version)),
         )
 
-    def _added(self, record: VersionRecord) -> tuple[tuple[Schema, pa.RecordBatch], ...]:
-        """Its staged blocks and the one in its own record."""
+    def _added(self, record: VersionRecord, version: int) -> Iterator[Part]:
+        """Its staged blocks, which are read on demand if they are many, and the one in its own record."""
         if not record.staged.blocks and not record.inline_block:
-            return ()
+            return
         schema = self._schemas(record.file_schema_id or record.schema_id)
-        found = [blocks.decode(block, schema) for block in self._blocks(BLOCKS, record, record.staged.blocks)]
+        group: list[PageRef] = []
+        for key, block in self._blocks(BLOCKS, record, record.staged.blocks):
+            page = page_of(block) if record.staged.files >= STORED_FILES_MIN else None
+            if page is None:
+                yield from self._stored(group, schema)
+                yield in_memory(with_version(blocks.decode(block, schema), version), schema)
+                group = []
+                continue
+            if sum(one.entries for one in group) + page.entries > PART_FILES_MAX:
+                yield from self._stored(group, schema)
+                group = []
+            self._source.remember(key, page)
+            group.append(PageRef(key, page.entries, version))
+        yield from self._stored(group, schema)
         if record.inline_block:
-            found.append(blocks.decode(record.inline_block, schema))
-        return tuple((schema, batch) for batch in found)
+            batch = blocks.decode(record.inline_block, schema)
+            if batch.num_rows:
+                yield in_memory(with_version(batch, version), schema)
+
+    def _stored(self, pages: list[PageRef], schema: Schema) -> Iterator[Part]:
+        if pages:
+            yield Part(StoredEntries(pages, schema, self._source))
 
     def _removed(self, record: VersionRecord) -> AnyArray | None:
         if not record.removed.blocks and not record.inline_removed:
             return None
-        found = [blocks.decode_fixed(block) for block in self._blocks(REMOVED, record, record.removed.blocks)]
+        found = [blocks.decode_fixed(block) for _, block in self._blocks(REMOVED, record, record.removed.blocks)]
         if record.inline_removed:
             found.append(blocks.decode_fixed(record.inline_removed))
         return pa.concat_arrays([batch.column("path") for batch in found])
 
-    def _blocks(self, space: Space, record: VersionRecord, count: int) -> Iterator[bytes]:
+    def _blocks(self, space: Space, record: VersionRecord, count: int) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values."""
         for first in range(0, count, BLOCKS_A_READ):
             numbers = range(first, min(first + BLOCKS_A_READ, count))
             keys = [space.key(self._table.table_id, record.instant, number) for number in numbers]
-            for number, block in zip(numbers, self._read(keys), strict=True):
+            for number, key, block in zip(numbers, keys, self._read(keys), strict=True):
                 if block is None:
                     self._require_table()
                     raise CorruptStore(
                         f"block {number} of version {record.version} of {self._table.name} is missing",
                         table=self._table.name,
                     )
-                yield block
+                yield key, block
 
     def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         return self._store.read(lambda tx: tx.get_many(keys))

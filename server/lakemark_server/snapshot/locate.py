@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark_server.snapshot.arrow import AnyArray, take
+from lakemark_server.snapshot.contents import Integers
 from lakemark_server.snapshot.entries import instants_of
-from lakemark_server.snapshot.parts import Integers, Part
+from lakemark_server.snapshot.parts import Part
 
 
 class Found(NamedTuple):
@@ -49,11 +50,11 @@ def locate(parts: Sequence[Part], paths: AnyArray) -> list[Found]:
 
 
 def _candidates(part: Part, wanted: Integers) -> Integers:
-    low, high = part.instant_range
+    low, high = part.entries.instant_range
     near = wanted[np.searchsorted(wanted, low) : np.searchsorted(wanted, high, side="right")]
     if not len(near):
         return near
-    instants = part.instants
+    instants = part.entries.instants
     of_these = instants == near[0] if len(near) == 1 else np.isin(instants, near)
     return np.flatnonzero(of_these if part.live is None else of_these & part.live)
 

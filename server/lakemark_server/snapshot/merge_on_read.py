@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark_proto.v1 import types_pb2 as pb
+from lakemark_server.snapshot.contents import Integers, Mask
 from lakemark_server.snapshot.fold import Snapshot
-from lakemark_server.snapshot.parts import Integers, Mask, Part
+from lakemark_server.snapshot.parts import Part
 
 _NAME: Final = "merged_on_read"
 
@@ -32,7 +33,7 @@ def merged_on_read(snapshot: Snapshot) -> Sequence[Mask | None] | None:
 
 
 def _masks(parts: Sequence[Part]) -> Sequence[Mask | None] | None:
-    groups = [part.column("file_group").filter(pa.array(_deltas(part))) for part in parts if part.has_deltas]
+    groups = [part.column("file_group").filter(pa.array(_deltas(part))) for part in parts if part.entries.has_deltas]
     if not sum(map(len, groups)):
         return None
     wanted = pa.concat_arrays(groups).unique()

@@ -40,10 +40,12 @@ def _differences(values: Integers, reference: Integers | None, other: str) -> li
     if int(values.max()) - int(values.min()) < _INT64:
         delta = _plain(np.diff(values, prepend=values[:1]))
         found.append(PageColumn(kind=PageColumn.DELTA, first=int(values[0])))
-        found[-1].MergeFrom(PageColumn(offset=delta.offset, width=delta.width, data=delta.data, unpacked=delta.unpacked))
+        found[-1].MergeFrom(
+            PageColumn(offset=delta.offset, width=delta.width, data=delta.data, unpacked=delta.unpacked)
+        )
     if reference is not None:
         low, high = int(values.min()) - int(reference.max()), int(values.max()) - int(reference.min())
-        if -_INT64 <= low and high < _INT64:
+        if low >= -_INT64 and high < _INT64:
             relative = _plain(values - reference)
             found.append(PageColumn(kind=PageColumn.RELATIVE, other=other))
             found[-1].MergeFrom(

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakemark.errors import CorruptStore
 from lakemark_proto.store.v1.store_pb2 import Page as PageMessage
 from lakemark_proto.store.v1.store_pb2 import PageColumn
-from lakemark_server.snapshot.arrow import AnyArray, dictionary, nulls, texts
+from lakemark_server.snapshot.arrow import AnyArray, buffer, bytes_within, dictionary, nulls, texts
 from lakemark_server.snapshot.numbers import (
     Integers,
     decode_integers,
@@ -90,7 +90,7 @@ class Page:
                 return self._path(column)
             case PageColumn.FIXED:
                 data = unplaned(unpack(column), column.width)
-                return pa.Array.from_buffers(data_type, size, [_valid(column), pa.py_buffer(data)])
+                return pa.Array.from_buffers(data_type, size, [_valid(column), buffer(data)])
         reference = self._integers(column.other) if column.other else None
         return _from_integers(decode_integers(column, size, reference), column, data_type)
 
@@ -166,17 +166,14 @@ def _from_integers(values: Integers, column: PageColumn, data_type: pa.DataType)
         return array if not column.valid else _with_valid(array, column.valid)
     width = data_type.bit_width // 8
     data = np.ascontiguousarray(values.astype(f"<i{width}"))
-    return pa.Array.from_buffers(data_type, len(values), [_valid(column), pa.py_buffer(data)])
+    return pa.Array.from_buffers(data_type, len(values), [_valid(column), buffer(data)])
 
 
 def _fixed_bytes(array: AnyArray, width: int) -> Any:
     if array.null_count:
         plain: Any = array
         array = plain.fill_null(plain.drop_null()[0])
-    data = array.buffers()[1]
-    assert data is not None
-    whole = np.frombuffer(data, np.uint8)
-    return whole[array.offset * width : (array.offset + len(array)) * width]
+    return bytes_within(array, 1)[array.offset * width : (array.offset + len(array)) * width]
 
 
 def _encode_texts(array: AnyArray) -> PageColumn:
@@ -192,19 +189,19 @@ def _encode_texts(array: AnyArray) -> PageColumn:
 
 
 def _plain_texts(array: AnyArray) -> PageColumn:
-    lengths: Any = pc.binary_length(array)
+    lengths: Any = cast(Any, pc).binary_length(array)
     column = PageColumn(kind=PageColumn.TEXT, parts=[encode_integers(np.asarray(lengths.to_numpy(), np.int64))])
-    data = array.buffers()[2]
-    if data is not None and len(array):
-        offsets = np.frombuffer(cast(Any, array.buffers()[1]), np.int32)
-        pack(column, data[int(offsets[array.offset]) : int(offsets[array.offset + len(array)])].to_pybytes())
+    if array.buffers()[2] is not None and len(array):
+        offsets = bytes_within(array, 1).view(np.int32)
+        start, end = int(offsets[array.offset]), int(offsets[array.offset + len(array)])
+        pack(column, bytes_within(array, 2)[start:end].tobytes())
     return column
 
 
 def _text(column: PageColumn, size: int, data_type: pa.DataType) -> AnyArray:
     offsets = np.zeros(size + 1, np.int32)
     np.cumsum(decode_integers(column.parts[0], size), out=offsets[1:])
-    buffers = [_valid(column), pa.py_buffer(offsets), pa.py_buffer(unpack(column))]
+    buffers = [_valid(column), buffer(offsets), buffer(unpack(column))]
     return pa.Array.from_buffers(data_type, size, buffers)
 
 
@@ -228,7 +225,7 @@ def _encode_path(batch: pa.RecordBatch) -> PageColumn | None:
         files.append(name)
     parts = [encode_integers(np.array(heads, np.int64)), _encode_texts(pa.array(files, pa.string()))]
     own = pa.array(directories, pa.string())
-    if not own.equals(groups):
+    if directories != texts(groups):
         parts.append(_encode_texts(own))
     return PageColumn(kind=PageColumn.PATH, first=int(names != [""]), parts=parts)
 
@@ -250,7 +247,7 @@ def _is_valid(array: AnyArray) -> Any:
 
 
 def _valid(column: PageColumn) -> pa.Buffer | None:
-    return pa.py_buffer(column.valid) if column.valid else None
+    return buffer(column.valid) if column.valid else None
 
 
 def _with_valid(array: AnyArray, valid: bytes) -> AnyArray:

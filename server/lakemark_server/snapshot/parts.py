@@ -1,7 +1,7 @@
 """Parts: immutable pieces of a snapshot, which versions share.
 
-A part holds entries that were written with one schema, in the order of their versions, and a mask of those still alive.
-Replacing files makes a new mask and leaves the entries alone.
+A part is entries that were written with one schema, and a mask of those still alive. Replacing files makes a new mask
+and leaves the entries alone.
 """
 
 from __future__ import annotations
@@ -12,74 +12,50 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from lakemark.types import Schema, Type
-from lakemark_proto.v1 import types_pb2
-from lakemark_server.snapshot.arrow import concat_batches, dictionary, nulls
-from lakemark_server.snapshot.entries import entry_schema, instants_of, statistics_ids
+from lakemark.types import Schema
+from lakemark_server.snapshot.arrow import concat_batches, nulls
+from lakemark_server.snapshot.contents import ADDED_VERSION, Entries, Integers, Mask, MemoryEntries, PartitionCodes
+from lakemark_server.snapshot.entries import entry_schema, statistics_ids
 
 # Large enough that numpy's cost for a call does not count, small enough to be skipped as a whole.
 PART_FILES_MAX: Final = 8_192
-ADDED_VERSION: Final = pa.field("added_version", pa.int64())
-
-Mask = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """``schema`` is the one that the files were written with; ``live`` is None if all entries are alive."""
+    """``live`` is None if all entries are alive."""
 
-    entries: pa.RecordBatch
-    schema: Schema
+    entries: Entries
     live: Mask | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """That the files were written with."""
+        return self.entries.schema
 
     @property
     def size(self) -> int:
         """How many entries, dead ones included."""
-        return self.entries.num_rows
+        return self.entries.size
 
     @cached_property
     def files(self) -> int:
         return self.size if self.live is None else int(self.live.sum())
 
-    @cached_property
-    def zones(self) -> dict[tuple[int, Type], tuple[Any, ...]]:
-        """What ``snapshot.zones`` has found out, by column id and the type it is read with; entries never change."""
-        return {}
-
-    @cached_property
-    def partition_codes(self) -> tuple[npt.NDArray[np.int32], list[str]]:
+    @property
+    def partition_codes(self) -> PartitionCodes:
         """Per entry the index of its partition's name, and the names."""
-        return dictionary(self.entries.column("partition"))
+        return self.entries.partition_codes
 
-    @cached_property
-    def instants(self) -> Integers:
-        """Per entry the instant that wrote the file: its directory's name; -1 if that is not a number."""
-        return instants_of(self.entries.column("path"))
-
-    @cached_property
-    def instant_range(self) -> tuple[int, int]:
-        return int(self.instants.min()), int(self.instants.max())
-
-    @cached_property
-    def has_deltas(self) -> bool:
-        """Dead ones included."""
-        return bool((self.column("kind").to_numpy() == types_pb2.DELTA).any())
-
-    @cached_property
-    def statistics_ids(self) -> frozenset[int]:
-        return frozenset(statistics_ids(self.entries.schema.names))
+    @property
+    def memory_bytes(self) -> int:
+        return self.entries.memory_bytes + (0 if self.live is None else self.live.nbytes)
 
     def column(self, name: str) -> pa.Array[Any]:
+        """One that every entry has. Raises CorruptStore."""
         return self.entries.column(name)
-
-    def find_column(self, name: str) -> pa.Array[Any] | None:
-        """None if no entry has it."""
-        at = self.entries.schema.get_field_index(name)
-        return None if at < 0 else self.entries.column(at)
 
     @property
     def live_places(self) -> Integers | None:
@@ -90,7 +66,8 @@ class Part:
         return np.ones(self.size, np.bool_) if self.live is None else self.live
 
     def live_entries(self) -> pa.RecordBatch:
-        return self.entries if self.live is None else self.entries.filter(pa.array(self.live))
+        batch = self.entries.batch()
+        return batch if self.live is None else batch.filter(pa.array(self.live))
 
     def total(self, name: str) -> int:
         """Sum of an integer column over the live entries."""
@@ -103,7 +80,7 @@ class Part:
         count = np.count_nonzero(live)
         if not count:
             return None
-        return self if count == self.files else Part(self.entries, self.schema, live)
+        return self if count == self.files else Part(self.entries, live)
 
     def without(self, partitions: frozenset[str]) -> Part | None:
         """The part after these partitions were replaced; None if nothing is left."""
@@ -111,42 +88,62 @@ class Part:
         gone = np.array([name in partitions for name in names], np.bool_)
         return self.masked(~gone[codes]) if gone.any() else self
 
+    def added_by(self, version: int) -> Part:
+        """The same files as added by another version."""
+        return Part(self.entries.added_by(version), self.live)
 
-def appended(parts: list[Part], added: Sequence[tuple[Schema, pa.RecordBatch]]) -> list[Part]:
-    """The parts with further entries (which have their versions) at the end.
 
-    Small neighbours are merged as they come: each entry moves O(log n) times, so that ten thousand one-file commits do
-    not become ten thousand parts. Files of different schemas do not share a part.
+def in_memory(batch: pa.RecordBatch, schema: Schema) -> Part:
+    """Entries with ``added_version``."""
+    return Part(MemoryEntries(batch, schema))
+
+
+def appended(parts: Sequence[Part], added: Sequence[Part]) -> list[Part]:
+    """The parts with further ones at the end.
+
+    Small neighbours in memory are merged as they come: each entry moves O(log n) times, so that ten thousand one-file
+    commits do not become ten thousand parts. Files of different schemas do not share a part.
     """
     parts = list(parts)
-    for schema, group in _grouped(added):
-        parts.append(Part(concat(group, schema), schema))
+    for part in _grouped(added):
+        parts.append(part)
         while len(parts) > 1:
             last, before = parts[-1], parts[-2]
-            if before.schema.schema_id != last.schema.schema_id or before.files > 2 * last.files:
+            if not _alike(before, last) or before.files > 2 * last.files or before.files + last.files > PART_FILES_MAX:
                 break
-            if before.files + last.files > PART_FILES_MAX:
-                break
-            parts[-2:] = [Part(concat([before.live_entries(), last.live_entries()], last.schema), last.schema)]
+            merged = concat([before.live_entries(), last.live_entries()], last.schema)
+            parts[-2:] = [in_memory(merged, last.schema)]
     return parts
 
 
-def _grouped(added: Sequence[tuple[Schema, pa.RecordBatch]]) -> Iterator[tuple[Schema, list[pa.RecordBatch]]]:
-    """Neighbours that fit into one part together."""
+def _alike(one: Part, other: Part) -> bool:
+    memory = isinstance(one.entries, MemoryEntries) and isinstance(other.entries, MemoryEntries)
+    return memory and one.schema.schema_id == other.schema.schema_id
+
+
+def _grouped(added: Sequence[Part]) -> Iterator[Part]:
+    """Neighbours in memory that fit into one part together; stored ones as they are."""
     group: list[pa.RecordBatch] = []
     files = 0
-    of: Schema | None = None
-    for schema, batch in added:
+    of: Part | None = None
+    for part in added:
+        if of is not None and not _alike(of, part):
+            yield in_memory(concat(group, of.schema), of.schema)
+            group, files, of = [], 0, None
+        if not isinstance(part.entries, MemoryEntries):
+            yield part
+            continue
+        batch = part.live_entries()
         for start in range(0, batch.num_rows, PART_FILES_MAX):
             piece = batch.slice(start, PART_FILES_MAX)
-            if of and group and (files + piece.num_rows > PART_FILES_MAX or of.schema_id != schema.schema_id):
-                yield of, group
+            if group and files + piece.num_rows > PART_FILES_MAX:
+                yield in_memory(concat(group, part.schema), part.schema)
                 group, files = [], 0
-            of = schema
+            of = part
             group.append(piece)
             files += piece.num_rows
-    if of and group:
-        yield of, group
+    if of is not None:
+        yield in_memory(concat(group, of.schema), of.schema)
 
 
 def concat(batches: Sequence[pa.RecordBatch], schema: Schema) -> pa.RecordBatch:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -14,19 +14,21 @@ import pyarrow as pa
 from lakemark.expressions import TRUE, Expr, bind, normalize, to_sql
 from lakemark.types import Schema
 from lakemark_server.snapshot.arrow import concat_batches, take
-from lakemark_server.snapshot.cache import ByteLru
+from lakemark_server.snapshot.contents import ADDED_VERSION, Entries, Mask
 from lakemark_server.snapshot.entries import FIXED, entry_schema
 from lakemark_server.snapshot.evolution import SCHEMA_ID, output_column
-from lakemark_server.snapshot.file_stats import PartitionsOnly, PreparedStats
+from lakemark_server.snapshot.file_stats import PartitionsOnly, PreparedColumn
 from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.merge_on_read import merged_on_read
-from lakemark_server.snapshot.parts import ADDED_VERSION, Mask, Part
+from lakemark_server.snapshot.page_source import Cache, kept, make_cache
+from lakemark_server.snapshot.parts import Part
 from lakemark_server.snapshot.pruning import prune
 from lakemark_server.snapshot.statistics import prepared
 from lakemark_server.snapshot.zones import zones
 
 MATCHES: Final = pa.field("matches_entirely", pa.bool_())
-_STATISTICS_CACHE_BYTES: Final = 256 << 20
+_CACHE_BYTES: Final = 64 << 20
+_ROWS: Final = 0  # no column has this id
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +114,10 @@ class Plan:
 
 
 class Planner:
-    """Keeps what pruning needs of each part, so that only the first plan on it pays."""
+    """``cache`` keeps what pruning needs of each part, so that only the first plan on it pays."""
 
-    def __init__(self, cache_bytes: int = _STATISTICS_CACHE_BYTES) -> None:
-        self._prepared: ByteLru[tuple[Part, int], PreparedStats] = ByteLru(
-            cache_bytes, lambda stats: 1_000 + 200 * stats.size
-        )
+    def __init__(self, cache: Cache | None = None) -> None:
+        self._cache = make_cache(_CACHE_BYTES) if cache is None else cache
 
     def plan(self, snapshot: Snapshot, predicate: Expr | None) -> Plan:
         """Raises InvalidPredicate for unknown columns and literals of a wrong type."""
@@ -147,11 +147,12 @@ class Planner:
         if bound == TRUE:
             places = np.arange(part.size) if live is None else np.flatnonzero(live)
             return Selection(part, places, np.ones(len(places), np.bool_))
-        key = part, schema.schema_id
-        stats = self._prepared.get(key)
-        if stats is None:
-            stats = prepared(part, schema)
-            self._prepared.put(key, stats)
+        stats = kept(
+            self._cache,
+            (part.entries, schema.schema_id, _ROWS),
+            lambda: prepared(part, schema, partial(self._keep, part.entries, schema.schema_id)),
+            lambda stats: 1_000 + stats.not_empty.nbytes,
+        )
         result = prune(bound, stats)
         may, entirely = result.may_match, result.all_match
         if merged is not None:
@@ -160,6 +161,11 @@ class Planner:
             entirely = np.where(merged, by_partition.all_match, entirely)
         places = np.flatnonzero(may if live is None else may & live)
         return Selection(part, places, entirely[places])
+
+    def _keep(
+        self, entries: Entries, schema_id: int, column_id: int, make: Callable[[], PreparedColumn]
+    ) -> PreparedColumn:
+        return kept(self._cache, (entries, schema_id, column_id), make, lambda column: column.memory_bytes)
 
 
 def _taken(one: Selection, wanted: pa.Schema, schema: Schema) -> pa.RecordBatch:

@@ -21,6 +21,7 @@ from lakemark_server.snapshot.fold import Snapshot, empty, fold
 from lakemark_server.snapshot.history import VERSIONS_A_READ, History
 from lakemark_server.snapshot.instants import Pending, pending_compaction, version_before_instant
 from lakemark_server.snapshot.locate import locate
+from lakemark_server.snapshot.page_source import PageSource, make_cache
 from lakemark_server.timeline import branches, records
 from lakemark_server.timeline.lineage import Lineage
 
@@ -67,11 +68,16 @@ class TableSnapshot:
 
 
 class Snapshots:
-    """Thread-safe. Only heads and names are read afresh; versions never change, so what is cached never gets old."""
+    """Thread-safe. Only heads and names are read afresh; versions never change, so what is cached never gets old.
+
+    ``cache`` keeps pages and what is made of them; together with the snapshots it takes at most ``cache_bytes``.
+    """
 
     def __init__(self, store: Store, cache_bytes: int = CACHE_BYTES_DEFAULT) -> None:
         self._store = store
-        self._cache: ByteLru[_Key, Snapshot] = ByteLru(cache_bytes, lambda snapshot: snapshot.memory_bytes)
+        self.cache = make_cache(cache_bytes * 3 // 4)
+        self._source = PageSource(store, self.cache)
+        self._snapshots: ByteLru[_Key, Snapshot] = ByteLru(cache_bytes // 4, lambda snapshot: snapshot.memory_bytes)
 
     def resolve(self, catalog: str, database: str, name: str, at: At) -> Reference:
         """What is meant; nothing is loaded.
@@ -93,11 +99,11 @@ class Snapshots:
 
     def load(self, table: LakeTable, lineage: Lineage, version: int) -> Snapshot:
         """The files of one version that exists."""
-        return _Loading(self._store, table, self._cache).load(lineage, version)
+        return _Loading(self._source, table, self._snapshots).load(lineage, version)
 
     def walk(self, table: LakeTable, lineage: Lineage, after: int, upto: int) -> Iterator[Snapshot]:
         """The snapshots of versions ``after`` to ``upto``, one after the other."""
-        return _Loading(self._store, table, self._cache).walk(lineage, after, upto)
+        return _Loading(self._source, table, self._snapshots).walk(lineage, after, upto)
 
     def schema(self, table: LakeTable, lineage: Lineage, version: int) -> Schema:
         """The schema that a version is read with; its files are not looked at."""
@@ -183,10 +189,10 @@ def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
 class _Loading:
     """One request's way to a snapshot. It keeps what restores and merges lead to until it has answered."""
 
-    def __init__(self, store: Store, table: LakeTable, cache: ByteLru[_Key, Snapshot]) -> None:
-        self._store, self._table, self._cache = store, table, cache
+    def __init__(self, source: PageSource, table: LakeTable, cache: ByteLru[_Key, Snapshot]) -> None:
+        self._store, self._table, self._cache = source.store, table, cache
         self._seen: dict[_Key, Snapshot] = {}
-        self._history = History(store, table, self._schema, self.load)
+        self._history = History(source, table, self._schema, self.load)
 
     def load(self, lineage: Lineage, version: int) -> Snapshot:
         lineage = lineage.at(version)  # branches share what lies below their forks

@@ -19,6 +19,7 @@ from lakemark.errors import InvalidArgument, LimitExceeded
 from lakemark.expressions import Expr
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.arrow import take_rows, texts
+from lakemark_server.snapshot.contents import REMOVED_VERSION
 from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.locate import difference
 from lakemark_server.snapshot.parts import Part
@@ -26,7 +27,6 @@ from lakemark_server.snapshot.planning import Plan, Planner
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline.lineage import Lineage
 
-REMOVED_VERSION: Final = pa.field("removed_version", pa.int64())
 VERSIONS_MAX: Final = 10_000
 
 
@@ -93,7 +93,7 @@ def replaced_files(
     before: Snapshot | None = None
     for snapshot in snapshots.walk(table, lineage, after, upto):
         for gone in difference(before.parts, snapshot.parts) if before else ():
-            part = Part(gone.entries, gone.schema, gone.live)  # the same part may lose files more than once
+            part = Part(gone.entries, gone.live)  # the same part may lose files more than once
             parts.append(part)
             versions[id(part)] = snapshot.version
         before = snapshot

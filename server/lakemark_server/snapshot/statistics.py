@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +10,14 @@ import pyarrow as pa
 from lakemark.types import Field, Schema, parse_partition_name, partition_value_from_string, to_arrow
 from lakemark_server.snapshot.arrow import AnyArray, take
 from lakemark_server.snapshot.evolution import column_stats
-from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, PreparedStats, prepare
+from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, Keep, PreparedStats
 from lakemark_server.snapshot.parts import Part
 
 
-def prepared(part: Part, schema: Schema) -> PreparedStats:
+def prepared(part: Part, schema: Schema, keep: Keep | None = None) -> PreparedStats:
     """Bounds, counts and exact partition values of a part's entries, dead ones included; converted on demand."""
     rows = np.asarray(part.column("row_count").to_numpy(), np.int64)
-    return prepare(FileStats(rows, _Columns(part, schema), partition_values(part, schema)))
+    return PreparedStats(FileStats(rows, _Columns(part, schema), _Partitions(part, schema)), keep)
 
 
 class _Columns(Mapping[int, ColumnStats]):
@@ -44,10 +43,23 @@ class _Columns(Mapping[int, ColumnStats]):
         return isinstance(column_id, int) and self._schema.find_id(column_id) is not None
 
 
-def partition_values(part: Part, schema: Schema) -> dict[int, pa.Array[Any]]:
-    """By column id: the value of each entry's partition."""
-    codes, names = part.partition_codes
-    return {field.id: take(partition_values_by_name(names, field, schema), codes) for field in schema.partition_fields}
+class _Partitions(Mapping[int, AnyArray]):
+    """By id of a partition column: the value of each entry's partition."""
+
+    def __init__(self, part: Part, schema: Schema) -> None:
+        self._part = part
+        self._schema = schema
+        self._fields = {field.id: field for field in schema.partition_fields}
+
+    def __getitem__(self, column_id: int) -> AnyArray:
+        codes, names = self._part.partition_codes
+        return take(partition_values_by_name(names, self._fields[column_id], self._schema), codes)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
 
 
 def partition_values_by_name(names: Sequence[str], field: Field, schema: Schema) -> AnyArray:

@@ -76,11 +76,11 @@ class _Zones(Mapping[int, ColumnStats]):
 
 def _zone(part: Part, field: Field, schema: Schema) -> Zone:
     key = field.id, field.type
-    found = part.zones.get(key)
+    found = part.entries.zones.get(key)
     if found is None:
         partition = field in schema.partition_fields
         found = _partition_zone(part, field, schema) if partition else _statistics_zone(part, field)
-        part.zones[key] = found
+        part.entries.zones[key] = found
     return Zone(*found)
 
 

@@ -20,8 +20,10 @@ from lakemark.types import BIGINT, DATE, DOUBLE, FLOAT, INT, SMALLINT, TIMESTAMP
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.snapshot import blocks
+from lakemark_server.snapshot.contents import with_version
 from lakemark_server.snapshot.entries import from_messages
 from lakemark_server.snapshot.fold import Change, Snapshot, empty, fold
+from lakemark_server.snapshot.parts import in_memory
 from lakemark_server.snapshot.planning import Planner
 from tests.unit.predicates import PARTITIONS, POOLS, SCHEMA, Row, holds, predicates, values
 
@@ -141,7 +143,8 @@ def snapshot_of(written: list[Written], *, as_list: bool) -> Snapshot:
         batch = from_messages([one.entry], one.schema)
         listed = blocks.encode_list(p.DataFileList(files=[one.entry])) if as_list else None
         encoded = [listed] if listed else blocks.encode(batch)
-        added = tuple((one.schema, blocks.decode(block, one.schema)) for block in encoded)
+        batches = [with_version(blocks.decode(block, one.schema), version) for block in encoded]
+        added = tuple(in_memory(batch, one.schema) for batch in batches)
         changes.append(Change(version, added=added))
     return fold(empty(SCHEMA), changes, VersionRecord(version=len(written)), SCHEMA)
 

@@ -14,10 +14,11 @@ from lakemark.types import INT, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Change, Snapshot, empty, fold
+from lakemark_server.snapshot.fold import Snapshot, empty
 from lakemark_server.snapshot.merge_on_read import merged_on_read
 from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.slices import latest_slices
+from tests.snapshots import folded
 
 SCHEMA = Schema.build([Field(1, "k", INT), Field(2, "a", INT), Field(3, "b", INT), Field(4, "m", INT)], ["m"], 1)
 COLUMNS = {"k": 1, "a": 2, "b": 3}
@@ -90,11 +91,10 @@ def _snapshot(groups: list[Group]) -> Snapshot:
     for number, group in enumerate(groups):
         for at, one in enumerate(_files(number, group)):
             by_version[at + 1].append(one)
-    changes = [
-        Change(version, added=((SCHEMA, from_messages(files, SCHEMA)),))
-        for version, files in sorted(by_version.items())
-    ]
-    return fold(empty(SCHEMA), changes, VersionRecord(version=len(changes)), SCHEMA)
+    snapshot = empty(SCHEMA)
+    for version, files in sorted(by_version.items()):
+        snapshot = folded(snapshot, [(VersionRecord(version=version), [from_messages(files, SCHEMA)])], SCHEMA)
+    return snapshot
 
 
 def _merged_rows(group: Group) -> list[dict[str, int | None]]:

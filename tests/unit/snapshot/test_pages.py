@@ -19,7 +19,9 @@ _INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 def test_integers(values: list[int], data: st.DataObject) -> None:
     array = np.array(values, np.int64)
     other = np.array(data.draw(st.lists(_INT64, min_size=len(values), max_size=len(values))), np.int64)
-    near = array + np.array(data.draw(st.lists(st.integers(0, 9), min_size=len(values), max_size=len(values))), np.int64)
+    near = array + np.array(
+        data.draw(st.lists(st.integers(0, 9), min_size=len(values), max_size=len(values))), np.int64
+    )
     for reference in (None, other, near):
         column = encode_integers(array, reference, "x")
         assert decode_integers(column, len(array), reference).tolist() == values
@@ -61,7 +63,7 @@ BATCHES = st.composite(_batch)
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.integers(0, 40).flatmap(lambda size: BATCHES(size)), st.integers(0, 40), st.integers(0, 40))
+@given(st.integers(0, 40).flatmap(BATCHES), st.integers(0, 40), st.integers(0, 40))
 def test_what_goes_in_comes_out(batch: pa.RecordBatch, start: int, length: int) -> None:
     """Slices too, whose buffers begin elsewhere."""
     batch = batch.slice(start, length)

@@ -15,7 +15,6 @@ from lakemark_server.snapshot import parts as folding
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.entries import from_messages
 from lakemark_server.snapshot.fold import Snapshot, empty
-from lakemark_server.snapshot.parts import Part
 from tests.lakes import ID, SCHEMA, X, file, stat
 from tests.snapshots import folded
 
@@ -134,7 +133,7 @@ def test_a_part_without_living_files_is_dropped() -> None:
 
 
 def test_replacing_what_is_not_there_keeps_the_part_itself() -> None:
-    part = Part(from_messages([file(INSTANT, "a", 1)], SCHEMA), SCHEMA)
+    part = folding.in_memory(from_messages([file(INSTANT, "a", 1)], SCHEMA), SCHEMA)
     assert part.without(frozenset({"m=9"})) is part
     assert part.without(frozenset({"m=1"})) is None
 
