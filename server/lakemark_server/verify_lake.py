@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -23,6 +23,7 @@ from lakemark_server.keyspace import (
     INSTANTS,
     LAST_INSTANT,
     MAIN,
+    REMOVED,
     STAGED_SLICES,
     VERSION_TIMES,
     VERSIONS,
@@ -30,12 +31,16 @@ from lakemark_server.keyspace import (
 from lakemark_server.kv import Space, Store
 from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.arrow import texts
+from lakemark_server.timeline import records
 from lakemark_server.timeline.alive import Alive
+from lakemark_server.timeline.lineage import OF_MAIN, Lineage
+from lakemark_server.verify_references import check_references, lineages, references_of
 from lakemark_server.verify_schemas import check_versions, schemas_of
 
 Problems: TypeAlias = list[str]
 PAGE_KEYS: Final = 500
 PAGE_BLOCKS: Final = 20
+_NO_COLUMNS: Final = Schema(())
 _OPEN: Final = frozenset({pb.REQUESTED, pb.INFLIGHT})
 
 
@@ -61,8 +66,7 @@ def check_table(store: Store, table_id: int, name: str) -> Problems:
         return []
     look = _Look(store, table)
     look.schemas()
-    look.versions()
-    look.head_and_times()
+    look.branches()
     look.instants()
     look.living()
     look.blocks()
@@ -76,6 +80,14 @@ class _Content:
     blocks: int = 0
     totals: StagedTotals = field(default_factory=StagedTotals)
     partitions: set[str] = field(default_factory=set)
+    removed_blocks: int = 0
+    removed_files: int = 0
+
+    def remove(self, block: bytes, what: str, tell: Callable[[str], None]) -> None:
+        try:
+            self.removed_files += blocks.decode(block, _NO_COLUMNS).num_rows
+        except (LakemarkError, pa.ArrowException, ValueError, OSError) as error:
+            tell(f"{what} cannot be read: {error}")
 
     def add(self, batch: pa.RecordBatch) -> None:
         self.totals.files += batch.num_rows
@@ -94,7 +106,8 @@ class _Look:
         self.store, self.table, self.table_id = store, table, table.table_id
         self.problems: Problems = []
         self._schemas: dict[int, Schema] = {}
-        self._by_version: dict[int, VersionRecord] = {}
+        self._lineages: dict[str, Lineage] = {}
+        self._by_branch: dict[str, dict[int, VersionRecord]] = {}
         self._by_instant: dict[int, VersionRecord] = {}
         self._states: dict[int, InstantRecord] = {}
         self._content: dict[int, _Content] = {}
@@ -104,12 +117,26 @@ class _Look:
         self._schemas, problems = schemas_of(self.store, self.table)
         self.problems += problems
 
-    def versions(self) -> None:
-        """1, 2, 3 … without a gap, in order of time, each of an instant of its own and read before it was written."""
-        last = VersionRecord()
-        for (number,), value in keys_below(self.store, VERSIONS, self.table_id, MAIN, page=PAGE_BLOCKS):
+    def branches(self) -> None:
+        """Each forks from a version that its parent has; tags and merges name versions that exist."""
+        found, tags, problems = references_of(self.store, self.table_id)
+        self.problems += problems
+        self._lineages = {MAIN: OF_MAIN} | lineages(found, self._tell)
+        for key in self._lineages:
+            self._versions(key)
+            self._head_and_times(key)
+        self.problems += check_versions(self.store, self.table, self._by_branch[MAIN])
+        self.problems += check_references(found, tags, self._lineages, self._by_branch)
+
+    def _versions(self, key: str) -> None:
+        """Those behind the fork without a gap, in order of time, each of an instant of its own and read before it was
+        written."""
+        lineage, found = self._lineages[key], self._by_branch.setdefault(key, {})
+        last = self._fork(lineage)
+        of = "" if key == MAIN else f" of branch {key!r}"
+        for (number,), value in keys_below(self.store, VERSIONS, self.table_id, key, page=PAGE_BLOCKS):
             record = VersionRecord.FromString(value)
-            where = f"version {number}"
+            where = f"version {number}{of}"
             if record.version != number:
                 self._tell(f"{where} has the record of version {record.version}")
             if record.version != last.version + 1:
@@ -123,24 +150,37 @@ class _Look:
             content = self._content[record.instant] = _Content()
             if record.inline_block:
                 self._decode(record, record.inline_block, f"the block in {where}", content)
-            record.inline_block = b""
-            self._by_version[record.version] = self._by_instant[record.instant] = last = record
-        self.problems += check_versions(self.store, self.table, self._by_version)
+            if record.inline_removed:
+                content.remove(record.inline_removed, f"the removed files in {where}", self._tell)
+            record.inline_block = record.inline_removed = b""
+            found[record.version] = self._by_instant[record.instant] = last = record
 
-    def head_and_times(self) -> None:
+    def _fork(self, lineage: Lineage) -> VersionRecord:
+        """The version that a branch begins behind."""
+        fork = lineage.forks[0][1]
+        if lineage.key == MAIN or not fork:
+            return VersionRecord()
+        found = self.store.read(lambda tx: records.version(tx, self.table_id, lineage, fork))
+        if found is None:
+            self._tell(f"branch {lineage.key!r} forks at version {fork}, which is not there")
+        return found or VersionRecord(version=fork)
+
+    def _head_and_times(self, key: str) -> None:
         """The head is the last version, and each version can be found by its time."""
-        stored = self.store.read(lambda tx: tx.get(HEADS.key(self.table_id, MAIN)))
+        of = "" if key == MAIN else f" of branch {key!r}"
+        stored = self.store.read(lambda tx: tx.get(HEADS.key(self.table_id, key)))
         head = HeadRecord.FromString(stored) if stored else HeadRecord()
-        latest = self._by_version.get(max(self._by_version, default=0), VersionRecord())
+        found = self._by_branch[key]
+        latest = found[max(found)] if found else self._fork(self._lineages[key])
         if (head.version, head.committed_ms) != (latest.version, latest.committed_ms):
             self._tell(
-                f"the head is version {head.version} of {head.committed_ms} ms; the last version is "
+                f"the head{of} is version {head.version} of {head.committed_ms} ms; the last version is "
                 f"{latest.version} of {latest.committed_ms} ms"
             )
-        times = {items for items, _ in keys_below(self.store, VERSION_TIMES, self.table_id, MAIN)}
-        wanted = {(record.committed_ms, record.version) for record in self._by_version.values()}
-        self._tell_each("times without their version", times - wanted)
-        self._tell_each("versions that cannot be found by their time", wanted - times)
+        times = {items for items, _ in keys_below(self.store, VERSION_TIMES, self.table_id, key)}
+        wanted = {(record.committed_ms, record.version) for record in found.values()}
+        self._tell_each(f"times without their version{of}", times - wanted)
+        self._tell_each(f"versions{of} that cannot be found by their time", wanted - times)
 
     def instants(self) -> None:
         """Completed instants and versions belong together one to one."""
@@ -183,6 +223,13 @@ class _Look:
                 content = self._content[version.instant]
                 content.blocks += 1
                 self._decode(version, value, f"block {number} of version {version.version}", content)
+        for (instant, number), value in keys_below(self.store, REMOVED, self.table_id, page=PAGE_BLOCKS):
+            version = self._by_instant.get(instant) if isinstance(instant, int) else None
+            self._check_kept(instant, "removed files")
+            if version is not None and isinstance(number, int) and number < version.removed.blocks:
+                content = self._content[version.instant]
+                content.removed_blocks += 1
+                content.remove(value, f"block {number} of files removed by version {version.version}", self._tell)
         for (instant, *_), _ in keys_below(self.store, STAGED_SLICES, self.table_id, page=PAGE_BLOCKS):
             self._check_kept(instant, "slices")
         for instant, content in self._content.items():
@@ -203,6 +250,8 @@ class _Look:
             staged.bytes,
         ):
             self._tell(f"{where} says {staged.files} files of {staged.rows} rows, and has {content.totals.files}")
+        if (content.removed_blocks, content.removed_files) != (version.removed.blocks, version.removed.files):
+            self._tell(f"{where} removes {version.removed.files} files, and names {content.removed_files}")
         if not version.all_partitions and not content.partitions <= set(version.partitions):
             self._tell(f"{where} has files in partitions that it does not name")
 
