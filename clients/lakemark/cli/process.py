@@ -19,7 +19,7 @@ STORE_DEFAULT: Final = "sqlite:///lakemark-data/lakemark.db"
 def serve(
     store: Annotated[
         str | None,
-        typer.Option(help="sqlite:///path/file.db, postgresql://user@host/database or fdb:///path/fdb.cluster"),
+        typer.Option(help="sqlite:///file.db, postgresql://user@host/database or fdb:///fdb.cluster"),
     ] = None,
     warehouse: Annotated[str | None, typer.Option(help="directory or URI below which databases live")] = None,
     host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
