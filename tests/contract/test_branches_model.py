@@ -1,0 +1,298 @@
+"""Branches, tags, merges, restores and transactions over two tables against sets of files.
+
+The model keeps for each version of each branch the whole set of its files, computed by brute force: what a merge must
+give is the parent's files with each replayed version applied to them in turn. Old versions are read again at the end of
+every step through caches of another process.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from lakemark.errors import BranchNotFound, CommitConflict, FailedPrecondition, LakemarkError
+from lakemark_proto.v1 import catalog_pb2 as c
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.snapshot.arrow import texts
+from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.verify import verify
+from tests.lakes import Lake, file, files, open_lake, profile
+
+Files = frozenset[str]
+Apply = Callable[[Files], Files]
+MONTHS = st.frozensets(st.integers(1, 3), min_size=1, max_size=2)
+
+
+def month_of(path: str) -> str:
+    return path.split("/")[1]
+
+
+@dataclass
+class Branch:
+    """``states[v]``: the files of version v, inherited ones included. ``own[v]``: what its own version v does."""
+
+    parent: str = ""
+    fork: int = 0
+    merged: int = 0
+    states: list[Files] = field(default_factory=lambda: [frozenset()])
+    own: dict[int, Apply] = field(default_factory=dict)
+    # Of its own versions: the branch, by number of making, that a merge brought in.
+    from_merge: dict[int, int] = field(default_factory=dict)
+    made: int = 0
+
+    @property
+    def head(self) -> int:
+        return len(self.states) - 1
+
+    def add(self, change: Apply) -> None:
+        self.states.append(change(self.states[-1]))
+        self.own[self.head] = change
+
+
+class BranchesMachine(RuleBasedStateMachine):
+    """Table "t" has branches; "u" takes part in transactions only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exits = ExitStack()
+
+    @initialize()
+    def start(self) -> None:
+        directory = self.exits.enter_context(tempfile.TemporaryDirectory())
+        self.lake: Lake = self.exits.enter_context(open_lake(Path(directory)))
+        self.t, self.u = self.lake.table("t"), self.lake.table("u")
+        self.branches = {"main": Branch()}
+        self.other = Branch()
+        self.tags: dict[str, Files] = {}
+        self.count = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "lake"):
+            problems = verify(self.lake.store)
+            self.exits.close()
+            assert problems == []
+        self.exits.close()
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def pick(self, which: int) -> str:
+        return sorted(self.branches)[which % len(self.branches)]
+
+    def open(self, table: LakeTable, branch: str, operation: t.Operation.ValueType, work: t.WorkProfile) -> int:
+        self.lake.clock.advance(1)
+        job = OpenJob(operation=operation, branch=branch, profile=work)
+        return self.lake.timeline.open(table.table_id, job).record.instant
+
+    def added(self, instant: int, months: frozenset[int]) -> tuple[t.CommitRequest, Files]:
+        self.count += 1
+        given = [file(instant, f"g{self.count}-{month}", month) for month in sorted(months)]
+        return t.CommitRequest(instant=instant, added=files(*given)), frozenset(one.path for one in given)
+
+    def read(self, **at: str | int) -> Files:
+        found = Snapshots(self.lake.store).snapshot("", "default", "t", At(**at))  # type: ignore[arg-type]
+        return frozenset(texts(found.snapshot.entries().column("path")))
+
+    # -- rules --------------------------------------------------------------------------------------------------------
+
+    @rule(which=st.integers(0, 9), months=MONTHS)
+    def append(self, which: int, months: frozenset[int]) -> None:
+        name = self.pick(which)
+        instant = self.open(self.t, name, t.APPEND, t.WorkProfile())
+        request, paths = self.added(instant, months)
+        assert self.lake.timeline.commit(self.t, request).version == self.branches[name].head + 1
+        self.branches[name].add(lambda before: before | paths)
+
+    @rule(which=st.integers(0, 9), months=MONTHS)
+    def overwrite(self, which: int, months: frozenset[int]) -> None:
+        name = self.pick(which)
+        instant = self.open(self.t, name, t.OVERWRITE_PARTITIONS, profile(*months))
+        request, paths = self.added(instant, months)
+        self.lake.timeline.commit(self.t, request)
+        gone = {f"m={month}" for month in months}
+        self.branches[name].add(lambda before: frozenset(p for p in before if month_of(p) not in gone) | paths)
+
+    @rule(which=st.integers(0, 9), places=st.sets(st.integers(0, 9), min_size=1, max_size=3), months=MONTHS)
+    def rewrite(self, which: int, places: set[int], months: frozenset[int]) -> None:
+        """An upsert that replaces files by name."""
+        name = self.pick(which)
+        live = sorted(self.branches[name].states[-1])
+        if not live:
+            return
+        gone = frozenset(live[place % len(live)] for place in places)
+        instant = self.open(self.t, name, t.UPSERT, t.WorkProfile())
+        request, paths = self.added(instant, months)
+        request.removed.paths.extend(sorted(gone))
+        self.lake.timeline.commit(self.t, request)
+        self.branches[name].add(lambda before: (before - gone) | paths)
+
+    @rule(which=st.integers(0, 9), version=st.integers(1, 30))
+    def restore(self, which: int, version: int) -> None:
+        name = self.pick(which)
+        branch = self.branches[name]
+        if not branch.head:
+            return
+        version = 1 + version % branch.head
+        content = branch.states[version]
+        self.lake.clock.advance(1)
+        self.lake.timeline.restore(self.t, t.RestoreRequest(branch=name, version=version))
+        branch.add(lambda _: content)
+
+    @precondition(lambda self: len(self.branches) < 5)
+    @rule(which=st.integers(0, 9), version=st.integers(0, 30), name=st.sampled_from(["dev", "etl", "x_1"]))
+    def make_branch(self, which: int, version: int, name: str) -> None:
+        if name in self.branches:
+            return
+        parent = self.pick(which)
+        branch = self.branches[parent]
+        version %= branch.head + 1
+        owner = parent
+        while owner != "main" and version <= self.branches[owner].fork:
+            owner = self.branches[owner].parent
+        request = c.CreateReferenceRequest(name=name, kind=c.BRANCH, from_branch=parent, from_version=version)
+        made = self.lake.timeline.references.create(self.t, request)
+        if version == 0:  # 0 asks for the latest
+            version, owner = branch.head, parent
+            while owner != "main" and version <= self.branches[owner].fork:
+                owner = self.branches[owner].parent
+        assert (made.parent, made.fork_version) == (owner, version)
+        self.count += 1
+        self.branches[name] = Branch(owner, version, states=branch.states[: version + 1], made=self.count)
+
+    @precondition(lambda self: len(self.branches) > 1)
+    @rule(which=st.integers(0, 9))
+    def drop_branch(self, which: int) -> None:
+        """One that no other forked from: the model finds the parents of a branch by name."""
+        names = sorted(self.branches.keys() - {"main"} - {one.parent for one in self.branches.values()})
+        if names:
+            name = names[which % len(names)]
+            instant = self.open(self.t, name, t.APPEND, t.WorkProfile())
+            self.lake.timeline.references.drop(self.t, name)
+            del self.branches[name]
+            with pytest.raises(BranchNotFound):
+                self.lake.timeline.commit(self.t, self.added(instant, frozenset([1]))[0])
+            self.lake.timeline.rollback(self.t, instant, "its branch is gone")
+
+    @precondition(lambda self: len(self.branches) > 1)
+    @rule(which=st.integers(0, 9), fast=st.booleans())
+    def merge(self, which: int, fast: bool) -> None:
+        names = sorted(self.branches.keys() - {"main"})
+        name = names[which % len(names)]
+        source = self.branches[name]
+        target = self.branches[source.parent]
+        after = max(source.fork, source.merged)
+        replayed = [source.own[version] for version in range(after + 1, source.head + 1)]
+        moved = any(
+            target.from_merge.get(version) != source.made for version in range(source.fork + 1, target.head + 1)
+        )
+        self.lake.clock.advance(1)
+        request = c.MergeBranchRequest(branch=name, into=source.parent, fast_forward_only=fast)
+        try:
+            done = self.lake.timeline.references.merge(self.t, request)
+        except FailedPrecondition:
+            assert not replayed or (fast and moved)
+            return
+        except CommitConflict:
+            assert moved, "a fast-forward collides with nothing"
+            return
+        assert replayed
+        assert not (fast and moved)
+        assert done.replayed == len(replayed)
+
+        def apply(before: Files) -> Files:
+            for change in replayed:
+                before = change(before)
+            return before
+
+        target.add(apply)
+        target.from_merge[target.head] = source.made
+        source.merged = source.head
+
+    @rule(which=st.integers(0, 9), version=st.integers(0, 30))
+    def make_tag(self, which: int, version: int) -> None:
+        name, branch = f"tag{len(self.tags)}", self.branches[self.pick(which)]
+        if not branch.head:
+            return
+        version = 1 + version % branch.head
+        request = c.CreateReferenceRequest(
+            name=name, kind=c.TAG, from_branch=self.pick(which), from_version=version, request_id=name
+        )
+        first = self.lake.timeline.references.create(self.t, request)
+        assert self.lake.timeline.references.create(self.t, request) == first
+        self.tags[name] = branch.states[version]
+
+    @rule(which=st.integers(0, 9), months=MONTHS, late=st.booleans(), again=st.booleans())
+    def both_tables(self, which: int, months: frozenset[int], late: bool, again: bool) -> None:
+        """An overwrite of "t" and an append to "u" together; ``late``: somebody else was first in "t"."""
+        name = self.pick(which)
+        first = self.open(self.t, name, t.OVERWRITE_PARTITIONS, profile(*months))
+        second = self.open(self.u, "", t.APPEND, t.WorkProfile())
+        if late:
+            self.append(which, months)
+        of_t, in_t = self.added(first, months)
+        of_u, in_u = self.added(second, months)
+        commits = [(self.t, of_t), (self.u, of_u)]
+        request_id = f"both {self.count}"
+        try:
+            done = self.lake.timeline.commit_together(commits, request_id)
+        except CommitConflict:
+            assert late
+            assert self.lake.timeline.instant(self.u.table_id, second)[0].state == t.INFLIGHT
+            self.lake.timeline.rollback(self.u, second, "its partner lost")
+            return
+        assert not late
+        if again:
+            assert self.lake.timeline.commit_together(commits, request_id) == done
+            assert self.lake.timeline.commit_together(commits) == done
+        gone = {f"m={month}" for month in months}
+        self.branches[name].add(lambda before: frozenset(p for p in before if month_of(p) not in gone) | in_t)
+        self.other.add(lambda before: before | in_u)
+
+    # -- what always holds --------------------------------------------------------------------------------------------
+
+    @invariant()
+    def every_version_of_every_branch_holds_what_it_did(self) -> None:
+        if not hasattr(self, "lake"):
+            return
+        snapshots = Snapshots(self.lake.store)
+        for name, branch in self.branches.items():
+            for version, wanted in enumerate(branch.states):
+                found = snapshots.snapshot("", "default", "t", At(branch=name, version=version))
+                assert frozenset(texts(found.snapshot.entries().column("path"))) == wanted, (name, version)
+        for name, wanted in self.tags.items():
+            assert self.read(tag=name) == wanted
+        found = snapshots.snapshot("", "default", "u", At())
+        assert frozenset(texts(found.snapshot.entries().column("path"))) == self.other.states[-1]
+
+    @invariant()
+    def names_lead_to_heads(self) -> None:
+        if hasattr(self, "lake"):
+            found = self.lake.timeline.references.find(self.t, c.BRANCH)
+            assert {one.name: one.version for one in found} == {name: b.head for name, b in self.branches.items()}
+
+
+TestBranches = BranchesMachine.TestCase
+TestBranches.settings = settings(
+    max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def test_a_commit_that_was_made_alone_takes_no_part_in_a_transaction(tmp_path: Path) -> None:
+    with open_lake(tmp_path) as lake:
+        one, two = lake.table("a"), lake.table("b")
+        first, second = lake.open(one), lake.open(two)
+        lake.commit(one, first)
+        with pytest.raises(LakemarkError, match="published together or none"):
+            lake.timeline.commit_together(
+                [(one, t.CommitRequest(instant=first)), (two, t.CommitRequest(instant=second))]
+            )
+        assert lake.timeline.instant(two.table_id, second)[0].state == t.INFLIGHT
