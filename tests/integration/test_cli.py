@@ -182,12 +182,14 @@ def test_serve_refuses_wrong_settings(capsys: pytest.CaptureFixture[str]) -> Non
     assert "log_format" in capsys.readouterr().err
 
 
-def test_verify_checks_a_store_that_is_not_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_checks_a_store_served_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path}/service/lakemark.db"
     (tmp_path / "service").mkdir()
     with Service(Settings(store=url, warehouse=f"{tmp_path}/wh", grpc_port=0, hms_enabled=False)) as service:
         assert Cli(service.grpc_address, capsys).json("databases", "create", "db")
-        assert run(["verify", "--store", url]) == StoreInUse.exit_code
+        assert run(["verify", "--store", url]) == 0
+        assert "every invariant of the store holds" in capsys.readouterr().out
+        assert run(["serve", "--store", url]) == StoreInUse.exit_code
         assert "is open in process" in capsys.readouterr().err
     assert run(["verify", "--store", url]) == 0
     assert "every invariant of the store holds" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lakemark.cli import backup, databases, files, process, quota, references, schema, tables, timeline
+from lakemark.cli import backup, databases, files, health, process, quota, references, schema, tables, timeline
 from lakemark.cli.context import SERVER_DEFAULT, Invocation
 from lakemark.errors import LakemarkError
 
@@ -31,6 +31,7 @@ app.add_typer(quota.app, name="quota")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
 app.command("plan")(files.plan)
+app.command("health")(health.health)
 app.command("serve")(process.serve)
 app.command("demo")(process.demo)
 app.command("verify")(process.verify)

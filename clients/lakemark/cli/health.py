@@ -1,0 +1,22 @@
+"""``lakemark health``: whether a service answers, and its store behind it."""
+
+from __future__ import annotations
+
+import time
+
+import typer
+
+from lakemark.cli.context import invocation
+from lakemark.cli.output import show_done, show_json
+
+
+def health(context: typer.Context) -> None:
+    """Asks the service for something that it has to read from its store."""
+    began = time.monotonic()
+    with invocation(context).client() as client:
+        client.databases.list()
+    taken_ms = round((time.monotonic() - began) * 1_000, 1)
+    if invocation(context).as_json:
+        show_json({"answers": True, "ms": taken_ms})
+    else:
+        show_done(f"the service and its store answer ({taken_ms} ms)")
