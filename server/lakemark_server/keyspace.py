@@ -33,6 +33,10 @@ VERSION_TIMES: Final = Space.of("vert")  # (table id, branch, commit time in ms,
 BLOCKS: Final = Space.of("block")  # (table id, instant, number) -> staged entries
 STAGED_SLICES: Final = Space.of("slice")  # (table id, instant, number) -> hashes of the slice directories of that block
 REMOVED: Final = Space.of("gone")  # (table id, instant, number) -> entries of files that the instant removes
+BASES: Final = Space.of("base")  # (table id, branch key) -> BaseRecord: where readers begin
+BASE_INDEXES: Final = Space.of("basei")  # (table id, base id) -> BaseIndex
+BASE_PAGES: Final = Space.of("basep")  # (table id, base id, number) -> entries
+BASE_BUILDS: Final = Space.of("baseb")  # (table id, base id) -> when the build began; until it is published
 BRANCHES: Final = Space.of("branch")  # (table id, name) -> BranchRecord
 BRANCH_KEYS: Final = Space.of("branchk")  # (table id, key) -> BranchRecord, of dropped branches too
 TAGS: Final = Space.of("tag")  # (table id, name) -> TagRecord
@@ -46,6 +50,6 @@ USAGE: Final = Space.of("usage")  # (catalog, what) -> counter of what the tenan
 # What a table leaves behind when it is dropped, all of it keyed by table id first.
 OF_TABLE: Final = (
     LAKE_TABLES, SCHEMAS, SCHEMA_VERSIONS, HIVE_TABLES, PARTITIONS, PARTITION_CHANGES, COLUMN_STATISTICS, HEADS,
-    LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED,
-    BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS,
+    LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED, BASES,
+    BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS,
 )  # fmt: skip
