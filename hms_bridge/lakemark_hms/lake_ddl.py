@@ -26,6 +26,8 @@ _PARQUET_INPUTS: Final = ("mapredparquetinputformat", "parquetinputformat", "dep
 _PROVIDER: Final = "spark.sql.sources.provider"
 _BUCKETS: Final = "spark.sql.sources.schema.numBuckets"
 _COMMENT: Final = "comment"
+# What Spark puts in the place of columns when it tries an ALTER again that failed.
+_NO_COLUMNS: Final[list[tuple[str, str | None, str]]] = [("col", "array<string>", "from deserializer")]
 ALTER_PROPERTY: Final = "lakemark.alter"
 
 # What Spark and Hive keep in a table's parameters for themselves, and what the facet shows there.
@@ -208,7 +210,7 @@ def _given_columns(old: Table, new: Table) -> tuple[list[Field], bool] | None:
     wanted = spark_columns(new.parameters or {})
     if wanted is not None and wanted != spark_columns(old.parameters or {}):
         return wanted, True
-    if new.sd is None or _columns(new) == _columns(old):
+    if new.sd is None or _columns(new) in (_columns(old), _NO_COLUMNS):
         return None
     columns = new.sd.cols or ()
     return [Field(0, one.name or "", parse_type(one.type or ""), comment=one.comment or "") for one in columns], False

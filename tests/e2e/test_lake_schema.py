@@ -190,3 +190,22 @@ def test_spark_refuses_to_alter_what_it_takes_for_a_view(
         with pytest.raises(SparkStatementError, match=r"[Vv]iew|VIEW"):
             spark.sql(f"ALTER TABLE {table} {change}")
     assert client.tables.get(table).version == 0
+
+
+def test_spark_changes_columns_by_a_property(client: Client, spark: SparkProcess, spark_version: str) -> None:
+    table = f"default.property{spark_version.replace('.', '')}"
+    client.tables.create(table, "id int, s string, m int", partitioned_by=["m"])
+    append(client, table, {"id": 1, "s": "it's", "m": 1})
+    changes = r"ADD COLUMN tip DOUBLE COMMENT \'more\' AFTER id; RENAME COLUMN s TO who"
+    spark.sql(f"ALTER VIEW {table} SET TBLPROPERTIES ('lakemark.alter' = '{changes}')")
+    assert spark.sql(f"SELECT * FROM {table}") == [(1, None, "it's", 1)]
+    assert spark.sql(f"SELECT s FROM {at(table, 1)}") == [("it's",)]
+    described = {row[0]: row[2] for row in spark.sql(f"DESCRIBE {table}")}
+    assert described["tip"] == "more"
+    for change, reason in (
+        ("DROP COLUMN m", "it is a partition column"),
+        ("ALTER COLUMN id TYPE SMALLINT", "narrower"),
+    ):
+        with pytest.raises(SparkStatementError, match=reason):
+            spark.sql(f"ALTER VIEW {table} SET TBLPROPERTIES ('lakemark.alter' = '{change}')")
+    assert client.tables.schemas(table)[-1].schema.schema_id == 2

@@ -168,3 +168,11 @@ def test_changes_in_a_property(hive: Client, catalog: Catalog) -> None:
     assert "lakemark.alter" not in catalog.get_lake_table("hive", "default", "t").record.properties
     refused(hive, catalog, "drop column m: it is a partition column", statements("DROP COLUMN id; DROP COLUMN m"))
     refused(hive, catalog, "is no change of a schema", statements("DROP id"))
+
+
+def test_spark_tries_again_without_columns_and_must_hear_the_reason(hive: Client, catalog: Catalog) -> None:
+    def again(shown: Table) -> None:
+        shown.sd.cols = [FieldSchema("col", "array<string>", "from deserializer")]
+        shown.parameters["lakemark.alter"] = "ALTER COLUMN id TYPE SMALLINT"
+
+    refused(hive, catalog, "smallint is narrower than int", again)

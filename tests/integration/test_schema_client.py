@@ -131,6 +131,7 @@ def test_methods(client: Client, table: str) -> None:
     with pytest.raises(FailedPrecondition, match="has schema 1 by now"):
         tables.alter(table, [DropColumn("x")], expected_schema_id=2)
     tables.comment_column(table, "name", "who it is")
+    assert tables.alter(table, "DROP COLUMN x", dry_run=True).schema.find("x") is None  # type: ignore[union-attr]
     required = client.tables.create("db.required", "a int NOT NULL, b int").name
     assert tables.relax_column(required, "a").schema.field("a").nullable  # type: ignore[union-attr]
     history = tables.schemas(table)
@@ -163,16 +164,17 @@ def test_the_command_line(client: Client, table: str, capsys: pytest.CaptureFixt
         ("comment", table, "id", "the key"),
         ("relax", table, "id"),
         ("drop", table, "x"),
+        ("alter", table, "ADD COLUMN x DOUBLE; RENAME COLUMN name TO who"),
     ):
         assert schema(*arguments)[0] == 0, arguments
     code, text = schema("rename", table, "tip", "t", "--expect", "3")
-    assert (code, "has schema 8 by now" in text) == (65, True)
+    assert (code, "has schema 9 by now" in text) == (65, True)
     code, text = schema("show", table)
     assert "points.element.east" in text
     assert "the key" in text
     shown = json.loads(schema("show", table, "--version", "0", "--json")[1])
     assert shown["schema_id"] == 1
     changes = [line["changes"] for line in json.loads(schema("history", table, "--json")[1])]
-    assert changes[-1] == ["drop column x"]
-    assert len(changes) == 8
+    assert changes[-2:] == [["drop column x"], ["add column x double", "rename column name to who"]]
+    assert len(changes) == 9
     assert "created" in schema("history", table)[1]

@@ -22,6 +22,7 @@ from lakemark.evolution import (
     WidenColumn,
     format_path,
 )
+from lakemark.evolution.statements import parse_changes
 from lakemark.types import Field, ListOf, MapOf, Schema, Struct, format_type, parse_type
 
 app = typer.Typer(help="The columns of a table: what they are and were, and changes of them.", no_args_is_help=True)
@@ -141,10 +142,27 @@ def relax(context: typer.Context, name: Name, column: Column, dry_run: DryRun = 
     _alter(context, name, RelaxColumn(column), dry_run=dry_run, expect=expect)
 
 
-def _alter(context: typer.Context, name: str, change: SchemaChange, *, dry_run: bool, expect: int) -> None:
+@app.command()
+def alter(
+    context: typer.Context,
+    name: Name,
+    changes: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHANGES", help="what follows ALTER TABLE in SQL: 'DROP COLUMN a; RENAME COLUMN b TO a'"
+        ),
+    ],
+    dry_run: DryRun = False,
+    expect: Expect = 0,
+) -> None:
+    """Several changes at once, all or none."""
+    _alter(context, name, *parse_changes(changes), dry_run=dry_run, expect=expect)
+
+
+def _alter(context: typer.Context, name: str, *changes: SchemaChange, dry_run: bool, expect: int) -> None:
     call = invocation(context)
     with call.client() as client:
-        table = client.tables.alter(name, [change], expected_schema_id=expect, dry_run=dry_run)
+        table = client.tables.alter(name, changes, expected_schema_id=expect, dry_run=dry_run)
     if call.as_json:
         show_json(table)
         return

@@ -20,6 +20,7 @@ from lakemark.evolution import (
     WidenColumn,
 )
 from lakemark.evolution.messages import change_to_proto
+from lakemark.evolution.statements import parse_changes
 from lakemark.types import Field, Type, parse_type
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
@@ -37,17 +38,19 @@ class TableSchemas:
         self._stub = CatalogServiceStub(calls.channel)
 
     def alter(
-        self, name: str, changes: Sequence[SchemaChange], *, expected_schema_id: int = 0, dry_run: bool = False
+        self, name: str, changes: Sequence[SchemaChange] | str, *, expected_schema_id: int = 0, dry_run: bool = False
     ) -> Table:
         """Makes all changes, in their order, or none; returns the table with its new schema.
 
+        ``changes`` are objects of ``lakemark.evolution``, or what follows ALTER TABLE in SQL, with semicolons between:
+        ``"ADD COLUMN tip DOUBLE AFTER fare; DROP COLUMN x"``.
         ``expected_schema_id``: only if that is the latest schema; 0: whatever is. ``dry_run``: changes nothing, returns
         the table as it would be. Raises InvalidSchema with every change that is refused and why, FailedPrecondition
         (another schema than expected).
         """
         request = pb.AlterSchemaRequest(
             name=parse_table_name(name),
-            changes=[change_to_proto(change) for change in changes],
+            changes=[change_to_proto(one) for one in (parse_changes(changes) if isinstance(changes, str) else changes)],
             expected_schema_id=expected_schema_id,
             dry_run=dry_run,
             request_id=str(uuid4()),
