@@ -37,15 +37,32 @@ def month_of(path: str) -> str:
     return path.split("/")[1]
 
 
+@dataclass(frozen=True)
+class Step:
+    """What one version does: its kind, the partitions that it touches, and its effect on a set of files."""
+
+    kind: str
+    months: frozenset[str]
+    apply: Apply
+
+    def excludes(self, later: Step) -> bool:
+        """Whether ``later``, which has not seen this one, must not come after it (policy "partition")."""
+        if "restore" in (self.kind, later.kind):
+            return True
+        if later.kind == "append" and self.kind != "overwrite":
+            return False
+        return bool(self.months & later.months)
+
+
 @dataclass
 class Branch:
-    """``states[v]``: the files of version v, inherited ones included. ``own[v]``: what its own version v does."""
+    """``states[v]``: the files of version v, inherited ones included. ``own[v]``: the steps of its own version v."""
 
     parent: str = ""
     fork: int = 0
     merged: int = 0
     states: list[Files] = field(default_factory=lambda: [frozenset()])
-    own: dict[int, Apply] = field(default_factory=dict)
+    own: dict[int, list[Step]] = field(default_factory=dict)
     # Of its own versions: the branch, by number of making, that a merge brought in.
     from_merge: dict[int, int] = field(default_factory=dict)
     made: int = 0
@@ -54,9 +71,21 @@ class Branch:
     def head(self) -> int:
         return len(self.states) - 1
 
-    def add(self, change: Apply) -> None:
-        self.states.append(change(self.states[-1]))
-        self.own[self.head] = change
+    def add(self, *steps: Step) -> None:
+        content = self.states[-1]
+        for step in steps:
+            content = step.apply(content)
+        self.states.append(content)
+        self.own[self.head] = list(steps)
+
+
+def named(months: frozenset[int]) -> frozenset[str]:
+    return frozenset(f"m={month}" for month in months)
+
+
+def overwriting(months: frozenset[int], paths: Files) -> Step:
+    gone = named(months)
+    return Step("overwrite", gone, lambda before: frozenset(p for p in before if month_of(p) not in gone) | paths)
 
 
 class BranchesMachine(RuleBasedStateMachine):
@@ -110,7 +139,7 @@ class BranchesMachine(RuleBasedStateMachine):
         instant = self.open(self.t, name, t.APPEND, t.WorkProfile())
         request, paths = self.added(instant, months)
         assert self.lake.timeline.commit(self.t, request).version == self.branches[name].head + 1
-        self.branches[name].add(lambda before: before | paths)
+        self.branches[name].add(Step("append", named(months), lambda before: before | paths))
 
     @rule(which=st.integers(0, 9), months=MONTHS)
     def overwrite(self, which: int, months: frozenset[int]) -> None:
@@ -118,8 +147,7 @@ class BranchesMachine(RuleBasedStateMachine):
         instant = self.open(self.t, name, t.OVERWRITE_PARTITIONS, profile(*months))
         request, paths = self.added(instant, months)
         self.lake.timeline.commit(self.t, request)
-        gone = {f"m={month}" for month in months}
-        self.branches[name].add(lambda before: frozenset(p for p in before if month_of(p) not in gone) | paths)
+        self.branches[name].add(overwriting(months, paths))
 
     @rule(which=st.integers(0, 9), places=st.sets(st.integers(0, 9), min_size=1, max_size=3), months=MONTHS)
     def rewrite(self, which: int, places: set[int], months: frozenset[int]) -> None:
@@ -133,7 +161,8 @@ class BranchesMachine(RuleBasedStateMachine):
         request, paths = self.added(instant, months)
         request.removed.paths.extend(sorted(gone))
         self.lake.timeline.commit(self.t, request)
-        self.branches[name].add(lambda before: (before - gone) | paths)
+        touched = named(months) | frozenset(map(month_of, gone))
+        self.branches[name].add(Step("rewrite", touched, lambda before: (before - gone) | paths))
 
     @rule(which=st.integers(0, 9), version=st.integers(1, 30))
     def restore(self, which: int, version: int) -> None:
@@ -145,7 +174,7 @@ class BranchesMachine(RuleBasedStateMachine):
         content = branch.states[version]
         self.lake.clock.advance(1)
         self.lake.timeline.restore(self.t, t.RestoreRequest(branch=name, version=version))
-        branch.add(lambda _: content)
+        branch.add(Step("restore", frozenset(), lambda _: content))
 
     @precondition(lambda self: len(self.branches) < 5)
     @rule(which=st.integers(0, 9), version=st.integers(0, 30), name=st.sampled_from(["dev", "etl", "x_1"]))
@@ -183,37 +212,39 @@ class BranchesMachine(RuleBasedStateMachine):
             self.lake.timeline.rollback(self.t, instant, "its branch is gone")
 
     @precondition(lambda self: len(self.branches) > 1)
-    @rule(which=st.integers(0, 9), fast=st.booleans())
-    def merge(self, which: int, fast: bool) -> None:
+    @rule(which=st.integers(0, 9), fast=st.booleans(), work=st.sampled_from(["", "append", "overwrite"]), months=MONTHS)
+    def merge(self, which: int, fast: bool, work: str, months: frozenset[int]) -> None:
+        """After some work on the branch."""
         names = sorted(self.branches.keys() - {"main"})
         name = names[which % len(names)]
+        if work:
+            {"append": self.append, "overwrite": self.overwrite}[work](sorted(self.branches).index(name), months)
         source = self.branches[name]
         target = self.branches[source.parent]
         after = max(source.fork, source.merged)
         replayed = [source.own[version] for version in range(after + 1, source.head + 1)]
-        moved = any(
-            target.from_merge.get(version) != source.made for version in range(source.fork + 1, target.head + 1)
-        )
+        missed = [
+            step
+            for version in range(source.fork + 1, target.head + 1)
+            if target.from_merge.get(version) != source.made
+            for step in target.own[version]
+        ]
+        collides = any(theirs.excludes(mine) for steps in replayed for mine in steps for theirs in missed)
         self.lake.clock.advance(1)
         request = c.MergeBranchRequest(branch=name, into=source.parent, fast_forward_only=fast)
         try:
             done = self.lake.timeline.references.merge(self.t, request)
         except FailedPrecondition:
-            assert not replayed or (fast and moved)
+            assert not replayed or (fast and missed)
             return
         except CommitConflict:
-            assert moved, "a fast-forward collides with nothing"
+            assert collides, "it collides with nothing"
             return
         assert replayed
-        assert not (fast and moved)
+        assert not collides
+        assert not (fast and missed)
         assert done.replayed == len(replayed)
-
-        def apply(before: Files) -> Files:
-            for change in replayed:
-                before = change(before)
-            return before
-
-        target.add(apply)
+        target.add(*(step for steps in replayed for step in steps))
         target.from_merge[target.head] = source.made
         source.merged = source.head
 
@@ -253,9 +284,8 @@ class BranchesMachine(RuleBasedStateMachine):
         if again:
             assert self.lake.timeline.commit_together(commits, request_id) == done
             assert self.lake.timeline.commit_together(commits) == done
-        gone = {f"m={month}" for month in months}
-        self.branches[name].add(lambda before: frozenset(p for p in before if month_of(p) not in gone) | in_t)
-        self.other.add(lambda before: before | in_u)
+        self.branches[name].add(overwriting(months, in_t))
+        self.other.add(Step("append", named(months), lambda before: before | in_u))
 
     # -- what always holds --------------------------------------------------------------------------------------------
 
@@ -282,7 +312,7 @@ class BranchesMachine(RuleBasedStateMachine):
 
 TestBranches = BranchesMachine.TestCase
 TestBranches.settings = settings(
-    max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
