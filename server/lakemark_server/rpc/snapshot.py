@@ -27,7 +27,7 @@ from lakemark_server.snapshot.aggregates import aggregate
 from lakemark_server.snapshot.blocks import to_ipc
 from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.changes import added_between, removed_between
-from lakemark_server.snapshot.fold import Snapshot
+from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.snapshot.partitions import partition_totals
 from lakemark_server.snapshot.planning import Plan, Planner
 from lakemark_server.snapshot.service import At, Snapshots, TableSnapshot
@@ -42,23 +42,27 @@ _SLICES_BYTES: Final = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """Where a plan goes on: pinned to a version, good only with the request that it came from."""
+    """Where a plan goes on: pinned to a version and what orders its files; good only with the request it came from."""
 
     version: int
     offset: int
     digest: str
+    origin: Origin = NOWHERE
 
     def encode(self) -> str:
-        return base64.urlsafe_b64encode(f"{self.version}.{self.offset}.{self.digest}".encode()).decode()
+        return base64.urlsafe_b64encode(
+            f"{self.version}.{self.offset}.{self.digest}.{self.origin.base_id}.{self.origin.version}".encode()
+        ).decode()
 
     @classmethod
     def decode(cls, text: str) -> PageToken:
         try:
-            version, offset, digest = base64.urlsafe_b64decode(text.encode()).decode().split(".")
-            token = cls(int(version), int(offset), digest)
+            version, offset, digest, *origin = base64.urlsafe_b64decode(text.encode()).decode().split(".")
+            base_id, base_version = map(int, origin)
+            token = cls(int(version), int(offset), digest, Origin(base_id, base_version))
         except (binascii.Error, ValueError, UnicodeDecodeError) as error:
             raise InvalidArgument("the page token is not one that this service gave") from error
-        if token.version < 0 or token.offset < 0:
+        if min(token.version, token.offset, *token.origin) < 0 or token.origin.version > token.version:
             raise InvalidArgument("the page token is not one that this service gave")
         return token
 
@@ -101,7 +105,9 @@ class SnapshotServicer(SnapshotServiceServicer):
         response = pb.PlanFilesResponse(version=found.snapshot.version, page_files=page.num_rows)
         put_files(response.files, page, found.schema, request.encoding)
         if offset + size < wanted:
-            response.next_page_token = PageToken(found.snapshot.version, offset + size, digest).encode()
+            response.next_page_token = PageToken(
+                found.snapshot.version, offset + size, digest, found.snapshot.origin
+            ).encode()
         if not offset:
             response.schema.CopyFrom(schema_to_proto(found.schema))
             response.location = found.table.record.location
@@ -142,7 +148,9 @@ class SnapshotServicer(SnapshotServiceServicer):
             response.schema.CopyFrom(schema_to_proto(newer.schema))
             response.location = newer.table.record.location
         if offset + total < first:
-            response.next_page_token = PageToken(newer.snapshot.version, offset + total, digest).encode()
+            response.next_page_token = PageToken(
+                newer.snapshot.version, offset + total, digest, newer.snapshot.origin
+            ).encode()
         return response
 
     def Aggregate(self, request: pb.AggregateRequest, context: Context) -> pb.AggregateResponse:
@@ -176,7 +184,8 @@ class SnapshotServicer(SnapshotServiceServicer):
         response = pb.PlanFilesResponse(version=slices.plan.snapshot.version, page_files=page.num_rows)
         put_files(response.files, page, schema, request.encoding)
         if offset + page.num_rows < slices.files:
-            response.next_page_token = PageToken(found.snapshot.version, offset + page.num_rows, digest).encode()
+            token = PageToken(found.snapshot.version, offset + page.num_rows, digest, found.snapshot.origin)
+            response.next_page_token = token.encode()
         if not offset:
             response.schema.CopyFrom(schema_to_proto(schema))
             response.location = found.table.record.location
@@ -204,14 +213,15 @@ class SnapshotServicer(SnapshotServiceServicer):
         require_name(name)
         if token and not at.tag:
             at = At(version=token.version, branch=at.branch)
-        return self._snapshots.snapshot(name.catalog, name.database, name.table, at)
+        origin = token.origin if token else None
+        return self._snapshots.snapshot(name.catalog, name.database, name.table, at, origin)
 
     def _older(self, request: pb.ListChangesRequest, newer: TableSnapshot) -> Snapshot:
         if not 0 <= request.from_version <= newer.snapshot.version:
             raise InvalidArgument(
                 f"from_version {request.from_version} must lie between 0 and to_version {newer.snapshot.version}"
             )
-        return self._snapshots.load(newer.table, newer.lineage, request.from_version)
+        return self._snapshots.load_beside(newer, request.from_version)
 
     def _plan(
         self, found: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest | pb.AggregateRequest

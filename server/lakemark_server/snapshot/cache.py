@@ -42,6 +42,11 @@ class ByteLru(Generic[K, V]):
                 _, evicted = self._entries.popitem(last=False)
                 self._bytes -= self._size(evicted)
 
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self._bytes = 0
+
     def keys(self) -> list[K]:
         with self._lock:
             return list(self._entries)

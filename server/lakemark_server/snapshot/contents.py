@@ -13,9 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakemark.errors import CorruptStore
-from lakemark.types import Schema, Type
+from lakemark.types import Field, Schema, Type
 from lakemark_proto.v1 import types_pb2
+from lakemark_server.keyspace import BASE_PAGES, BLOCKS
 from lakemark_server.snapshot.arrow import AnyArray, dictionary, nulls
+from lakemark_server.snapshot.base_zones import ZoneTable, zone_of
 from lakemark_server.snapshot.entries import entry_schema, instants_of, statistics_ids
 from lakemark_server.snapshot.page_source import PageSource
 from lakemark_server.snapshot.pages import Page
@@ -80,6 +82,14 @@ class Entries(ABC):
         """What ``snapshot.zones`` has found out, by column id and the type it is read with."""
         return {}
 
+    def known_zone(self, field: Field) -> tuple[Any, Any, int | None, int | None] | None:
+        """Low, high, nulls and nans of a column, in the type of the files' schema; None if it has to be found out."""
+        return None
+
+    def known_total(self, name: str) -> int | None:
+        """The sum of an integer column, if it need not be found out."""
+        return None
+
     def batch(self) -> pa.RecordBatch:
         """All columns."""
         wanted = entry_schema(self.schema, self.statistics_ids).append(ADDED_VERSION)
@@ -141,11 +151,21 @@ def with_version(batch: pa.RecordBatch, version: int) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """A page in the store. ``added_version`` is that of all its entries; 0: each entry has its own."""
+    """A page in the store: a block of a commit (``owner``: the instant) or of a base (its id).
 
-    key: bytes
+    ``added_version`` is that of all its entries; 0: each entry has its own.
+    """
+
+    table_id: int
+    owner: int
+    number: int
     entries: int
     added_version: int = 0
+    block: bool = False
+
+    @property
+    def key(self) -> bytes:
+        return (BLOCKS if self.block else BASE_PAGES).key(self.table_id, self.owner, self.number)
 
 
 class Summary(NamedTuple):
@@ -154,6 +174,8 @@ class Summary(NamedTuple):
     statistics_ids: frozenset[int]
     instant_range: tuple[int, int]
     has_deltas: bool
+    zones: ZoneTable
+    row: int
 
 
 class StoredEntries(Entries):
@@ -220,6 +242,21 @@ class StoredEntries(Entries):
     def added_by(self, version: int) -> Entries:
         pages = [replace(page, added_version=version) for page in self.pages]
         return StoredEntries(pages, self.schema, self._source, self._summary)
+
+    def known_zone(self, field: Field) -> tuple[Any, Any, int | None, int | None] | None:
+        return zone_of(field, self._summary.zones, self._summary.row) if self._summary else None
+
+    def known_total(self, name: str) -> int | None:
+        return self._summary.zones.value(name, self._summary.row) if self._summary else None
+
+    def zone_row(self) -> dict[str, Any] | None:
+        """Everything that a base knows of it."""
+        return self._summary.zones.row(self._summary.row) if self._summary else None
+
+    def joined(self, others: Sequence[StoredEntries]) -> StoredEntries:
+        """One that has the pages of all, in this order; all of one schema."""
+        pages = [*self.pages, *(page for other in others for page in other.pages)]
+        return StoredEntries(pages, self.schema, self._source)
 
     def removed_versions(self) -> Integers | None:
         """Of entries that a base keeps of the past; None if it keeps none here."""

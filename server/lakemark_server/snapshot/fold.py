@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,16 @@ from lakemark_server.snapshot.locate import difference, without_paths
 from lakemark_server.snapshot.parts import Part, appended, concat
 
 
+class Origin(NamedTuple):
+    """Where folding began: a version of a base; no base: nothing. It determines the order of a snapshot's files."""
+
+    base_id: int = 0
+    version: int = 0
+
+
+NOWHERE: Final = Origin()
+
+
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """The files of one version. ``record`` is None for version 0, which holds nothing."""
@@ -29,6 +40,7 @@ class Snapshot:
     schema: Schema
     parts: tuple[Part, ...] = ()
     record: VersionRecord | None = None
+    origin: Origin = NOWHERE
 
     @cached_property
     def files(self) -> int:
@@ -91,7 +103,17 @@ def fold(base: Snapshot, changes: Sequence[Change], record: VersionRecord, schem
             parts, pending = appended(parts, pending), []
             added = tuple(difference(added, parts))
         pending += added
-    return Snapshot(record.version, schema, tuple(appended(parts, pending)), record)
+    return Snapshot(record.version, schema, tuple(appended(parts, pending)), record, base.origin)
+
+
+def applied(parts: Sequence[Part], change: Change) -> list[Part]:
+    """What ``fold`` does with one change, but parts are never merged."""
+    left = _taken(list(parts), change)
+    added = change.added
+    if change.restored is not None:
+        back = restoring(left, change.restored.parts, change.version)
+        left, added = _taken(left, back), (*back.added, *added)
+    return [*left, *(difference(added, left) if change.unless_live else added)]
 
 
 def restoring(now: Sequence[Part], target: Sequence[Part], version: int) -> Change:

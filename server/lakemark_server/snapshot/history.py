@@ -102,7 +102,7 @@ class History:
             return
         schema = self._schemas(record.file_schema_id or record.schema_id)
         group: list[PageRef] = []
-        for key, block in self._blocks(BLOCKS, record, record.staged.blocks):
+        for number, key, block in self._blocks(BLOCKS, record, record.staged.blocks):
             page = page_of(block) if record.staged.files >= STORED_FILES_MIN else None
             if page is None:
                 yield from self._stored(group, schema)
@@ -113,7 +113,7 @@ class History:
                 yield from self._stored(group, schema)
                 group = []
             self._source.remember(key, page)
-            group.append(PageRef(key, page.entries, version))
+            group.append(PageRef(self._table.table_id, record.instant, number, page.entries, version, block=True))
         yield from self._stored(group, schema)
         if record.inline_block:
             batch = blocks.decode(record.inline_block, schema)
@@ -127,13 +127,13 @@ class History:
     def _removed(self, record: VersionRecord) -> AnyArray | None:
         if not record.removed.blocks and not record.inline_removed:
             return None
-        found = [blocks.decode_fixed(block) for _, block in self._blocks(REMOVED, record, record.removed.blocks)]
+        found = [blocks.decode_fixed(block) for *_, block in self._blocks(REMOVED, record, record.removed.blocks)]
         if record.inline_removed:
             found.append(blocks.decode_fixed(record.inline_removed))
         return pa.concat_arrays([batch.column("path") for batch in found])
 
-    def _blocks(self, space: Space, record: VersionRecord, count: int) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values."""
+    def _blocks(self, space: Space, record: VersionRecord, count: int) -> Iterator[tuple[int, bytes, bytes]]:
+        """Numbers, keys and values."""
         for first in range(0, count, BLOCKS_A_READ):
             numbers = range(first, min(first + BLOCKS_A_READ, count))
             keys = [space.key(self._table.table_id, record.instant, number) for number in numbers]
@@ -144,7 +144,7 @@ class History:
                         f"block {number} of version {record.version} of {self._table.name} is missing",
                         table=self._table.name,
                     )
-                yield key, block
+                yield number, key, block
 
     def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         return self._store.read(lambda tx: tx.get_many(keys))

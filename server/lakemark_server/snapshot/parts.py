@@ -71,6 +71,9 @@ class Part:
 
     def total(self, name: str) -> int:
         """Sum of an integer column over the live entries."""
+        known = self.entries.known_total(name) if self.live is None else None
+        if known is not None:
+            return known
         values = self.column(name).to_numpy()
         return int(values.sum() if self.live is None else values[self.live].sum())
 

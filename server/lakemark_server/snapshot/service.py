@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,19 +17,18 @@ from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshot.arrow import concat_batches, take, take_rows
 from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.entries import FIXED
-from lakemark_server.snapshot.fold import Snapshot, empty, fold
-from lakemark_server.snapshot.history import VERSIONS_A_READ, History
+from lakemark_server.snapshot.fold import Origin, Snapshot
 from lakemark_server.snapshot.instants import Pending, pending_compaction, version_before_instant
+from lakemark_server.snapshot.loading import Loading, SnapshotCache, schema_of
 from lakemark_server.snapshot.locate import locate
-from lakemark_server.snapshot.page_source import PageSource, make_cache
+from lakemark_server.snapshot.page_source import PageSource, SnapshotGone, make_cache
 from lakemark_server.timeline import branches, records
 from lakemark_server.timeline.lineage import Lineage
 
 CACHE_BYTES_DEFAULT: Final = 512 << 20
-WALK_A_READ: Final = 200
 _NAMED_MAX: Final = 3
 
-_Key = tuple[int, str, int]  # table id, key of the branch that holds the version, version
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class Snapshots:
         self._store = store
         self.cache = make_cache(cache_bytes * 3 // 4)
         self._source = PageSource(store, self.cache)
-        self._snapshots: ByteLru[_Key, Snapshot] = ByteLru(cache_bytes // 4, lambda snapshot: snapshot.memory_bytes)
+        self._snapshots: SnapshotCache = ByteLru(cache_bytes // 4, lambda snapshot: snapshot.memory_bytes)
 
     def resolve(self, catalog: str, database: str, name: str, at: At) -> Reference:
         """What is meant; nothing is loaded.
@@ -92,25 +91,45 @@ class Snapshots:
         found = self.resolve(catalog, database, name, at)
         return found.table, found.version
 
-    def snapshot(self, catalog: str, database: str, name: str, at: At) -> TableSnapshot:
-        """Raises as ``resolve``."""
+    def snapshot(self, catalog: str, database: str, name: str, at: At, origin: Origin | None = None) -> TableSnapshot:
+        """Raises as ``resolve`` and ``load``."""
         found = self.resolve(catalog, database, name, at)
-        return TableSnapshot(found.table, found.lineage, self.load(found.table, found.lineage, found.version))
+        loaded = self.load(found.table, found.lineage, found.version, origin)
+        return TableSnapshot(found.table, found.lineage, loaded)
 
-    def load(self, table: LakeTable, lineage: Lineage, version: int) -> Snapshot:
-        """The files of one version that exists."""
-        return _Loading(self._source, table, self._snapshots).load(lineage, version)
+    def load(self, table: LakeTable, lineage: Lineage, version: int, origin: Origin | None = None) -> Snapshot:
+        """The files of one version that exists; ``origin``: in the order of a snapshot with this origin.
+
+        Raises InvalidArgument if the base of the origin is gone, SnapshotGone (see ``again``).
+        """
+        return self.loading(table).load(lineage, version, origin)
+
+    def load_beside(self, newer: TableSnapshot, version: int) -> Snapshot:
+        """An older version, in an order that the newer snapshot determines where that can be."""
+        return self.loading(newer.table).load_beside(newer.lineage, newer.snapshot, version)
+
+    def again(self, body: Callable[[], T]) -> T:
+        """Runs ``body``; a second time if pages of a snapshot that it used were replaced meanwhile."""
+        try:
+            return body()
+        except SnapshotGone:
+            self._snapshots.clear()
+            return body()
+
+    def loading(self, table: LakeTable) -> Loading:
+        """For one request."""
+        return Loading(self._source, table, self._snapshots)
 
     def walk(self, table: LakeTable, lineage: Lineage, after: int, upto: int) -> Iterator[Snapshot]:
         """The snapshots of versions ``after`` to ``upto``, one after the other."""
-        return _Loading(self._source, table, self._snapshots).walk(lineage, after, upto)
+        return self.loading(table).walk(lineage, after, upto)
 
     def schema(self, table: LakeTable, lineage: Lineage, version: int) -> Schema:
         """The schema that a version is read with; its files are not looked at."""
         if table.schema.schema_id == 1:  # there never was another one
             return table.schema
         found = self._store.read(lambda tx: records.version(tx, table.table_id, lineage, version))
-        return _schema(self._store, table, found.schema_id if found else 1)
+        return schema_of(self._store, table, found.schema_id if found else 1)
 
     def version_before(self, table: LakeTable, lineage: Lineage, latest: int, instant: int) -> int:
         """The last version up to ``latest`` whose instant is smaller; 0 if there is none."""
@@ -184,65 +203,3 @@ def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
             latest=str(latest),
         )
     return Reference(table, lineage, at.version)
-
-
-class _Loading:
-    """One request's way to a snapshot. It keeps what restores and merges lead to until it has answered."""
-
-    def __init__(self, source: PageSource, table: LakeTable, cache: ByteLru[_Key, Snapshot]) -> None:
-        self._store, self._table, self._cache = source.store, table, cache
-        self._seen: dict[_Key, Snapshot] = {}
-        self._history = History(source, table, self._schema, self.load)
-
-    def load(self, lineage: Lineage, version: int) -> Snapshot:
-        lineage = lineage.at(version)  # branches share what lies below their forks
-        key = (self._table.table_id, lineage.key, version)
-        found = self._seen.get(key) or self._cache.get(key)
-        if found is None:
-            found = self._fold(lineage, version)
-            self._cache.put(key, found)
-        self._seen[key] = found
-        return found
-
-    def _fold(self, lineage: Lineage, version: int) -> Snapshot:
-        snapshot = self._nearest(lineage, version)
-        while snapshot.version < version:
-            upto = min(version, snapshot.version + VERSIONS_A_READ)
-            found = self._history.records(lineage, snapshot.version, upto)
-            changes = [change for record in found for change in self._history.changes(lineage, record)]
-            snapshot = fold(snapshot, changes, found[-1], self._schema(found[-1].schema_id))
-        return snapshot
-
-    def walk(self, lineage: Lineage, after: int, upto: int) -> Iterator[Snapshot]:
-        snapshot = self.load(lineage, after)
-        yield snapshot
-        while snapshot.version < upto:
-            for record in self._history.records(lineage, snapshot.version, min(upto, snapshot.version + WALK_A_READ)):
-                changes = self._history.changes(lineage, record)
-                snapshot = fold(snapshot, changes, record, self._schema(record.schema_id))
-                yield snapshot
-
-    def _nearest(self, lineage: Lineage, version: int) -> Snapshot:
-        """The closest version below that is at hand, to go on from."""
-        known = [*self._seen, *self._cache.keys()]
-        for key, low, high in reversed(list(lineage.segments(0, version - 1))):
-            below = [one for one in known if one[:2] == (self._table.table_id, key) and low < one[2] <= high]
-            nearest = max(below, default=None)
-            found = None if nearest is None else self._seen.get(nearest) or self._cache.get(nearest)
-            if found is not None:
-                return found
-        return empty(self._schema(1))
-
-    def _schema(self, schema_id: int) -> Schema:
-        return _schema(self._store, self._table, schema_id)
-
-
-def _schema(store: Store, table: LakeTable, schema_id: int) -> Schema:
-    if schema_id == table.schema.schema_id:
-        return table.schema
-
-    def body(tx: ReadTransaction) -> Schema:
-        lake.get_record(tx, table.table_id)
-        return lake.get_schema(tx, table.table_id, schema_id)
-
-    return store.read(body)

@@ -1,7 +1,11 @@
 """File groups and their slices: what an engine with merge-on-read asks a table format for (Hudi's FileSystemView).
 
 A slice is the base file of a file group with the deltas on top of it; its files come together, the base first, deltas
-in the order of their versions. Slices are in order of partition and file group.
+in the order of their instants. Slices are in order of partition and file group.
+
+Who laid a delta on another one's rows had read it, and so began after it was committed; deltas of which that is not so
+concern other rows or columns, or are merged by their ordering column. So the order of instants is the order of what was
+read. That of versions is not: a restore brings old files back in a new version.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from lakemark.expressions import Expr
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.arrow import take_rows, texts
 from lakemark_server.snapshot.contents import REMOVED_VERSION
+from lakemark_server.snapshot.entries import instants_of
 from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.locate import difference
 from lakemark_server.snapshot.parts import Part
@@ -106,7 +111,9 @@ def replaced_files(
 def _ordered(
     plan: Plan, file_groups: Collection[str] | None, removed_version: npt.NDArray[np.int64] | None = None
 ) -> FileSlices:
-    table = plan.columns(["partition", "file_group", "kind", "added_version"])
+    table = plan.columns(["partition", "file_group", "kind", "path"])
+    instants = pa.array(instants_of(table.column("path").combine_chunks()))
+    table = table.drop_columns(["path"]).append_column("instant", instants)
     table = table.append_column("place", pa.array(np.arange(table.num_rows)))
     if file_groups is not None:
         wanted = pa.array(sorted(file_groups), pa.string())

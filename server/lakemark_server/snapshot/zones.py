@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.types import Field, Schema, to_arrow
+from lakemark.types import Field, Schema, is_floating, to_arrow
 from lakemark_server.snapshot.arrow import AnyArray
 from lakemark_server.snapshot.bounds import flags
 from lakemark_server.snapshot.entries import STATISTICS
-from lakemark_server.snapshot.evolution import statistic
+from lakemark_server.snapshot.evolution import converted, statistic
 from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, PreparedStats, prepare
 from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.parts import Part
@@ -78,25 +78,43 @@ def _zone(part: Part, field: Field, schema: Schema) -> Zone:
     key = field.id, field.type
     found = part.entries.zones.get(key)
     if found is None:
-        partition = field in schema.partition_fields
-        found = _partition_zone(part, field, schema) if partition else _statistics_zone(part, field)
+        found = _known_zone(part, field)
+        if found is None:
+            found = partition_zone(part, field, schema) if schema.is_partition(field.name) else column_zone(part, field)
         part.entries.zones[key] = found
     return Zone(*found)
 
 
-def _statistics_zone(part: Part, field: Field) -> Zone:
+def _known_zone(part: Part, field: Field) -> Zone | None:
+    """From the index of a base, in the type that the reader's schema has."""
+    known = part.entries.known_zone(field)
+    written = part.schema.find_id(field.id)
+    if known is None or written is None:
+        return None
+    have, wanted = to_arrow(written.type), to_arrow(field.type)
+    low, high, nulls, nans = known
+    if have != wanted:
+        low, high = (converted(pa.array([bound], have), wanted)[0].as_py() for bound in (low, high))
+        if is_floating(field.type) and not is_floating(written.type):
+            nans = 0
+    return Zone(low, high, nulls, nans)
+
+
+def column_zone(part: Part, field: Field) -> Zone:
+    """Of a column that is no partition column."""
     low, high, nulls, nans = (statistic(part, kind, field) for kind in STATISTICS)
     # A bound that one file lacks is unknown for all, unless the file has only nulls.
     no_values = nulls is not None and np.asarray(pc.greater_equal(nulls, part.column("row_count")).fill_null(False))
     return Zone(
-        None if low is None or _lacks(low, no_values) else pc.min(low).as_py(),
-        None if high is None or _lacks(high, no_values) else pc.max(high).as_py(),
+        None if low is None or _lacks(low, no_values) else _value(pc.min(low)),
+        None if high is None or _lacks(high, no_values) else _value(pc.max(high)),
         _sum(nulls),
         _sum(nans),
     )
 
 
-def _partition_zone(part: Part, field: Field, schema: Schema) -> Zone:
+def partition_zone(part: Part, field: Field, schema: Schema) -> Zone:
+    """Of a partition column, from the partitions' names."""
     codes, names = part.partition_codes
     values = partition_values_by_name(names, field, schema)
     is_null = np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_)
@@ -107,11 +125,22 @@ def _partition_zone(part: Part, field: Field, schema: Schema) -> Zone:
 
 
 def _lacks(bounds: AnyArray, no_values: Any) -> bool:
-    return bool(bounds.null_count) and not bool(np.all(flags(bounds.is_valid()) | no_values))
+    known = flags(bounds.is_valid())
+    if pa.types.is_floating(bounds.type):
+        known = known & ~flags(pc.call_function("is_nan", [bounds]))  # NaN is no bound
+    return not bool(np.all(known | no_values))
+
+
+def _value(bound: Any) -> Any:
+    try:
+        return bound.as_py()
+    except (OverflowError, ValueError):  # a time that Python cannot express
+        return None
 
 
 def _rows(part: Part) -> int:
-    return int(part.column("row_count").to_numpy().sum())
+    known = part.entries.known_total("row_count")
+    return int(part.column("row_count").to_numpy().sum()) if known is None else known
 
 
 def _sum(counts: AnyArray | None) -> int | None:

@@ -10,13 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import lakemark_server.snapshot.base_build as build_module
+import lakemark_server.snapshot.history as history_module
 import lakemark_server.snapshot.parts as parts_module
 from lakemark.errors import InvalidFile
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.keyspace import MAIN
+from lakemark_server.snapshot import bases
 from lakemark_server.snapshot.changes import added_between, removed_between
 from lakemark_server.snapshot.service import Snapshots
-from tests.unit.snapshot.world import World, found
+from tests.unit.snapshot.world import TABLE, World, found
 
 OPERATIONS = [t.APPEND, t.APPEND, t.UPSERT, t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE]
 
@@ -31,7 +34,7 @@ class Player:
         world, draw = self.world, self.data.draw
         name = draw(st.sampled_from(sorted(world.branches)), label="branch")
         branch = world.branches[name]
-        match draw(st.sampled_from(["commit"] * 5 + ["restore", "fork", "merge", "alter"]), label="what"):
+        match draw(st.sampled_from(["commit"] * 5 + ["restore", "fork", "merge", "alter", "fold", "fold", "sweep"]), label="what"):
             case "commit":
                 live = sorted(world.content(branch.lineage, branch.head))
                 removed = draw(st.lists(st.sampled_from(live), unique=True, max_size=3)) if live else []
@@ -53,6 +56,10 @@ class Player:
                 world.merge(name, parent)
             case "alter":
                 world.alter(name)
+            case "fold":
+                world.fold(name)
+            case "sweep":
+                bases.sweep_old(world.store, TABLE, world.clock + 1)
             case _:
                 pass
 
@@ -61,8 +68,18 @@ class Player:
 @given(st.data(), st.integers(1, 18), st.sampled_from([1, 3, 8_192]), st.booleans())
 def test_every_version_is_what_the_model_says(data: st.DataObject, steps: int, part_files_max: int, kept: bool) -> None:
     """``kept``: one cache sees all; else nothing is ever kept. At the end everything is read again by a new process."""
-    most, parts_module.PART_FILES_MAX = parts_module.PART_FILES_MAX, part_files_max  # type: ignore[misc]
-    with tempfile.TemporaryDirectory() as directory:
+    small = {
+        (parts_module, "PART_FILES_MAX"): part_files_max,
+        (build_module, "PART_FILES_MAX"): part_files_max,
+        (history_module, "PART_FILES_MAX"): part_files_max,
+        (history_module, "STORED_FILES_MIN"): data.draw(st.sampled_from([1, 2_048])),
+        (build_module, "FILES_OF_PARTITION_MIN"): data.draw(st.sampled_from([1, 64])),
+        (build_module, "RUN_FILES_MAX"): data.draw(st.sampled_from([4, 1 << 18])),
+        (build_module, "_SMALL_PARTS_MAX"): data.draw(st.sampled_from([1, 500])),
+    }
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as directory:
+        for (module, name), value in small.items():
+            patch.setattr(module, name, value)
         world = World.open(Path(directory))
         try:
             player = Player(world, data)
@@ -79,7 +96,6 @@ def test_every_version_is_what_the_model_says(data: st.DataObject, steps: int, p
             _check_find(world, fresh, data)
         finally:
             world.store.close()
-            parts_module.PART_FILES_MAX = most  # type: ignore[misc]
 
 
 def _check_changes(world: World, snapshots: Snapshots, data: st.DataObject) -> None:

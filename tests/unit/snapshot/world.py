@@ -28,6 +28,7 @@ from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.entries import FIXED, from_messages
 from lakemark_server.snapshot.fold import Snapshot
+from lakemark_server.snapshot.folding import Folding, Thresholds
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline import branches, records
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
@@ -189,6 +190,12 @@ class World:
         self.branches[name] = Branch(lineage, version, version)
         return name
 
+    def fold(self, name: str) -> None:
+        """A base of a branch, by a process that knows nothing; it may refuse to share what a newer one replaced."""
+        snapshots = Snapshots(self.store)
+        folding = Folding(self.store, snapshots, lambda: self.clock, Thresholds())
+        folding.fold(self.table, self.branches[name].lineage)
+
     def merge(self, name: str, into: str) -> None:
         """What is new on a branch; nothing is merged twice."""
         source = self.branches[name]
@@ -239,9 +246,8 @@ class World:
 
     def check(self, snapshots: Snapshots, lineage: Lineage, version: int) -> None:
         """A version as these snapshots have it is what the model says."""
-        assert found(snapshots.load(self.table, lineage, version)) == self.content(lineage, version), (
-            f"version {version} of {lineage.key}"
-        )
+        read = snapshots.again(lambda: found(snapshots.load(self.table, lineage, version)))
+        assert read == self.content(lineage, version), f"version {version} of {lineage.key}"
 
 
 def found(snapshot: Snapshot) -> Content:
