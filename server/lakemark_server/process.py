@@ -50,13 +50,13 @@ class Service:
             self.store.close()
             raise
         ensure_counted(self.store)
-        quotas = Quotas(self.store, settings.quotas, cache_s=settings.quota_cache_s, clock=clock)
-        self.tenants = Tenants(quotas.of)
+        self.quotas = Quotas(self.store, settings.quotas, cache_s=settings.quota_cache_s, clock=clock)
+        self.tenants = Tenants(self.quotas.known)
         self.inflight = InflightBytes(settings.max_inflight_bytes)
-        self.catalog = Catalog(self.store, settings.warehouse_uri, clock, quotas)
+        self.catalog = Catalog(self.store, settings.warehouse_uri, clock, self.quotas)
         self.catalog.ensure_default_database()
         self.snapshots = Snapshots(self.store, settings.snapshot_cache_bytes)
-        self.timeline = Timeline(self.store, clock, self.snapshots, quotas)
+        self.timeline = Timeline(self.store, clock, self.snapshots, self.quotas)
         self.planner = Planner(self.snapshots.cache)
         self.grpc = GrpcServer(
             self.catalog,
@@ -104,6 +104,7 @@ class Service:
             self.hms.stop()
         self.grpc.stop()
         self._sweeper.stop()
+        self.quotas.close()
         self.store.close()
 
     def __enter__(self) -> Service:

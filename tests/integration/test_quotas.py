@@ -330,3 +330,31 @@ def test_a_store_of_an_older_release_is_counted_when_it_is_opened(writers: Write
     assert used(store).tables == 2, "only once"
     assert verify(store) == ["catalog 'hive': its counter says 2 tables, there are 1"]
     store.transact(lambda tx: usage.add(tx, "hive", usage.TABLES, -1))
+
+
+def test_limits_that_may_not_be_waited_for(stores: tuple[Store, Store]) -> None:
+    """Requests are let in by what was known last, and a thread reads what holds now."""
+    now, reads = [0.0], threading.Semaphore(0)
+    here, there = Quotas(stores[0], Limits(tables=5)), Quotas(stores[1], Limits(tables=5), clock_s=lambda: now[0])
+    here.set("hive", Quota(tables=1))
+    original = there._read_again
+
+    def counted(catalog: str, changes: int) -> None:
+        original(catalog, changes)
+        reads.release()
+
+    there._read_again = counted  # type: ignore[method-assign]
+    assert there.known("hive").tables == 5, "nothing is known yet"
+    assert reads.acquire(timeout=WAIT_S)
+    assert there.known("hive").tables == 1
+    here.set("hive", Quota(tables=2))
+    now[0] = 10.0
+    assert there.known("hive").tables == 1
+    assert reads.acquire(timeout=WAIT_S)
+    assert there.known("hive").tables == 2
+    there.set("hive", Quota(tables=3))
+    assert there.known("hive").tables == 3, "what is changed here holds at once"
+    here.close()
+    there.close()
+    now[0] = 20.0
+    assert there.known("hive").tables == 3, "what was known last"

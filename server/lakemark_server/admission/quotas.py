@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, cast
 
+import structlog
+
+from lakemark.errors import LakemarkError
 from lakemark_proto.v1.admin_pb2 import Quota, TenantQuota
 from lakemark_server.admission import usage
 from lakemark_server.admission.limits import Limits, changed, merged, to_quota
@@ -18,11 +23,12 @@ from lakemark_server.requests import once
 
 CACHE_S: Final = 5.0
 CACHED_MAX: Final = 10_000
+_log = structlog.get_logger(__name__)
 
 
 class Quotas:
     """Thread-safe. Limits are read from the store at most every ``cache_s`` seconds, so that a change which another
-    process made holds here after that time at the latest; one made here holds at once."""
+    process made holds here soon after that time; one made here holds at once."""
 
     def __init__(
         self,
@@ -40,6 +46,8 @@ class Quotas:
         self._clock = clock
         self._lock = threading.Lock()
         self._cached: dict[str, tuple[float, Limits]] = {}  # by catalog: until when, and which
+        self._changes = 0  # made here
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="quotas")
 
     def of(self, catalog: str, tx: ReadTransaction | None = None) -> Limits:
         """``catalog`` in lower case, not "". Within a transaction give it: nothing is read besides it then."""
@@ -52,6 +60,30 @@ class Quotas:
         limits = merged(self._defaults, own)
         self._keep(catalog, limits)
         return limits
+
+    def known(self, catalog: str) -> Limits:
+        """As ``of``, but never waits: what was known last, or the defaults, while a thread reads what holds now."""
+        found = self._cached.get(catalog)
+        if found is not None and self._clock_s() < found[0]:
+            return found[1]
+        limits = found[1] if found is not None else self._defaults
+        self._keep(catalog, limits)
+        with contextlib.suppress(RuntimeError):  # closed
+            self._reader.submit(self._read_again, catalog, self._changes)
+        return limits
+
+    def close(self) -> None:
+        """Nothing is read by ``known`` any more."""
+        self._reader.shutdown(cancel_futures=True)
+
+    def _read_again(self, catalog: str, changes: int) -> None:
+        try:
+            own = self._store.read(lambda tx: self._own(tx, catalog))
+        except LakemarkError as error:  # what was known goes on to hold
+            _log.warning("quotas cannot be read; they are tried again", catalog=catalog, reason=error.message)
+            return
+        if changes == self._changes:  # else it may be older than what is known
+            self._keep(catalog, merged(self._defaults, own))
 
     def tenant(self, catalog: str, tx: ReadTransaction | None = None) -> Tenant:
         """The catalog with its limits; see ``of``."""
@@ -80,8 +112,8 @@ class Quotas:
             return self._described(tx, catalog)
 
         answer = self._store.transact(body)
-        with self._lock:
-            self._cached.pop(catalog, None)
+        self._changes += 1
+        self._keep(catalog, merged(self._defaults, answer.own))
         return answer
 
     def list(self, after: str = "", limit: int = 0) -> list[TenantQuota]:

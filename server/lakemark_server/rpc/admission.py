@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
-from google.protobuf.message import Message
 
 from lakemark_server.admission.tenants import Entered, Kind, Tenants
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX, catalog_name
+from lakemark_server.rpc.wire_scan import find_text
 
 _READS: Final = ("Get", "List", "Plan", "Aggregate", "Find", "Compare", "Watch")
 _VITAL_METHODS: Final = ("Heartbeat",)
@@ -23,24 +23,20 @@ def kind_of(method: MethodDescriptor) -> Kind:
     return Kind.READ if method.name.startswith(_READS) else Kind.WRITE
 
 
-def tenant_reader(request: Descriptor) -> Callable[[Message], str]:
-    """How to find the tenant of such a request: its own field ``catalog``, or that of what it names.
+def tenant_reader(request: Descriptor) -> Callable[[bytes], str]:
+    """How to find the tenant of such a request before it is decoded: its own field ``catalog``, or that of what it
+    names.
 
     Of several tables the first one tells. A request that names nothing is the default tenant's.
     """
-    path = _path(request, _DEPTH_MAX)
+    path = tuple((field.number, field.is_repeated) for field in _path(request, _DEPTH_MAX))
 
-    def read(message: Message) -> str:
-        found = message
-        for field in path:
-            found = getattr(found, field.name)
-            if field.is_repeated:
-                if not found:
-                    return DEFAULT_CATALOG
-                found = found[0]
-        name = str(found)
+    def read(data: bytes) -> str:
+        found = find_text(data, path)
         # No catalog has so long a name: whatever the request gets, it is not somebody else's fault.
-        return catalog_name(name) if len(name) <= NAME_CHARS_MAX else DEFAULT_CATALOG
+        if not found or len(found) > NAME_CHARS_MAX:
+            return DEFAULT_CATALOG
+        return catalog_name(found.decode(errors="replace"))
 
     return read if path else lambda _: DEFAULT_CATALOG
 
@@ -58,18 +54,18 @@ def _path(message: Descriptor, depth: int) -> list[FieldDescriptor]:
 
 
 class Admission:
-    """Whether a decoded request of one method may go ahead."""
+    """Whether a request of one method may go ahead."""
 
     def __init__(self, method: MethodDescriptor, tenants: Tenants) -> None:
         self.kind = kind_of(method)
         self._tenants = tenants
         self._tenant_of = tenant_reader(method.input_type)
 
-    def enter(self, request: Message) -> Entered | None:
-        """Counts the request until ``leave`` is given what this gives. Raises Overloaded."""
+    def enter(self, data: bytes) -> Entered | None:
+        """Counts the request until ``leave`` is given what this gives. Raises Overloaded. Does not block."""
         if self.kind is Kind.VITAL:
             return None
-        return self._tenants.enter(self._tenant_of(request), self.kind)
+        return self._tenants.enter(self._tenant_of(data), self.kind)
 
     def leave(self, entered: Entered | None) -> None:
         if entered is not None:

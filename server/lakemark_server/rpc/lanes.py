@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from lakemark_server.admission.pressure import InflightBytes
@@ -33,7 +34,9 @@ class Lane:
         self.service_s = _SERVICE_S_FIRST  # a running mean of how long a thread is taken
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
-    def run(self, work: Callable[[], T], size_bytes: int, inflight: InflightBytes) -> asyncio.Future[T]:
+    def run(
+        self, work: Callable[[], T], size_bytes: int, inflight: InflightBytes, ended: Callable[[], None] | None
+    ) -> asyncio.Future[T]:
         """Whoever stops waiting for the answer does not stop the work, which counts until it is over."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
@@ -41,6 +44,8 @@ class Lane:
         def finish(done: Future[tuple[T, float]]) -> None:
             self.pending -= 1
             inflight.leave(size_bytes)
+            if ended is not None:
+                ended()
             error = done.exception()
             if error is None:
                 result, taken_s = done.result()
@@ -72,23 +77,27 @@ class Lanes:
         self._reads = Lane("grpc-read", reserved_threads, waiting_max)
         self._vital = Lane("grpc-vital", VITAL_THREADS, waiting_max)
         self._inflight = inflight
-        self._on_loop = 0
+        self._waiting = 0
 
-    def run(self, kind: Kind, work: Callable[[], T], size_bytes: int) -> asyncio.Future[T]:
-        """``work`` done by a thread. Raises Overloaded: it was not begun."""
-        return self._lane(kind).run(work, size_bytes, self._inflight)
+    def run(
+        self, kind: Kind, work: Callable[[], T], size_bytes: int, ended: Callable[[], None] | None = None
+    ) -> asyncio.Future[T]:
+        """``work`` done by a thread; ``ended`` is called when it is over. Raises Overloaded: it was not begun."""
+        return self._lane(kind).run(work, size_bytes, self._inflight, ended)
 
-    def enter(self, kind: Kind, size_bytes: int) -> None:
-        """Counts a request that takes no thread but waits on the loop, until ``leave``. Raises Overloaded."""
+    @contextmanager
+    def on_loop(self, kind: Kind, size_bytes: int) -> Iterator[None]:
+        """Counts a request that takes no thread but waits on the loop. Raises Overloaded."""
         lane = self._main
-        if kind is not Kind.VITAL and self._on_loop >= _share(lane.pending_max, kind):
-            raise _full(self._on_loop, lane)
+        if kind is not Kind.VITAL and self._waiting >= _share(lane.pending_max, kind):
+            raise _full(self._waiting, lane)
         self._inflight.enter(size_bytes)
-        self._on_loop += 1
-
-    def leave(self, size_bytes: int) -> None:
-        self._on_loop -= 1
-        self._inflight.leave(size_bytes)
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            self._inflight.leave(size_bytes)
 
     def stop(self) -> None:
         for lane in (self._main, self._reads, self._vital):

@@ -2,8 +2,8 @@
 
 Requests arrive on the event loop (``rpc.loop``) as bytes. A servicer's ordinary method is run by a thread of a lane,
 which decodes and encodes too, so that a large request or a slow plan holds up nobody else. A method that is a coroutine
-runs on the loop itself and must not block; it costs no thread while it waits. Whether there is room for a request is
-decided before it is decoded, whether its tenant may make it right after.
+runs on the loop itself and must not block; it costs no thread while it waits. Whether its tenant may make a request,
+and whether there is room for it, is decided before it is decoded.
 """
 
 from __future__ import annotations
@@ -78,42 +78,41 @@ def _served(
     def whole(data: bytes, context: Context, until: Deadline) -> bytes:
         with deadline.within(until):
             until.check()  # it may have waited long for this thread
-            request = decoded(data)
-            entered = admission.enter(request)
-            try:
-                answer: bytes = behaviour(request, context).SerializeToString()
-            finally:
-                admission.leave(entered)
+            answer: bytes = behaviour(decoded(data), context).SerializeToString()
             return answer
 
     async def in_lane(data: bytes, context: Context) -> bytes:
         until = _deadline_of(context, request_s_max)
+        entered = admission.enter(data)
         try:
-            return await lanes.run(admission.kind, partial(whole, data, context, until), len(data))
+            answer = lanes.run(
+                admission.kind, partial(whole, data, context, until), len(data), partial(admission.leave, entered)
+            )
+        except LakemarkError:
+            admission.leave(entered)
+            raise
+        try:
+            return await answer
         except asyncio.CancelledError:
             until.abandon()
             raise
 
     async def on_loop(data: bytes, context: Context) -> bytes:
         until = _deadline_of(context, request_s_max)
-        lanes.enter(admission.kind, len(data))
+        entered = admission.enter(data)
         try:
-            if len(data) <= DECODED_ON_LOOP_BYTES_MAX:
-                request = decoded(data)
-            else:
-                request = await lanes.run(admission.kind, partial(decoded, data), 0)
-            entered = admission.enter(request)
-            try:
-                with deadline.within(until):
-                    answer: bytes = (await behaviour(request, context)).SerializeToString()
+            with lanes.on_loop(admission.kind, len(data)), deadline.within(until):
+                if len(data) <= DECODED_ON_LOOP_BYTES_MAX:
+                    request = decoded(data)
+                else:
+                    request = await lanes.run(admission.kind, partial(decoded, data), 0)
+                answer: bytes = (await behaviour(request, context)).SerializeToString()
                 return answer
-            finally:
-                admission.leave(entered)
         except asyncio.CancelledError:
             until.abandon()
             raise
         finally:
-            lanes.leave(len(data))
+            admission.leave(entered)
 
     return on_loop if inspect.iscoroutinefunction(behaviour) else in_lane
 

@@ -1,0 +1,105 @@
+"""What kind of request it is and whose, without decoding it."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
+from lakemark_proto.v1.types_pb2 import DataFiles, TableName
+from lakemark_server.admission.tenants import Kind
+from lakemark_server.rpc.admission import _DEPTH_MAX, _path, kind_of, tenant_reader
+from lakemark_server.rpc.wire_scan import find_text
+
+METHODS = {
+    method.name: method
+    for module in (catalog_pb2, timeline_pb2, snapshot_pb2, admin_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+COMMIT = timeline_pb2.CommitRequest
+CATALOG = ((COMMIT.DESCRIPTOR.fields_by_name["table"].number, False), (1, False))
+
+
+def tenant(request: Message) -> str:
+    read = tenant_reader(request.DESCRIPTOR)  # type: ignore[arg-type] # stubs have two kinds of descriptors
+    return read(request.SerializeToString())
+
+
+def test_kinds() -> None:
+    kinds = {name: kind_of(method) for name, method in METHODS.items()}
+    assert {name for name, kind in kinds.items() if kind is Kind.VITAL} == {
+        "Heartbeat",
+        "GetQuota",
+        "SetQuota",
+        "ListQuotas",
+    }
+    changes = ("Create", "Drop", "Rename", "Set", "Alter", "Merge", "Open", "Start", "Stage", "Commit", "Rollback")
+    for name, kind in kinds.items():
+        if name.startswith(changes) and name != "SetQuota":
+            assert kind is Kind.WRITE, name
+    assert kinds["PlanFiles"] is kinds["GetTable"] is kinds["ListDatabases"] is kinds["Aggregate"] is Kind.READ
+
+
+def test_every_request_has_a_place_for_its_tenant() -> None:
+    """One without would be counted as the default tenant's."""
+    assert {name for name, method in METHODS.items() if not _path(method.input_type, _DEPTH_MAX)} == {"ListQuotas"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (catalog_pb2.ListDatabasesRequest(), "hive"),
+        (catalog_pb2.ListDatabasesRequest(catalog="Other"), "other"),
+        (catalog_pb2.CreateDatabaseRequest(database=catalog_pb2.Database(name="x", catalog="other")), "other"),
+        (catalog_pb2.GetTableRequest(name=TableName(catalog="other", database="d", table="t")), "other"),
+        (catalog_pb2.GetTableRequest(name=TableName(database="other", table="t")), "hive"),
+        (catalog_pb2.ListDatabasesRequest(catalog="x" * 129), "hive"),
+        (
+            timeline_pb2.CommitTransactionRequest(
+                commits=[COMMIT(table=TableName(catalog=name)) for name in ("one", "two")]
+            ),
+            "one",
+        ),
+        (timeline_pb2.CommitTransactionRequest(commits=[COMMIT(), COMMIT(table=TableName(catalog="two"))]), "hive"),
+        (timeline_pb2.CommitTransactionRequest(), "hive"),
+    ],
+)
+def test_tenants(request_: Message, expected: str) -> None:
+    assert tenant(request_) == expected
+
+
+NAMES = st.text(max_size=20)
+REQUESTS = st.builds(
+    COMMIT,
+    table=st.none() | st.builds(TableName, catalog=NAMES, database=NAMES, table=NAMES),
+    instant=st.integers(0, 2**62),
+    schema_id=st.integers(0, 2**30),
+    request_id=NAMES,
+    added=st.none() | st.builds(DataFiles, arrow=st.binary(max_size=300)),
+    metadata=st.dictionaries(NAMES, NAMES, max_size=3),
+)
+
+
+@given(st.lists(REQUESTS, min_size=1, max_size=3))
+def test_a_message_that_comes_in_pieces(requests: list[timeline_pb2.CommitRequest]) -> None:
+    """The encoding allows it: what comes later counts."""
+    data = b"".join(one.SerializeToString() for one in requests)
+    assert find_text(data, CATALOG).decode() == COMMIT.FromString(data).table.catalog
+
+
+@given(REQUESTS)
+def test_one_message(request: timeline_pb2.CommitRequest) -> None:
+    assert find_text(request.SerializeToString(), CATALOG).decode() == request.table.catalog
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_nobodys(data: bytes) -> None:
+    assert len(find_text(data, CATALOG)) <= len(data)
+
+
+def test_a_large_request_is_not_read_through() -> None:
+    files = DataFiles(arrow=b"\xff" * 1_000_000)
+    assert tenant(COMMIT(table=TableName(catalog="other"), added=files)) == "other"
