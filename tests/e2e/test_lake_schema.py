@@ -162,6 +162,45 @@ def test_every_version_has_its_own_names_types_and_values(
     assert rows == [(Decimal("2.00"), "a"), (Decimal("3.00"), "c")]
 
 
+def test_lists_maps_and_filters(client: Client, spark: SparkProcess, spark_version: str) -> None:
+    table = f"default.nested{spark_version.replace('.', '')}"
+    client.tables.create(
+        table, "id int, l array<struct<x:int,y:int>>, p map<string,struct<net:float,old:int>>, t array<tinyint>, g int"
+    )
+    first = {"id": 1, "l": [{"x": 1, "y": 2}, None], "p": [("a", {"net": 0.5, "old": 9}), ("b", None)], "t": [1, None]}
+    append(client, table, first | {"g": 1}, {"id": 2, "l": None, "p": None, "t": [], "g": 2})
+    client.tables.alter(
+        table,
+        "RENAME COLUMN l.element.x TO east; ALTER COLUMN p.value.net TYPE DOUBLE; ADD COLUMN p.value.gross INT FIRST; "
+        "DROP COLUMN p.value.old; ALTER COLUMN t.element TYPE BIGINT; RENAME COLUMN g TO grp; ADD COLUMN g STRING",
+    )
+    second = {"id": 3, "l": [{"east": 3, "y": 4}], "p": [("c", {"gross": 1, "net": 1e300})], "t": [1 << 40]}
+    append(client, table, second | {"grp": 3, "g": "new"})
+    text = "to_json(struct(l, p, t), map('ignoreNullFields', 'false'))"
+    expected = [
+        (1, '{"l":[{"east":1,"y":2},null],"p":{"a":{"gross":null,"net":0.5},"b":null},"t":[1,null]}', 1, None),
+        (2, '{"l":null,"p":null,"t":[]}', 2, None),
+        (3, '{"l":[{"east":3,"y":4}],"p":{"c":{"gross":1,"net":1.0E300}},"t":[1099511627776]}', 3, "new"),
+    ]
+    assert spark.sql(f"SELECT id, {text}, grp, g FROM {table} ORDER BY id") == expected
+    assert spark.sql(f"SELECT id, l[0].east, p['a'].net FROM {table} WHERE grp < 3 ORDER BY id") == [
+        (1, 1, 0.5),
+        (2, None, None),
+    ]
+    assert spark.sql(f"SELECT id FROM {table} WHERE g IS NULL AND l IS NOT NULL") == [(1,)]
+    code = f"""
+        import lakemark_spark
+        read = lambda where: lakemark_spark.read(spark, {table!r}, where, server={client.address!r}).orderBy("id")
+        found = read(None).selectExpr("id", {text!r}, "grp", "g").collect()
+        result = [[list(row) for row in found], [row.id for row in read("grp <= 2 AND g IS NULL").collect()],
+                  [row.id for row in read("g = 'new' OR grp = 1").collect()],
+                  [row.id for row in read("g = '1'").collect()]]
+    """
+    rows, *selected = spark.python(dedent(code))
+    assert [tuple(row) for row in rows] == expected
+    assert selected == [[1, 2], [1, 3], []]
+
+
 def test_only_added_columns_need_no_union(client: Client, spark: SparkProcess, spark_version: str) -> None:
     table = f"default.added{spark_version.replace('.', '')}"
     name = table.split(".")[1]
