@@ -1,0 +1,192 @@
+"""Branches, merges and transactions, case by case; tests/contract/test_branches_model.py has the random ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakemark.errors import (
+    AlreadyExists,
+    BranchNotFound,
+    CommitConflict,
+    FailedPrecondition,
+    InvalidArgument,
+    InvalidName,
+    NotFound,
+    VersionNotFound,
+)
+from lakemark_proto.v1 import catalog_pb2 as c
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.snapshot.arrow import texts
+from lakemark_server.snapshot.service import At
+from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.verify import verify
+from tests.lakes import Lake, file, files, profile
+
+P = t.OVERWRITE_PARTITIONS
+
+
+def put(lake: Lake, table: LakeTable, branch: str, *months: int, operation: t.Operation.ValueType = t.APPEND) -> int:
+    work = profile(*months) if operation == P else t.WorkProfile()
+    job = OpenJob(operation=operation, branch=branch, profile=work)
+    instant = lake.timeline.open(table.table_id, job).record.instant
+    return lake.commit(table, instant, [file(instant, f"g{month}", month) for month in months]).version
+
+
+def branch(lake: Lake, table: LakeTable, name: str, **more: str | int) -> c.Reference:
+    request = c.CreateReferenceRequest(name=name, kind=c.BRANCH, **more)  # type: ignore[arg-type]
+    return lake.timeline.references.create(table, request)
+
+
+def merge(lake: Lake, table: LakeTable, name: str, **more: str | bool) -> tuple[int, int]:
+    request = c.MergeBranchRequest(branch=name, **more)  # type: ignore[arg-type]
+    done = lake.timeline.references.merge(table, request)
+    return done.version, done.replayed
+
+
+def months(lake: Lake, name: str = "", **at: str | int) -> list[int]:
+    """The partitions of the files, each as often as it has files."""
+    found = lake.snapshots.snapshot("", "default", "t", At(branch=name, **at))  # type: ignore[arg-type]
+    return sorted(int(path.split("/")[1].removeprefix("m=")) for path in texts(found.snapshot.entries().column("path")))
+
+
+def test_a_branch_merged_twice_brings_each_change_once(lake: Lake) -> None:
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "dev")
+    put(lake, table, "dev", 2)
+    put(lake, table, "dev", 3)
+    assert merge(lake, table, "dev", fast_forward_only=True) == (2, 2)
+    assert months(lake) == [1, 2, 3]
+    with pytest.raises(FailedPrecondition, match="nothing that 'main' does not have"):
+        merge(lake, table, "dev")
+    put(lake, table, "dev", 1, operation=P)
+    assert merge(lake, table, "dev", fast_forward_only=True) == (3, 1), "its own merges are no moves of main"
+    assert months(lake) == [1, 2, 3]
+    put(lake, table, "", 9)
+    put(lake, table, "dev", 4)
+    with pytest.raises(FailedPrecondition, match="not by fast-forward"):
+        merge(lake, table, "dev", fast_forward_only=True)
+    assert merge(lake, table, "dev") == (5, 1)
+    assert months(lake) == [1, 2, 3, 4, 9]
+    assert verify(lake.store) == []
+
+
+def test_a_merge_that_collides_names_both_sides(lake: Lake) -> None:
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "dev")
+    put(lake, table, "dev", 2)
+    put(lake, table, "dev", 1, operation=P)
+    put(lake, table, "", 1)
+    with pytest.raises(CommitConflict, match=r"version 3 of the branch .* version 2 .* partition m=1") as refused:
+        merge(lake, table, "dev")
+    assert refused.value.details["branch"] == "dev"
+    assert refused.value.details["branch_version"] == "3"
+    assert refused.value.details["version"] == "2"
+    assert months(lake) == [1, 1]
+    assert months(lake, "dev") == [1, 2]
+
+
+def test_a_writer_on_main_collides_with_what_a_merge_brought(lake: Lake) -> None:
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "dev")
+    put(lake, table, "dev", 1, operation=P)
+    job = OpenJob(operation=P, profile=profile(1))
+    late = lake.timeline.open(table.table_id, job).record.instant
+    free = lake.open(table, P, profile(7))
+    merge(lake, table, "dev")
+    with pytest.raises(CommitConflict, match="version 2"):
+        lake.commit(table, late, [file(late, "late", 1)])
+    assert lake.commit(table, free, [file(free, "free", 7)]).version == 3
+
+
+def test_only_into_the_parent(lake: Lake) -> None:
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "dev")
+    put(lake, table, "dev", 2)
+    branch(lake, table, "fix", from_branch="dev")
+    put(lake, table, "fix", 3)
+    with pytest.raises(InvalidArgument, match="forked from 'dev'"):
+        merge(lake, table, "fix")
+    merge(lake, table, "fix", into="dev")
+    merge(lake, table, "dev")
+    assert months(lake) == [1, 2, 3]
+    early = branch(lake, table, "early", from_branch="fix", from_version=1)
+    assert early.parent == "main", "it forks from a version that fix only inherits"
+    assert verify(lake.store) == []
+
+
+def test_a_name_used_again_is_another_branch(lake: Lake) -> None:
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "dev")
+    put(lake, table, "dev", 2)
+    merge(lake, table, "dev")
+    lake.timeline.references.drop(table, "dev")
+    with pytest.raises(BranchNotFound, match=r"no branch 'dev'; it has main"):
+        months(lake, "dev")
+    branch(lake, table, "dev", from_version=1)
+    put(lake, table, "dev", 5)
+    assert months(lake, "dev") == [1, 5]
+    assert months(lake) == [1, 2], "what was merged stays"
+    assert verify(lake.store) == []
+
+
+def test_a_writer_whose_branch_was_dropped_cannot_commit(lake: Lake) -> None:
+    table = lake.table()
+    branch(lake, table, "dev")
+    job = OpenJob(operation=t.APPEND, branch="dev", profile=t.WorkProfile())
+    instant = lake.timeline.open(table.table_id, job).record.instant
+    lake.timeline.references.drop(table, "dev")
+    branch(lake, table, "dev")
+    with pytest.raises(BranchNotFound, match="'dev' was dropped"):
+        lake.commit(table, instant, [file(instant, "a", 1)])
+
+
+@pytest.mark.parametrize("name", ["", "Dev", "v12", "v1..v2", "ro", "a b", "x" * 101, "2026-11-20", "a..b", "head"])
+def test_names_that_mean_something_else(lake: Lake, name: str) -> None:
+    with pytest.raises(InvalidName):
+        branch(lake, lake.table(), name)
+
+
+def test_branches_and_tags_share_their_names(lake: Lake) -> None:
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "dev")
+    for kind in (c.BRANCH, c.TAG):
+        with pytest.raises(AlreadyExists, match="branch 'dev'"):
+            lake.timeline.references.create(table, c.CreateReferenceRequest(name="dev", kind=kind))
+    with pytest.raises(AlreadyExists):
+        branch(lake, table, "main")
+    with pytest.raises(VersionNotFound, match="no version 9"):
+        branch(lake, table, "far", from_version=9)
+    with pytest.raises(NotFound, match="no tag 'none'"):
+        months(lake, tag="none")
+
+
+def test_references_are_dropped_when_their_time_is_over(lake: Lake) -> None:
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "short", retain_ms=1_000)
+    branch(lake, table, "long")
+    tag = c.CreateReferenceRequest(name="brief", kind=c.TAG, retain_ms=1_000)
+    lake.timeline.references.create(table, tag)
+    assert lake.timeline.references.drop_expired(table.table_id) == []
+    lake.clock.advance(1_001)
+    assert sorted(lake.timeline.references.drop_expired(table.table_id)) == ["brief", "short"]
+    assert [one.name for one in lake.timeline.references.find(table)] == ["main", "long"]
+
+
+def test_the_order_of_a_transaction_is_that_of_its_commits(lake: Lake) -> None:
+    one, two = lake.table("a"), lake.table("b")
+    opened = [lake.open(one), lake.open(two), lake.open(one)]
+    commits = [
+        (table, t.CommitRequest(instant=instant, added=files(file(instant, "g", 1))))
+        for table, instant in zip((one, two, one), opened, strict=True)
+    ]
+    assert [done.version for done in lake.timeline.commit_together(commits)] == [1, 1, 2]
+    with pytest.raises(InvalidArgument, match="each instant once"):
+        lake.timeline.commit_together([commits[0], commits[0]])
