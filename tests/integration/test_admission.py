@@ -232,7 +232,7 @@ def test_concurrency_of_a_tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         gate = Gate(service, monkeypatch)
         held = [creation(wire, f"db{number}") for number in range(7)]
         gate.wait(7)
-        with refused("overloaded", "7 requests of catalog 'hive' run", "its quota of concurrent requests is 8"):
+        with refused("overloaded", "7 requests of catalog 'hive' wait or run", "its quota of concurrent requests is 8"):
             creation(wire, "more").result()
         assert names(wire) == [], "the last place is for reads"
         gate.opened.set()

@@ -128,7 +128,7 @@ def overloaded(what: str, retry_ms: float, **details: str) -> Overloaded:
 def _busy(tenant: Tenant) -> Overloaded:
     allowed = tenant.limits.concurrent_requests
     return overloaded(
-        f"{tenant.running} requests of catalog {tenant.catalog!r} run in this process; its quota of concurrent "
+        f"{tenant.running} requests of catalog {tenant.catalog!r} wait or run in this process; its quota of concurrent "
         f"requests is {allowed}, of which some are for reads only",
         tenant.service_s * 1000,
         catalog=tenant.catalog,

@@ -34,7 +34,7 @@ def test_writes_leave_the_last_of_the_running_to_reads() -> None:
     world.delay_ms(Kind.WRITE)
     read = world.tenants.enter("hive", Kind.READ)
     with pytest.raises(
-        Overloaded, match=r"8 requests of catalog 'hive' run .* quota of concurrent requests is 8"
+        Overloaded, match=r"8 requests of catalog 'hive' wait or run .* quota of concurrent requests is 8"
     ) as no:
         world.tenants.enter("hive", Kind.READ)
     assert no.value.details["limit"] == "concurrent_requests"
