@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from lakemark.errors import DatabaseNotFound, InvalidName, TableNotFound, UnsupportedOperation, VersionNotFound
+from lakemark.errors import BranchNotFound, DatabaseNotFound, InvalidName, NotFound, TableNotFound, UnsupportedOperation
 from lakemark.types import Schema
 from lakemark_hms.lake import names, tables
 from lakemark_hms.lake.scans import Scan, only_scan, scans_of
@@ -14,9 +14,11 @@ from lakemark_hms.partition_view import PartitionView
 from lakemark_hms.wire.splice import encode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.keyspace import MAIN
 from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.changes import added_between
 from lakemark_server.snapshot.fold import Snapshot
+from lakemark_server.snapshot.merge_on_read import merged_on_read
 from lakemark_server.snapshot.service import At, Reference, Snapshots
 
 _STRUCTS_BYTES: Final = 16 << 20
@@ -46,7 +48,9 @@ class _Resolved:
         return self.table.record.SerializeToString(deterministic=True), self.name, self.version
 
     def hidden(self, group: int | None = None) -> str:
-        return names.hidden_name(self.table.record.name, self.version, self.wanted.since, group)
+        key = self.found.lineage.at(self.version).key
+        branch = "" if key == MAIN else key
+        return names.hidden_name(self.table.record.name, self.version, self.wanted.since, group, branch)
 
 
 class SparkFacet:
@@ -109,11 +113,25 @@ class SparkFacet:
             return None
         wanted = names.parse(name)
         try:
-            found = self._snapshots.resolve(database.catalog, database.name, base, wanted.at)
-        except VersionNotFound as error:
+            found = self._found(database, base, wanted)
+        except NotFound as error:
             # "No such object" would make engines say only that there is no such table.
             raise InvalidName(error.message, **error.details) from error
         return _Resolved(found, name, wanted)
+
+    def _found(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> Reference:
+        """Branches and tags share their names. Raises NotFound."""
+        reference, at = wanted.reference, wanted.at
+        try:
+            return self._snapshots.resolve(database.catalog, database.name, base, replace(at, branch=reference))
+        except BranchNotFound as no_branch:
+            try:
+                found = self._snapshots.resolve(database.catalog, database.name, base, At(tag=reference))
+            except NotFound as no_tag:
+                raise InvalidName(f"{no_branch.message}; {no_tag.message}", name=reference) from no_branch
+        if at != At():
+            raise InvalidName(f"{reference!r} is a tag, which is one version: write {base}@{reference}", name=reference)
+        return found
 
     def _named_scans(self, found: _Resolved, schema: Schema) -> list[tuple[str, Scan]]:
         """The hidden tables that a version's view reads. Files are not looked at if there only ever was one schema."""
@@ -140,6 +158,12 @@ class SparkFacet:
 
     def _snapshot(self, found: _Resolved) -> Snapshot:
         newer = self._snapshots.load(found.table, found.found.lineage, found.version)
+        if merged_on_read(newer) is not None:
+            raise UnsupportedOperation(
+                f"version {newer.version} of {found.table.name} has delta files, which this view does not merge yet: "
+                "compact its file groups, or read it through the client's plans",
+                table=found.table.name,
+            )
         if found.wanted.since is None:
             return newer
         return added_between(self._snapshots.load(found.table, found.found.lineage, found.wanted.since), newer)

@@ -39,6 +39,8 @@ def resolve(tx: ReadTransaction, table_id: int, name: str) -> Lineage:
     """The lineage of a branch by name ("": main). Raises BranchNotFound."""
     if name in ("", MAIN):
         return OF_MAIN
+    if "#" in name:  # a key, as names of hidden tables have it
+        return lineage(tx, table_id, name)
     return lineage(tx, table_id, branch(tx, table_id, name).key)
 
 

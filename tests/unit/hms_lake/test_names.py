@@ -49,13 +49,14 @@ def test_files_of_one_group_of_schemas() -> None:
         "t@v1@files@x",
         "t@v1@files@s",
         "t@v1@s3",
-        "t@s3",
         "t@v1@files@s3@s4",
         "t@",
-        "t@v",
-        "t@v-1",
-        "t@vx",
-        "t@main",
+        "t@-dev",
+        "t@a b",
+        "t@dev@files",
+        "t@dev@x",
+        "t@dev@v1@v2",
+        "t@dev#x@v1",
         "t@2026-13-40t00:00:00",
         "t@v1@x",
         "t@v1@files@v2",
@@ -73,3 +74,23 @@ def test_increments() -> None:
     assert parse(hidden_name("t", 12, 10)) == SnapshotName("t", At(version=12), files=True, since=10)
     with pytest.raises(InvalidName, match="is not before"):
         parse("t@v12..v10")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("t@dev", SnapshotName("t", At(), reference="dev")),
+        ("T@Dev@V7", SnapshotName("t", At(version=7), reference="dev")),
+        ("t@a_1.b-2@v1..v2", SnapshotName("t", At(version=2), since=1, reference="a_1.b-2")),
+        ("t@dev@2026-11-20", SnapshotName("t", At(timestamp_ms=1_795_132_800_000), reference="dev")),
+        ("t@dev#17@v7@files", SnapshotName("t", At(version=7), files=True, reference="dev#17")),
+        ("t@v", SnapshotName("t", At(), reference="v")),
+    ],
+)
+def test_branches_and_tags(name: str, expected: SnapshotName) -> None:
+    assert parse(name) == expected
+
+
+def test_hidden_names_of_branches_lead_back() -> None:
+    hidden = hidden_name("t", 12, 10, 3, "dev#17")
+    assert parse(hidden) == SnapshotName("t", At(version=12), True, since=10, group=3, reference="dev#17")
