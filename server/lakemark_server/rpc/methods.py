@@ -1,18 +1,17 @@
 """What lies between gRPC and the servicers: bytes to messages and back, threads, admission, deadlines, errors.
 
 Requests arrive on the event loop (``rpc.loop``) as bytes. A servicer's ordinary method is run by a thread of a lane,
-which decodes and encodes too, so that a large request or a slow plan holds up nobody else. A method that is a coroutine
-runs on the loop itself and must not block; it costs no thread while it waits. Whether its tenant may make a request,
-and whether there is room for it, is decided before it is decoded.
+which decodes and encodes too, so that a large request or a slow plan holds up nobody else. What a servicer offers in
+``quick`` runs on the loop itself: small requests that wait for a batch (``timeline.batching``) cost no thread then.
+Whether its tenant may make a request, and whether there is room for it, is decided before it waits or is worked on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 import structlog
@@ -27,8 +26,7 @@ from lakemark_server.deadline import Deadline
 from lakemark_server.rpc.admission import Admission
 from lakemark_server.rpc.errors import abort
 from lakemark_server.rpc.lanes import Lanes
-
-DECODED_ON_LOOP_BYTES_MAX: Final = 64 << 10
+from lakemark_server.rpc.quick import QUICK_BYTES_MAX, Quick
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
@@ -36,7 +34,8 @@ _log = structlog.get_logger(__name__)
 
 
 class Methods(grpc.GenericRpcHandler):
-    """All unary methods of some services, each served by the servicer's method of the same name.
+    """All unary methods of some services, each served by the servicer's method of the same name, or by what its
+    ``quick`` has under that name.
 
     They are not registered one by one with gRPC, whose asyncio server does work for each registered method at each
     request. ``request_s_max``: how long a request may take whose client has set no deadline, or a later one.
@@ -48,7 +47,14 @@ class Methods(grpc.GenericRpcHandler):
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             f"/{service.full_name}/{method.name}": grpc.unary_unary_rpc_method_handler(
                 _answering_errors(
-                    _served(method, getattr(servicer, method.name), lanes, Admission(method, tenants), request_s_max),
+                    _served(
+                        method,
+                        getattr(servicer, method.name),
+                        getattr(servicer, "quick", {}).get(method.name),
+                        lanes,
+                        Admission(method, tenants),
+                        request_s_max,
+                    ),
                     method.name,
                 )
             )
@@ -63,6 +69,7 @@ class Methods(grpc.GenericRpcHandler):
 def _served(
     method: MethodDescriptor,
     behaviour: Callable[[Any, Any], Any],
+    quick: Quick | None,
     lanes: Lanes,
     admission: Admission,
     request_s_max: float,
@@ -97,24 +104,25 @@ def _served(
             until.abandon()
             raise
 
-    async def on_loop(data: bytes, context: Context) -> bytes:
+    async def quickly(data: bytes, context: Context) -> bytes:
+        if quick is None or len(data) > QUICK_BYTES_MAX:
+            return await in_lane(data, context)
+        request = decoded(data)
+        if not quick.takes(request):
+            return await in_lane(data, context)
         until = _deadline_of(context, request_s_max)
         entered = admission.enter(data)
         try:
             with lanes.on_loop(admission.kind, len(data)), deadline.within(until):
-                if len(data) <= DECODED_ON_LOOP_BYTES_MAX:
-                    request = decoded(data)
-                else:
-                    request = await lanes.run(admission.kind, partial(decoded, data), 0)
-                answer: bytes = (await behaviour(request, context)).SerializeToString()
-                return answer
+                answer = await quick.answer(request)
         except asyncio.CancelledError:
             until.abandon()
             raise
         finally:
             admission.leave(entered)
+        return await in_lane(data, context) if answer is None else answer.SerializeToString()
 
-    return on_loop if inspect.iscoroutinefunction(behaviour) else in_lane
+    return in_lane if quick is None else quickly
 
 
 def _deadline_of(context: Context, request_s_max: float) -> Deadline:

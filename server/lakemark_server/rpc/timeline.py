@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import grpc
@@ -13,8 +15,13 @@ from lakemark_proto.v1.types_pb2 import TableName
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
+from lakemark_server.rpc.answers import Answers
 from lakemark_server.rpc.catalog import page_limit, require_name
-from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.rpc.loop import grpc_loop
+from lakemark_server.rpc.quick import Quick
+from lakemark_server.timeline.jobs import Opened, OpenJob
+from lakemark_server.timeline.named import MOVED, Moved, TableKey
+from lakemark_server.timeline.reading import is_small
 from lakemark_server.timeline.service import Timeline
 
 Context = grpc.ServicerContext
@@ -25,6 +32,11 @@ class TimelineServicer(TimelineServiceServicer):
     def __init__(self, catalog: Catalog, timeline: Timeline) -> None:
         self._catalog = catalog
         self._timeline = timeline
+        self._answers = Answers(grpc_loop())
+        self.quick: Mapping[str, Quick] = {
+            "OpenInstant": Quick(lambda request: True, self._open_soon),
+            "Commit": Quick(is_small, self._commit_soon),
+        }
 
     def _table(self, name: TableName) -> LakeTable:
         require_name(name)
@@ -32,24 +44,17 @@ class TimelineServicer(TimelineServiceServicer):
 
     def OpenInstant(self, request: pb.OpenInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
-        starts = request.start or request.HasField("profile")
-        job = OpenJob(
-            operation=request.operation,
-            branch=request.branch,
-            request_id=request.request_id,
-            owner=request.owner,
-            metadata=request.metadata,
-            heartbeat_timeout_ms=request.heartbeat_timeout_ms,
-            read_version=request.read_version,
-            profile=request.profile if starts else None,
-        )
-        opened = self._timeline.open(table.table_id, job)
-        return messages.opened_instant(opened.record, opened.table)
+        self._timeline.learn(_key(request.table), table.table_id)
+        return _opened(self._timeline.open(table.table_id, _open_job(request)))
+
+    async def _open_soon(self, request: pb.OpenInstantRequest) -> pb.Instant | None:
+        name = _key(require_name(request.table))
+        opened = await self._answers.wait(partial(self._timeline.open_named, name, _open_job(request)), MOVED)
+        return None if isinstance(opened, Moved) else _opened(opened)
 
     def StartInstant(self, request: pb.StartInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
-        opened = self._timeline.start(table.table_id, request.instant, request.profile)
-        return messages.opened_instant(opened.record, opened.table)
+        return _opened(self._timeline.start(table.table_id, request.instant, request.profile))
 
     def StageFiles(self, request: pb.StageFilesRequest, context: Context) -> pb.StageFilesResponse:
         table = self._table(request.table)
@@ -57,7 +62,14 @@ class TimelineServicer(TimelineServiceServicer):
         return pb.StageFilesResponse(staged_files=record.staged.files, removed_files=record.removed.files)
 
     def Commit(self, request: pb.CommitRequest, context: Context) -> pb.CommitResponse:
-        return self._timeline.commit(self._table(request.table), request)
+        table = self._table(request.table)
+        self._timeline.learn(_key(request.table), table.table_id)
+        return self._timeline.commit(table, request)
+
+    async def _commit_soon(self, request: pb.CommitRequest) -> pb.CommitResponse | None:
+        name = _key(require_name(request.table))
+        answer = await self._answers.wait(partial(self._timeline.commit_named, name, request), MOVED)
+        return None if isinstance(answer, Moved) else answer
 
     def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
         table = self._table(request.table)
@@ -110,3 +122,25 @@ class TimelineServicer(TimelineServiceServicer):
             newest_first=request.newest_first,
         )
         return pb.ListVersionsResponse(versions=[messages.version(record) for record in found], more=more)
+
+
+def _key(name: TableName) -> TableKey:
+    return name.catalog, name.database, name.table
+
+
+def _open_job(request: pb.OpenInstantRequest) -> OpenJob:
+    starts = request.start or request.HasField("profile")
+    return OpenJob(
+        operation=request.operation,
+        branch=request.branch,
+        request_id=request.request_id,
+        owner=request.owner,
+        metadata=request.metadata,
+        heartbeat_timeout_ms=request.heartbeat_timeout_ms,
+        read_version=request.read_version,
+        profile=request.profile if starts else None,
+    )
+
+
+def _opened(opened: Opened) -> pb.Instant:
+    return messages.opened_instant(opened.record, opened.table)

@@ -45,10 +45,23 @@ def admit(
     """
     if not batch.num_rows:
         return batch, np.empty(0, np.uint64)
+    paths, groups, directories = check(batch, schema, [instant] * batch.num_rows, location, deltas_allowed)
+    batch = replaced(batch, "path", paths)
+    batch = replaced(batch, "file_group", groups)
+    return batch, np.sort(directory_hashes(directories))
+
+
+def check(
+    batch: pa.RecordBatch, schema: Schema, instants: Sequence[int], location: str, deltas_allowed: bool
+) -> tuple[list[str], list[str], list[str]]:
+    """The relative path, the file group and the slice directory of each entry; ``instants`` wrote them, one by one.
+
+    Raises InvalidFile that names the first offending file.
+    """
     below = location.rstrip("/") + "/"
     # Full URIs below the table's location lose it; others stay, and are refused.
     paths = [path.removeprefix(below) for path in texts(batch.column("path"))]
-    for path in paths:
+    for path, instant in zip(paths, instants, strict=True):
         _check_path(path, instant, location)
     directories = [path.rpartition("/")[0] for path in paths]
     if len(set(directories)) < len(directories):
@@ -57,9 +70,7 @@ def admit(
     _check_kinds(batch, paths, deltas_allowed=deltas_allowed)
     _check_partitions(batch, paths, schema)
     _check_statistics(batch, paths, schema)
-    batch = replaced(batch, "path", paths)
-    batch = replaced(batch, "file_group", _groups(batch, directories))
-    return batch, np.sort(directory_hashes(directories))
+    return paths, _groups(batch, directories), directories
 
 
 def directory_hashes(directories: Sequence[str]) -> Hashes:

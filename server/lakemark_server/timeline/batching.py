@@ -1,8 +1,9 @@
 """Many writers of one table share one transaction of the store.
 
-Whoever comes first leads: it takes all that wait for the table, runs them in one transaction, hands out the results and
-passes the lead to the next that waits. Nobody is sent away because somebody else was a moment earlier, and a hot table
-costs one durable commit of the store for many commits of its own.
+Those that wait for a table form a queue. One of a few threads, the leader, takes all that wait, runs them in one
+transaction, hands out the answers, and puts the table back in line behind other tables if more have come meanwhile.
+Nobody is sent away because somebody else was a moment earlier; a hot table costs one durable commit of the store for
+many commits of its own, and takes one thread, whatever its number of writers.
 
 A job whose request's deadline is over, or whose client has gone, is taken out before its batch is run: it happens whole
 or not at all. Once a batch runs, it has the time of the last of its requests.
@@ -13,11 +14,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from lakemark.errors import LakemarkError, Overloaded
 from lakemark_server import deadline
-from lakemark_server.deadline import Deadline
 
 K = TypeVar("K")
 J = TypeVar("J")
@@ -25,23 +26,48 @@ R = TypeVar("R")
 
 BATCH_MAX: Final = 128
 WAITING_MAX: Final = 10_000
+LEADERS_MAX: Final = 16
 RETRY_MS: Final = 500
+
+Answered: TypeAlias = Callable[[R | BaseException], None]
+"""Takes a result, or the error instead of it. A leader calls it: it must be quick, and must not raise."""
 
 
 class _Ticket(Generic[J, R]):
-    """A job that waits: its thread wakes up to take the answer, or to lead."""
+    """A job that waits, and who is told its answer."""
 
-    __slots__ = ("answer", "error", "job", "leads", "until", "wake")
+    __slots__ = ("answered", "job", "until")
 
-    def __init__(self, job: J, until: Deadline) -> None:
+    def __init__(self, job: J, answered: Answered[R]) -> None:
         self.job = job
-        self.until = until
-        self.answer: list[R] = []
-        self.error: BaseException | None = None
-        self.leads = False
+        self.answered = answered
+        self.until = deadline.current()
+
+
+class _Sleeper(Generic[R]):
+    """A thread that sleeps until it has an answer."""
+
+    __slots__ = ("_answer", "_wake")
+
+    def __init__(self) -> None:
+        self._answer: list[R | BaseException] = []
         # A bare lock is the cheapest thing that a thread can sleep on: taken here, released once to wake it.
-        self.wake = threading.Lock()
-        self.wake.acquire()
+        self._wake = threading.Lock()
+        self._wake.acquire()
+
+    def answered(self, answer: R | BaseException) -> None:
+        self._answer.append(answer)
+        self._wake.release()
+
+    def sleep(self, seconds: float) -> bool:
+        """Whether it was answered."""
+        return self._wake.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
+
+    def answer(self) -> R:
+        answer = self._answer[0]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
 
 class Batcher(Generic[K, J, R]):
@@ -51,87 +77,73 @@ class Batcher(Generic[K, J, R]):
         self._run = run
         self._lock = threading.Lock()
         self._queues: dict[K, deque[_Ticket[J, R]]] = {}
+        self._leaders = ThreadPoolExecutor(LEADERS_MAX, thread_name_prefix="timeline")
 
     def submit(self, key: K, job: J) -> R:
         """Blocks until the job's batch is durable.
 
         Raises the job's own error, that of the batch, Overloaded, DeadlineExceeded (it was not run), DeadlineUnknown.
         """
-        ticket: _Ticket[J, R] = _Ticket(job, deadline.current())
+        sleeper: _Sleeper[R] = _Sleeper()
+        ticket = self._queue(key, job, sleeper.answered)
+        if not sleeper.sleep(ticket.until.remaining_s()):
+            with self._lock:
+                queue = self._queues.get(key)
+                if queue is not None and ticket in queue:
+                    queue.remove(ticket)
+                    raise deadline.exceeded()
+            if not sleeper.sleep(0):
+                raise deadline.unknown()
+        return sleeper.answer()
+
+    def hand_in(self, key: K, job: J, answered: Answered[R]) -> None:
+        """``answered`` is called once the job's batch is durable, or has failed, or does without it because nobody
+        waits for it any more. Raises Overloaded."""
+        self._queue(key, job, answered)
+
+    def _queue(self, key: K, job: J, answered: Answered[R]) -> _Ticket[J, R]:
+        ticket: _Ticket[J, R] = _Ticket(job, answered)
         with self._lock:
             queue = self._queues.get(key)
             if queue is None:
-                queue = self._queues[key] = deque()
-                ticket.leads = True
-            elif len(queue) >= WAITING_MAX:
+                self._queues[key] = deque((ticket,))
+                self._leaders.submit(self._lead, key)
+                return ticket
+            if len(queue) >= WAITING_MAX:
                 raise Overloaded(
                     f"{WAITING_MAX:,} requests already wait for this table; try again in {RETRY_MS} ms",
                     retry_after_ms=str(RETRY_MS),
                 )
             queue.append(ticket)
-        if not ticket.leads:
-            self._wait(ticket, queue)
-        if ticket.leads:
-            self._lead(key, queue)
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.answer[0]
+        return ticket
 
-    def _wait(self, ticket: _Ticket[J, R], queue: deque[_Ticket[J, R]]) -> None:
-        """Returns when the ticket has its answer, or leads."""
-        if ticket.wake.acquire(timeout=min(ticket.until.remaining_s(), threading.TIMEOUT_MAX)):
-            return
+    def _lead(self, key: K) -> None:
         with self._lock:
-            if ticket.leads:
-                return
-            if ticket in queue:
-                queue.remove(ticket)
-                raise deadline.exceeded()
-        if not ticket.wake.acquire(blocking=False):
-            raise deadline.unknown()
-
-    def _lead(self, key: K, queue: deque[_Ticket[J, R]]) -> None:
-        with self._lock:
+            queue = self._queues[key]
             batch = [queue.popleft() for _ in range(min(len(queue), BATCH_MAX))]
-        try:
-            self._answer(key, [ticket for ticket in batch if self._awaited(ticket)])
-        finally:
-            with self._lock:
-                if queue:
-                    queue[0].leads = True
-                    queue[0].wake.release()
-                else:
-                    del self._queues[key]
+        answers = self._answers(key, batch)
+        with self._lock:
+            if queue:
+                self._leaders.submit(self._lead, key)
+            else:
+                del self._queues[key]
+        for ticket, answer in zip(batch, answers, strict=True):
+            ticket.answered(answer)
 
-    @staticmethod
-    def _awaited(ticket: _Ticket[J, R]) -> bool:
-        """Else it has its answer now."""
-        if not ticket.until.over():
-            return True
-        ticket.error = deadline.exceeded()
-        if not ticket.leads:
-            ticket.wake.release()
-        return False
+    def _answers(self, key: K, batch: list[_Ticket[J, R]]) -> list[R | BaseException]:
+        """In the order of the batch."""
+        answers: list[R | BaseException] = [deadline.exceeded() if one.until.over() else _NOT_RUN for one in batch]
+        begun = [place for place, answer in enumerate(answers) if answer is _NOT_RUN]
+        if begun:
+            try:
+                with deadline.within(deadline.latest(batch[place].until for place in begun)):
+                    results = self._run(key, [batch[place].job for place in begun])
+                for place, result in zip(begun, results, strict=True):
+                    answers[place] = result
+            except BaseException as error:  # whatever it is: those who wait must hear of it
+                for place in begun:
+                    answers[place] = error
+        return answers
 
-    def _answer(self, key: K, batch: list[_Ticket[J, R]]) -> None:
-        """The leader's own ticket is in it, unless it is too late: it is at the front of the queue when it leads."""
-        if not batch:
-            return
-        try:
-            with deadline.within(deadline.latest(ticket.until for ticket in batch)):
-                results = self._run(key, [ticket.job for ticket in batch])
-        except Exception as error:
-            for ticket in batch:
-                ticket.error = error
-        else:
-            for ticket, result in zip(batch, results, strict=True):
-                if isinstance(result, LakemarkError):
-                    ticket.error = result
-                else:
-                    ticket.answer.append(result)
-        finally:
-            for ticket in batch:
-                if ticket.error is None and not ticket.answer:
-                    ticket.error = RuntimeError("the batch was interrupted; whether it was applied is not known")
-                if not ticket.leads:
-                    ticket.wake.release()
+
+_NOT_RUN: Final = RuntimeError("the job was not run")

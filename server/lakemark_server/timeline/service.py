@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -27,9 +27,10 @@ from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline import alive, branches, direct, records, staging
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.altering import AlterJob, altered_once
-from lakemark_server.timeline.batching import Batcher
+from lakemark_server.timeline.batching import Answered, Batcher
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.jobs import Opened, OpenJob, StartJob, check_open
+from lakemark_server.timeline.named import MOVED, Moved, NamedJob, TableKey, TableNames
 from lakemark_server.timeline.opening import opened_once, started
 from lakemark_server.timeline.publish import CommitJob, check_metadata, publish, response_of
 from lakemark_server.timeline.references import References
@@ -41,8 +42,8 @@ TOGETHER_MAX: Final = 100
 _log = structlog.get_logger(__name__)
 
 
-_Job = OpenJob | StartJob | CommitJob | AlterJob
-_Answer = Opened | pb.CommitResponse | LakeTable
+_Job = OpenJob | StartJob | CommitJob | AlterJob | NamedJob
+_Answer = Opened | pb.CommitResponse | LakeTable | Moved
 
 
 class Timeline:
@@ -62,6 +63,7 @@ class Timeline:
         self._log = ChangeLog()
         self.references = References(store, clock, self._log)
         self._reading = threading.Lock()
+        self._names = TableNames()
         self._batches: Batcher[int, _Job, _Answer] = Batcher(self._run)
 
     # -- writers ------------------------------------------------------------------------------------------------------
@@ -70,6 +72,33 @@ class Timeline:
         """A new instant, REQUESTED or (with a profile) INFLIGHT. Raises CommitConflict if it would collide at once."""
         check_open(job)
         return cast(Opened, self._batches.submit(table_id, job))
+
+    def open_named(self, name: TableKey, job: OpenJob, answered: Answered[Opened | Moved]) -> bool:
+        """``open`` without a thread that waits; ``answered`` gets what it would return or raise, or MOVED.
+
+        False, and nothing is done: the name was never looked up. Raises InvalidArgument, LimitExceeded.
+        """
+        check_open(job)
+        return self._hand_in(NamedJob(name, job), cast(Answered[_Answer], answered))
+
+    def commit_named(
+        self, name: TableKey, request: pb.CommitRequest, answered: Answered[pb.CommitResponse | Moved]
+    ) -> bool:
+        """Likewise ``commit``, for a request that is small (``reading.is_small``)."""
+        check_request_id(request.request_id)
+        check_metadata(request.metadata)
+        return self._hand_in(NamedJob(name, request), cast(Answered[_Answer], answered))
+
+    def _hand_in(self, job: NamedJob, answered: Answered[_Answer]) -> bool:
+        table_id = self._names.last_id(job.name)
+        if table_id is None:
+            return False
+        self._batches.hand_in(table_id, job, answered)
+        return True
+
+    def learn(self, name: TableKey, table_id: int) -> None:
+        """So that ``open_named`` and ``commit_named`` know where to queue."""
+        self._names.learn(name, table_id)
 
     def start(self, table_id: int, instant: int, profile: pb.WorkProfile) -> Opened:
         """REQUESTED -> INFLIGHT, unless the work would collide with a commit or with another live writer."""
@@ -102,11 +131,7 @@ class Timeline:
         job = self._prepared(table, request)
         if isinstance(job, InstantRecord):
             return response_of(job)
-        try:
-            return cast(pb.CommitResponse, self._batches.submit(table.table_id, job))
-        except CommitConflict as conflict:
-            self._give_up(table, request.instant, conflict)
-            raise
+        return cast(pb.CommitResponse, self._batches.submit(table.table_id, job))
 
     def commit_together(
         self, commits: Sequence[tuple[LakeTable, pb.CommitRequest]], request_id: str = ""
@@ -233,8 +258,7 @@ class Timeline:
                 )
             if record.state != pb.ROLLED_BACK:
                 if conflict is not None:
-                    record.conflict.code, record.conflict.message = conflict.code, conflict.message
-                    record.conflict.details.update({key: value[:1_000] for key, value in conflict.details.items()})
+                    _keep_conflict(record, conflict)
                 _roll_back(tx, table.record.catalog, table_id, record, reason, self._clock())
             return record
 
@@ -335,28 +359,44 @@ class Timeline:
         return staging.read_entries(files, table, instant)
 
     def _run(self, table_id: int, jobs: list[_Job]) -> list[_Answer | LakemarkError]:
-        commits = [job for job in jobs if isinstance(job, CommitJob)]
+        gone: list[tuple[LakeTable, int]] = []
 
-        def body(tx: Transaction) -> Callable[[], list[_Answer | LakemarkError]]:
+        def body(tx: Transaction) -> tuple[TableState, list[_Answer | LakemarkError]]:
             now = self._clock()
             state = TableState(tx, table_id)
-            opened = [self._begin(state, job, now) for job in jobs if not isinstance(job, CommitJob)]
-            published = publish(state, commits, now, self._log) if commits else []
-
-            def answers() -> list[_Answer | LakemarkError]:
-                self._remember(state)
-                of_commits, of_opens = iter(published), iter(opened)
-                return [next(of_commits) if isinstance(job, CommitJob) else next(of_opens) for job in jobs]
-
-            return answers
+            answers: list[_Answer | LakemarkError] = []
+            commits: list[tuple[int, CommitJob]] = []
+            for place, job in enumerate(self._understood(state, jobs)):
+                if isinstance(job, CommitJob):
+                    commits.append((place, job))
+                    answers.append(MOVED)
+                else:
+                    answers.append(job if isinstance(job, Moved | LakemarkError) else self._begin(state, job, now))
+            gone.clear()
+            published = publish(state, [job for _, job in commits], now, self._log) if commits else []
+            for (place, job), answer in zip(commits, published, strict=True):
+                answers[place] = answer
+                if isinstance(answer, CommitConflict) and _refuse(state, job.instant, answer, now):
+                    gone.append((state.table, job.instant))
+            return state, answers
 
         try:
-            return self._store.transact(body)()
+            state, answers = self._store.transact(body)
         except TransactionTooLarge:
             if len(jobs) == 1:
                 raise
             half = len(jobs) // 2
             return self._run(table_id, jobs[:half]) + self._run(table_id, jobs[half:])
+        self._remember(state)
+        for table, instant in gone:
+            _delete_files(table.record.location, instant)
+        return answers
+
+    def _understood(
+        self, state: TableState, jobs: list[_Job]
+    ) -> list[OpenJob | StartJob | AlterJob | CommitJob | Moved | LakemarkError]:
+        named = iter(self._names.understood(state, [job for job in jobs if isinstance(job, NamedJob)]))
+        return [next(named) if isinstance(job, NamedJob) else job for job in jobs]
 
     def _remember(self, state: TableState) -> None:
         """Once its transaction is durable."""
@@ -372,6 +412,26 @@ class Timeline:
             return opened_once(state, job, now, self._log, self._quotas)
         except LakemarkError as error:
             return error
+
+
+def _refuse(state: TableState, instant: int, conflict: CommitConflict, now: int) -> bool:
+    """Rolls back an instant whose commit is refused; False if it was before.
+
+    The versions that it lost to stay: it could never succeed, and must not hold off others until it expires.
+    """
+    record = records.instant(state.tx, state.table_id, instant)
+    if record.state != pb.INFLIGHT:
+        return False
+    _keep_conflict(record, conflict)
+    _roll_back(state.tx, state.table.record.catalog, state.table_id, record, conflict.message, now)
+    state.clear_writer(instant)
+    return True
+
+
+def _keep_conflict(record: InstantRecord, conflict: CommitConflict) -> None:
+    """As the answer to a commit that is asked for again."""
+    record.conflict.code, record.conflict.message = conflict.code, conflict.message
+    record.conflict.details.update({key: value[:1_000] for key, value in conflict.details.items()})
 
 
 def _roll_back(tx: Transaction, catalog: str, table_id: int, record: InstantRecord, reason: str, now: int) -> None:

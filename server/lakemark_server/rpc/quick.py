@@ -1,0 +1,20 @@
+"""Requests that are answered on the event loop, without a thread that waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+QUICK_BYTES_MAX: Final = 16 << 10
+"""Larger ones would keep the loop busy with decoding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """``takes`` says which requests of a method. ``answer`` must not block; None: the method itself has to do it."""
+
+    takes: Callable[[Any], bool]
+    answer: Callable[[Any], Awaitable[Message | None]]
