@@ -171,6 +171,7 @@ class Writer:
             added=self._message(files) if files else None,
             removed=pb.RemovedFiles(paths=removed) if removed else None,
             metadata=metadata,
+            schema_id=self.schema.schema_id,
             file_schema=_schema_bytes(file_schema) if files else b"",
         )
         answer = self._call(self._stub.Commit, request, mutation=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lakemark.errors import InvalidArgument, LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
+from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.requests import once
 from lakemark_server.snapshot.entries import partition_of
@@ -39,7 +42,7 @@ def opened_once(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog, qu
     if created:
         return created[0]
     # It may have moved on since; the writer that asks again wants to know where it stands.
-    return Opened(records.instant(state.tx, state.table_id, record.instant), state.table)
+    return _as_opened(state, records.instant(state.tx, state.table_id, record.instant))
 
 
 def _opened(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog, quotas: Quotas) -> Opened:
@@ -85,7 +88,15 @@ def started(state: TableState, job: StartJob, now_ms: int, log: ChangeLog) -> Op
         records.put_instant(state.tx, state.table_id, record)
         timeout = record.heartbeat_timeout_ms
         state.put_writer(Alive(record.instant, now_ms + timeout, timeout, True, record.operation))
-    return Opened(record, state.table)
+    return _as_opened(state, record)
+
+
+def _as_opened(state: TableState, record: InstantRecord) -> Opened:
+    """With the schema that the instant was opened with, even if it is not the latest: its files are checked with it."""
+    table = state.table
+    if record.schema_id != table.schema.schema_id:
+        table = replace(table, schema=lake.get_schema(state.tx, state.table_id, record.schema_id))
+    return Opened(record, table)
 
 
 def _check_start(

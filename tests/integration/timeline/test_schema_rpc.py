@@ -155,6 +155,16 @@ def planned(wire: Wire, sql: str) -> list[str]:
     return [one.path for one in answer.files.list.files]
 
 
+def test_a_writer_that_begins_again_gets_the_schema_that_it_began_with(wire: Wire) -> None:
+    wire.create()
+    opened = wire.open(start=False, request_id="begins-twice")
+    alter(wire, rename("name", "who"))
+    again = wire.open(start=False, request_id="begins-twice")
+    assert (again.instant, names(again.schema), again.schema.schema_id) == (opened.instant, names(opened.schema), 1)
+    assert wire.start(opened.instant).schema.schema_id == 1
+    assert wire.open().schema.schema_id == 2
+
+
 def test_the_schema_that_a_commit_names_counts(wire: Wire) -> None:
     wire.create()
     instant = wire.open().instant
