@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import structlog
 
 from lakemark.errors import LakemarkError, NotFound
@@ -22,11 +23,13 @@ from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.recount import ensure_counted
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.backup import refuse_half_restored
+from lakemark_server.base_folder import BaseFolder
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.kv import Store, open_store, public_url
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
+from lakemark_server.snapshot.folding import Thresholds
 from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.sweeping import Sweeper
@@ -82,6 +85,14 @@ class Service:
             settings.sweep_interval_s,
             lambda store: Timeline(store, clock, self.snapshots).roll_back_expired(),
         )
+        self._folder = BaseFolder(
+            self.store,
+            self.snapshots,
+            clock,
+            settings.fold_interval_s,
+            Thresholds(settings.fold_versions, settings.fold_files),
+            int(settings.fold_grace_s * 1_000),
+        )
 
     @property
     def grpc_address(self) -> str:
@@ -97,6 +108,7 @@ class Service:
         if self.hms:
             self.hms.start()
         self._sweeper.start()
+        self._folder.start()
         _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
     def stop(self) -> None:
@@ -104,6 +116,7 @@ class Service:
             self.hms.stop()
         self.grpc.stop()
         self._sweeper.stop()
+        self._folder.stop()
         self.quotas.close()
         self.store.close()
 
@@ -158,6 +171,8 @@ def open_existing(url: str, *, read_only: bool = False) -> Store:
 
 def main(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. Prints one line with the addresses on standard output when it is ready."""
+    # Where pandas is installed, pyarrow imports it with its first array: no request should wait for that.
+    pa.array([0])
     logs.configure(settings.log_format, settings.log_level)
     service = Service(settings)
     asked = threading.Event()

@@ -49,7 +49,11 @@ class Settings(BaseSettings):
     quota_databases: int = Field(Limits().databases, ge=0, description="of a tenant")
     quota_partitions_per_request: int = Field(Limits().partitions_per_request, ge=0, description="of a warehouse table")
     quota_cache_s: float = Field(5.0, ge=0, description="after which a quota that was changed elsewhere holds here")
-    snapshot_cache_bytes: int = Field(512 << 20, ge=0, description="memory for folded snapshots")
+    snapshot_cache_bytes: int = Field(256 << 20, ge=0, description="memory for snapshots and what plans need of them")
+    fold_interval_s: float = Field(10.0, gt=0, description="how often tables that need a new base are looked for")
+    fold_versions: int = Field(256, ge=1, description="versions after which a branch gets a new base")
+    fold_files: int = Field(8_192, ge=1, description="new files after which it does; more for large tables")
+    fold_grace_s: float = Field(600.0, ge=0, description="how long a base is kept after it was replaced")
     sweep_interval_s: float = Field(10.0, gt=0, description="how often lost writers are looked for")
     log_format: Literal["console", "json"] = Field("console", description="how log lines look")
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -10,7 +10,7 @@ if they hold few partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -195,31 +195,34 @@ def _merged_runs(kept: list[Tracked], loose: list[Tracked], *, dead: bool) -> tu
     return staying, [*moving, *loose]
 
 
-def _in_place_together(tracked: Iterable[Tracked]) -> Iterable[Tracked]:
+def _in_place_together(tracked: Iterable[Tracked]) -> Iterator[Tracked]:
     """Blocks of commits that follow each other, as parts of full size. None of their files was removed."""
     group: list[StoredEntries] = []
     for one in tracked:
         entries = one.entries
-        fits = one.run < 0 and isinstance(entries, StoredEntries) and bool((one.removed == ALIVE).all())
-        if not fits or not isinstance(entries, StoredEntries):
-            yield one
-            continue
-        if not _well_clustered(one):
-            yield one
-            continue
-        if group and not (
-            sum(part.size for part in group) + entries.size <= PART_FILES_MAX
-            and group[0].schema.schema_id == entries.schema.schema_id
-        ):
-            yield _joined(group)
+        fits = one.run < 0 and bool((one.removed == ALIVE).all()) and _well_clustered(one)
+        if group and not (fits and group[0].schema.schema_id == entries.schema.schema_id):
+            yield from _cut_anew(group)
             group = []
-        group.append(entries)
+        if fits and isinstance(entries, StoredEntries):
+            group.append(entries)
+        else:
+            yield one
     if group:
-        yield _joined(group)
+        yield from _cut_anew(group)
 
 
-def _joined(group: Sequence[StoredEntries]) -> Tracked:
-    entries = group[0] if len(group) == 1 else group[0].joined(group[1:])
+def _cut_anew(group: Sequence[StoredEntries]) -> Iterator[Tracked]:
+    pages: list[PageRef] = []
+    for page in (page for entries in group for page in entries.pages):
+        if pages and sum(one.entries for one in pages) + page.entries > PART_FILES_MAX:
+            yield _fresh(group[0].with_pages(pages))
+            pages = []
+        pages.append(page)
+    yield _fresh(group[0].with_pages(pages))
+
+
+def _fresh(entries: StoredEntries) -> Tracked:
     return Tracked(entries, np.full(entries.size, ALIVE, np.int64))
 
 

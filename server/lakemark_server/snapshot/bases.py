@@ -172,6 +172,13 @@ def sweep_old(store: Store, table_id: int, before_ms: int) -> int:
     return len(old)
 
 
+def has_old(tx: ReadTransaction, table_id: int) -> bool:
+    """Whether there are replaced bases or unpublished builds."""
+    builds = tx.get_range(*BASE_BUILDS.range(table_id), limit=1, snapshot=True)
+    stored = tx.get_range(*BASES.range(table_id), snapshot=True)
+    return bool(builds) or any(BaseRecord.FromString(value).old for _, value in stored)
+
+
 def _named(record: BaseRecord) -> list[int]:
     return [record.base_id, *(one.base_id for one in record.old)]
 

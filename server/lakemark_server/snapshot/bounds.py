@@ -101,7 +101,7 @@ class NumberBound(Bound):
     """Numbers, booleans, dates and timestamps, as integers of some unit or as doubles."""
 
     def __init__(
-        self, values: _Numbers, known: Mask, encode: Callable[[LiteralValue], fractions.Fraction | float | None]
+        self, values: _Numbers, known: Mask, encode: Callable[[LiteralValue], fractions.Fraction | int | float | None]
     ):
         self.values = values
         self.known = known
@@ -244,7 +244,7 @@ def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | No
     if pa.types.is_boolean(kind):
         return NumberBound(_numbers(array, pa.int64()), known, lambda value: _exact(value, bool))
     if pa.types.is_integer(kind) and kind != pa.uint64():
-        return NumberBound(_numbers(array, pa.int64()), known, _scaled(0))
+        return NumberBound(_numbers(array, pa.int64()), known, _whole)
     if pa.types.is_date32(kind):
         return NumberBound(_numbers(array, pa.int32()).astype(np.int64), known, _days)
     if isinstance(kind, pa.TimestampType):
@@ -323,6 +323,10 @@ def _double(value: LiteralValue) -> float | None:
 
 def _exact(value: LiteralValue, kind: type) -> fractions.Fraction | None:
     return fractions.Fraction(int(value)) if isinstance(value, kind) and isinstance(value, bool | int) else None
+
+
+def _whole(value: LiteralValue) -> fractions.Fraction | int | None:
+    return value if type(value) is int else _scaled(0)(value)
 
 
 def _scaled(scale: int) -> Callable[[LiteralValue], fractions.Fraction | None]:

@@ -253,9 +253,8 @@ class StoredEntries(Entries):
         """Everything that a base knows of it."""
         return self._summary.zones.row(self._summary.row) if self._summary else None
 
-    def joined(self, others: Sequence[StoredEntries]) -> StoredEntries:
-        """One that has the pages of all, in this order; all of one schema."""
-        pages = [*self.pages, *(page for other in others for page in other.pages)]
+    def with_pages(self, pages: Sequence[PageRef]) -> StoredEntries:
+        """Others of the same schema."""
         return StoredEntries(pages, self.schema, self._source)
 
     def removed_versions(self) -> Integers | None:

@@ -77,6 +77,10 @@ class Folding:
         bases.sweep_old(self._store, table_id, self._clock() - self._grace_ms)
         return published
 
+    def waiting(self, table_id: int) -> bool:
+        """Whether there are bases that are still to be removed."""
+        return self._store.read(lambda tx: bases.has_old(tx, table_id))
+
     def fold(self, table: LakeTable, lineage: Lineage) -> BaseRecord | None:
         """A base of the branch's latest version; None if there is nothing new, or another one was faster."""
         table_id, key, fork = table.table_id, *lineage.forks[0]

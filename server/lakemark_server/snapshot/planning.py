@@ -22,7 +22,7 @@ from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.merge_on_read import merged_on_read
 from lakemark_server.snapshot.page_source import Cache, kept, make_cache
 from lakemark_server.snapshot.parts import Part
-from lakemark_server.snapshot.pruning import prune
+from lakemark_server.snapshot.pruning import prune_normal
 from lakemark_server.snapshot.statistics import prepared
 from lakemark_server.snapshot.zones import zones
 
@@ -136,7 +136,7 @@ class Planner:
         parts = snapshot.parts
         if bound == TRUE or len(parts) == 1:
             return range(len(parts))
-        may = prune(bound, zones(snapshot)).may_match
+        may = prune_normal(bound, zones(snapshot)).may_match
         if merged is not None:
             may = may | [mask is not None for mask in merged]
         return np.flatnonzero(may).tolist()
@@ -153,10 +153,10 @@ class Planner:
             lambda: prepared(part, schema, partial(self._keep, part.entries, schema.schema_id)),
             lambda stats: 1_000 + stats.not_empty.nbytes,
         )
-        result = prune(bound, stats)
+        result = prune_normal(bound, stats)
         may, entirely = result.may_match, result.all_match
         if merged is not None:
-            by_partition = prune(bound, PartitionsOnly(stats))
+            by_partition = prune_normal(bound, PartitionsOnly(stats))
             may = np.where(merged, by_partition.may_match, may)
             entirely = np.where(merged, by_partition.all_match, entirely)
         places = np.flatnonzero(may if live is None else may & live)

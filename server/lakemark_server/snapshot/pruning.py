@@ -61,7 +61,12 @@ _UNDECIDED = _Verdict(np.True_, np.False_)
 def prune(expr: Expr, stats: FileStats | PreparedStats) -> PruneResult:
     """The verdicts on a predicate that ``lakemark.expressions.bind`` gave. To ask often, keep ``prepare(stats)``."""
     prepared = stats if isinstance(stats, PreparedStats) else prepare(stats)
-    verdict = _verdict(normalize(expr), prepared)
+    return prune_normal(normalize(expr), prepared)
+
+
+def prune_normal(expr: Expr, prepared: PreparedStats) -> PruneResult:
+    """``prune`` for a predicate that ``normalize`` gave."""
+    verdict = _verdict(expr, prepared)
     may = both(verdict.may, prepared.not_empty)
     return PruneResult(_spread(may, prepared.size), _spread(both(verdict.all, may), prepared.size))
 

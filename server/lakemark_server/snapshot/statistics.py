@@ -55,6 +55,9 @@ class _Partitions(Mapping[int, AnyArray]):
         codes, names = self._part.partition_codes
         return take(partition_values_by_name(names, self._fields[column_id], self._schema), codes)
 
+    def __contains__(self, column_id: object) -> bool:
+        return column_id in self._fields
+
     def __iter__(self) -> Iterator[int]:
         return iter(self._fields)
 
