@@ -43,16 +43,19 @@ def read(
     columns: Sequence[str] | None = None,
     version: int | None = None,
     timestamp: Moment | None = None,
+    branch: str = "",
+    tag: str = "",
     server: str | Client = SERVER_DEFAULT,
 ) -> DataFrame:
     """The rows of a snapshot for which ``where`` (Spark SQL) is true; only files that can hold such rows are read.
 
-    The snapshot is chosen now: the latest, ``version``, or the last one at or before ``timestamp``; the DataFrame stays
+    The snapshot is chosen now: the latest, ``version``, the last one at or before ``timestamp``, or that of a ``tag``;
+    ``branch`` "": main. The DataFrame stays
     with it. Texts that ``where`` compares with instants are in UTC unless they name a zone. ``columns`` None: all,
     partition columns last. Raises TableNotFound, VersionNotFound, InvalidPredicate, InvalidSchema (no such column).
     """
     with use_client(server) as client:
-        plan = client.plan(table, where, version=version, timestamp=timestamp)
+        plan = client.plan(table, where, version=version, timestamp=timestamp, branch=branch, tag=tag)
         files = list(plan)
         schemas = {file.schema_id: plan.file_schema(file) for file in files}
     wanted = [plan.schema.field(name).name for name in columns] if columns is not None else None

@@ -28,19 +28,20 @@ def append(
     metadata: Mapping[str, str] | None = None,
     request_id: str | None = None,
     distribute: bool = True,
+    branch: str = "",
 ) -> Commit:
     """Adds the rows of ``df`` to ``database.table`` in one commit, also if there are none.
 
     Columns are matched by name, whatever their case; narrower types are widened. ``server``: ``host:port``, or a client
     that stays open. The same ``request_id`` commits once, however often it is asked for (in ``foreachBatch``: a name
     with the epoch id). ``distribute``: rows of a partition are brought together first, for few files; False writes
-    without a shuffle, up to one file for each task and partition.
+    without a shuffle, up to one file for each task and partition. ``branch`` "": main.
 
     Raises InvalidSchema with every column that does not fit, CommitConflict, and Spark's errors; after any of them the
     instant is rolled back and nothing of it is ever seen.
     """
     with use_client(server) as client:
-        return _write(client, df, table, "append", None, metadata, request_id, distribute=distribute)
+        return _write(client, df, table, "append", None, metadata, request_id, distribute, branch)
 
 
 def overwrite(
@@ -52,6 +53,7 @@ def overwrite(
     metadata: Mapping[str, str] | None = None,
     request_id: str | None = None,
     distribute: bool = True,
+    branch: str = "",
 ) -> Commit:
     """Replaces what the table holds by the rows of ``df``, in one commit.
 
@@ -60,7 +62,7 @@ def overwrite(
     """
     operation: Operation = "overwrite_table" if partitions is None else "overwrite_partitions"
     with use_client(server) as client:
-        return _write(client, df, table, operation, partitions, metadata, request_id, distribute=distribute)
+        return _write(client, df, table, operation, partitions, metadata, request_id, distribute, branch)
 
 
 def _write(
@@ -71,15 +73,17 @@ def _write(
     partitions: Partitions,
     metadata: Mapping[str, str] | None,
     request_id: str | None,
-    *,
     distribute: bool,
+    branch: str,
 ) -> Commit:
     # Which partitions a DataFrame has is known when it is written: a dynamic overwrite tells them after that.
     dynamic = partitions == "dynamic"
     named = None if partitions is None or isinstance(partitions, str) else list(partitions)
     if isinstance(partitions, str) and not dynamic:
         raise InvalidArgument(f"partitions={partitions!r} is neither a list of partitions nor 'dynamic'")
-    with client.begin(table, operation, partitions=named, start=not dynamic, request_id=request_id) as writer:
+    with client.begin(
+        table, operation, partitions=named, start=not dynamic, request_id=request_id, branch=branch
+    ) as writer:
         if writer.committed:
             return writer.commit()
         columns = columns_for(df.schema, writer.schema, table)

@@ -111,6 +111,26 @@ def test_versions_and_times_read_the_past(client: Client, spark: SparkProcess, t
     assert spark.sql(both) == [(13,)]
 
 
+def test_branches_and_tags_by_name(client: Client, spark: SparkProcess, table: str) -> None:
+    append(client, table, rows(0, 5))
+    client.tags.create(table, "first")
+    client.branches.create(table, "dev")
+    with client.begin(table, "append", branch="dev") as writer:
+        writer.write(rows(50, 3))
+        writer.commit()
+    append(client, table, rows(5, 5))
+    assert ids(spark, table) == list(range(10))
+    assert ids(spark, at(table, "dev")) == [*range(5), 50, 51, 52]
+    assert ids(spark, at(table, "dev@v1")) == ids(spark, at(table, "first")) == list(range(5))
+    assert ids(spark, at(table, "dev@v1..v2")) == [50, 51, 52]
+    assert spark.sql(f"SELECT count(*) FROM {at(table, 'dev')} d JOIN {table} t USING (id)") == [(5,)]
+    client.branches.merge(table, "dev")
+    assert ids(spark, table) == [*range(10), 50, 51, 52]
+    client.branches.drop(table, "dev")
+    with pytest.raises(SparkStatementError, match=r"no branch 'dev'.* it has main; .*it has first"):
+        ids(spark, at(table, "dev"))
+
+
 @pytest.mark.parametrize(
     "where",
     [
