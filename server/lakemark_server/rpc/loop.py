@@ -12,12 +12,14 @@ from collections.abc import Coroutine
 from functools import cache
 from typing import Any, TypeVar
 
+import uvloop
+
 T = TypeVar("T")
 
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     threading.Thread(target=loop.run_forever, name="grpc-loop", daemon=True).start()
     return loop
 
