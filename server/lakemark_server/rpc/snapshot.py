@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import wraps
+from typing import Any, Final, TypeVar
 
 import grpc
 import pyarrow as pa
@@ -67,12 +69,27 @@ class PageToken:
         return token
 
 
+Answer = TypeVar("Answer")
+
+
+def _again(method: Callable[[Any, Any, Context], Answer]) -> Callable[[Any, Any, Context], Answer]:
+    """Runs a method again if a base that it read from was swept meanwhile."""
+
+    @wraps(method)
+    def twice(self: Any, request: Any, context: Context) -> Answer:
+        snapshots: Snapshots = self._snapshots
+        return snapshots.again(lambda: method(self, request, context))
+
+    return twice
+
+
 class SnapshotServicer(SnapshotServiceServicer):
     def __init__(self, snapshots: Snapshots, planner: Planner) -> None:
         self._snapshots = snapshots
         self._planner = planner
         self._slices: ByteLru[tuple[str, int], FileSlices] = ByteLru(_SLICES_BYTES, lambda slices: slices.memory_bytes)
 
+    @_again
     def GetSnapshot(self, request: pb.GetSnapshotRequest, context: Context) -> pb.Snapshot:
         found = self._snapshot(request.table, at_of(request.at))
         snapshot, record = found.snapshot, found.snapshot.record
@@ -92,6 +109,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             message.operation = record.operation
         return message
 
+    @_again
     def PlanFiles(self, request: pb.PlanFilesRequest, context: Context) -> pb.PlanFilesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
         found, offset = self._snapshot(request.table, at_of(request.at), token), token.offset if token else 0
@@ -114,6 +132,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             response.summary.CopyFrom(_summary(plan))
         return response
 
+    @_again
     def PlanPartitions(self, request: pb.PlanPartitionsRequest, context: Context) -> pb.PlanPartitionsResponse:
         found = self._snapshot(request.table, at_of(request.at))
         plan = self._plan(found, request)
@@ -125,6 +144,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         ]
         return pb.PlanPartitionsResponse(version=found.snapshot.version, partitions=partitions)
 
+    @_again
     def ListChanges(self, request: pb.ListChangesRequest, context: Context) -> pb.ListChangesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
         newer = self._snapshot(request.table, At(version=request.to_version or None, branch=request.branch), token)
@@ -153,6 +173,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             ).encode()
         return response
 
+    @_again
     def Aggregate(self, request: pb.AggregateRequest, context: Context) -> pb.AggregateResponse:
         found = self._snapshot(request.table, at_of(request.at))
         plan = self._plan(found, request)
@@ -166,6 +187,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             message.columns.extend(map(bounds_message, group.columns))
         return response
 
+    @_again
     def ListFileSlices(self, request: pb.ListFileSlicesRequest, context: Context) -> pb.PlanFilesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
         found = self._snapshot(request.table, at_of(request.at), token)

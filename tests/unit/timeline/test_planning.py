@@ -14,7 +14,7 @@ from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.rpc.snapshot import PageToken
 from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Snapshot, empty
+from lakemark_server.snapshot.fold import Origin, Snapshot, empty
 from lakemark_server.snapshot.partitions import partition_totals
 from lakemark_server.snapshot.planning import Planner
 from tests.lakes import ID, PLACE, SCHEMA, X, file, stat
@@ -96,15 +96,15 @@ def test_partitions_are_summed_up() -> None:
 
 
 def test_a_token_survives_the_way() -> None:
-    token = PageToken(3, 20_000, "abc")
+    token = PageToken(3, 20_000, "abc", Origin(1 << 61, 2))
     assert PageToken.decode(token.encode()) == token
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "x", "ä", "====", "a" * 5_000]
-    + [base64.urlsafe_b64encode(text.encode()).decode() for text in ("1.2", "a.b.c", "1.-2.c", "-1.2.c", "1.2.3.4")]
-    + [base64.urlsafe_b64encode(b"\xff\xfe.1.2").decode(), base64.urlsafe_b64encode(b"9" * 6_000 + b".1.x").decode()],
+    + [base64.urlsafe_b64encode(text.encode()).decode() for text in ("1.2", "a.b.c.1.1", "1.-2.c.0.0", "-1.2.c.0.0", "1.2.c", "1.2.c.0", "1.2.c.9.2", "1.2.c.-1.0")]
+    + [base64.urlsafe_b64encode(b"\xff\xfe.1.2").decode(), base64.urlsafe_b64encode(b"9" * 6_000 + b".1.x.0.0").decode()],
 )
 def test_tokens_that_this_service_never_gave(text: str) -> None:
     with pytest.raises(InvalidArgument, match="not one that this service gave"):
