@@ -142,9 +142,9 @@ class Collision:
 
     def _where(self) -> str:
         if self.twice == REMOVED:
-            return f"and replaced files that this one replaces, too, {self._partitions()}"
+            return f"and replaced files of {self._groups()}, as this one does, {self._partitions()}"
         if self.twice == BEGUN:
-            return f"and began file groups that this one begins, too, {self._partitions()}"
+            return f"and began {self._groups()}, as this one does, {self._partitions()}"
         match self.verdict:
             case Verdict.ALWAYS if self.theirs.operation in WHOLE_TABLE:
                 return "and changes the whole table"

@@ -338,10 +338,10 @@ def test_files_are_named_by_their_groups() -> None:
     one = change(C, "m=1", groups=G, removed=H, group_names=known)
     twice = collision("row", one, change(U, "m=1", groups=G, removed=H))
     assert (twice.details()["rule"], twice.details()["file_groups"]) == ("same removed file", "g")
-    assert "replaced files that this one replaces, too, in partition m=1" in twice.describe()
+    assert "replaced files of file group g, as this one does, in partition m=1" in twice.describe()
     begun = collision("row", change(U, "m=1", groups=G, begun=H), change(U, "m=1", groups=G, begun=H))
     assert begun.details()["rule"] == "same begun file group"
-    assert "began file groups that this one begins, too, in partition m=1" in begun.describe()
+    assert "began the same file groups, as this one does, in partition m=1" in begun.describe()
 
 
 @pytest.mark.parametrize(
