@@ -11,7 +11,7 @@ from lakemark.evolution.changes import (
     WidenColumn,
 )
 from lakemark.evolution.paths import format_path, parse_path
-from lakemark.evolution.reading import read_alike, readable_with, reading_groups, scanned_columns, source_of
+from lakemark.evolution.reading import read_alike, readable_with, reading_groups, scanned_columns, source_of, sources_of
 from lakemark.evolution.widening import keeps_text, why_not_widen
 
 __all__ = [
@@ -31,5 +31,6 @@ __all__ = [
     "reading_groups",
     "scanned_columns",
     "source_of",
+    "sources_of",
     "why_not_widen",
 ]

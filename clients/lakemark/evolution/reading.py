@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from lakemark.evolution.widening import keeps_text, why_not_widen
@@ -51,20 +51,27 @@ def read_alike(old: Type, new: Type) -> bool:
     return old == new or (is_textual(old) and is_textual(new))
 
 
+def sources_of(fields: Iterable[Field], stored: Iterable[Field]) -> dict[int, Field]:
+    """``source_of`` for many fields, by their ids; those that were added later are not in it."""
+    by_id = {one.id: one for one in stored}
+    return {field.id: by_id[field.id] for field in fields if field.id in by_id}
+
+
 def reading_groups(schemas: Mapping[int, Schema], wanted: Schema) -> list[frozenset[int]]:
     """The file schemas (by id), in groups that one scan by column names serves; in the order of their latest members.
 
-    In a group each column of ``wanted`` has one name and one type in all the files that have it, and no file has
-    another column under that name: a reader that fills what is missing with nulls answers exactly.
+    ``wanted`` is one of them or came after them. In a group each column of it has one name and one type in all the
+    files that have it, and no file has another column under that name: a reader that fills what is missing with nulls
+    answers exactly.
     """
-    groups: list[dict[int, Schema]] = []
+    groups: list[_Group] = []
     for schema_id in sorted(schemas, reverse=True):
-        schema = schemas[schema_id]
-        home = next((group for group in groups if all(_together(schema, one, wanted) for one in group.values())), None)
+        one = _Stored(schemas[schema_id], wanted)
+        home = next((group for group in groups if group.takes(one)), None)
         if home is None:
-            groups.append(home := {})
-        home[schema_id] = schema
-    return [frozenset(group) for group in reversed(groups)]
+            groups.append(home := _Group())
+        home.add(schema_id, one)
+    return [frozenset(group.ids) for group in reversed(groups)]
 
 
 def scanned_columns(group: Sequence[Schema], wanted: Schema) -> list[tuple[Field, Field | None]]:
@@ -72,33 +79,50 @@ def scanned_columns(group: Sequence[Schema], wanted: Schema) -> list[tuple[Field
 
     The latter has the name and the type of the files, or those of ``wanted`` where they are read alike.
     """
-    latest_first = sorted(group, key=lambda schema: -schema.schema_id)
-    return [(column, _scanned(column, latest_first)) for column in wanted.data_columns]
+    sources: dict[int, Field] = {}
+    for schema in sorted(group, key=lambda schema: schema.schema_id):
+        sources |= sources_of(wanted.data_columns, schema.data_columns)
+    return [(column, _scanned(column, sources.get(column.id))) for column in wanted.data_columns]
 
 
-def _scanned(column: Field, group: Sequence[Schema]) -> Field | None:
-    sources = (source_of(column, schema.data_columns) for schema in group)
-    source = next((one for one in sources if one is not None), None)
+def _scanned(column: Field, source: Field | None) -> Field | None:
     if source is None:
         return None
     name = column.name if column.name.lower() == source.name.lower() else source.name
     return Field(column.id, name, column.type if read_alike(source.type, column.type) else source.type)
 
 
-def _together(first: Schema, second: Schema, wanted: Schema) -> bool:
-    for column in wanted.data_columns:
-        mine, other = source_of(column, first.data_columns), source_of(column, second.data_columns)
-        if mine is not None and other is not None:
-            if mine.name.lower() != other.name.lower() or not read_alike(mine.type, other.type):
+class _Stored:
+    """What a schema has of the wanted columns, by id, and the names of all its columns."""
+
+    def __init__(self, schema: Schema, wanted: Schema) -> None:
+        self.sources = sources_of(wanted.data_columns, schema.data_columns)
+        self.names = frozenset(column.name.lower() for column in schema.columns)
+
+
+class _Group:
+    """Schemas that one scan serves; newer ones are added first.
+
+    A column that an older schema and the wanted one have was never dropped in between: all newer members have it too.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self._sources: dict[int, Field] = {}
+
+    def takes(self, older: _Stored) -> bool:
+        for column_id, source in self._sources.items():
+            mine = older.sources.get(column_id)
+            if mine is None:
+                if source.name.lower() in older.names:
+                    return False
+            elif mine.name.lower() != source.name.lower() or not read_alike(mine.type, source.type):
                 return False
-        elif _hidden_by_another(mine, second) or _hidden_by_another(other, first):
-            return False
-    return True
+        return True
 
-
-def _hidden_by_another(source: Field | None, schema: Schema) -> bool:
-    """Whether files of a schema without this column have another one under its name."""
-    return source is not None and schema.find(source.name) is not None
+    def add(self, schema_id: int, older: _Stored) -> None:
+        self.ids.append(schema_id)
+        self._sources |= older.sources
 
 
 def _unreadable(stored: Sequence[Field], wanted: Sequence[Field], prefix: str) -> list[str]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakemark.client.calls import Calls
 from lakemark.client.model import milliseconds
 from lakemark.convert import schema_from_proto
-from lakemark.errors import InvalidArgument
+from lakemark.errors import InvalidArgument, UnsupportedOperation
 from lakemark.files import DataFile
 from lakemark.files.pages import files_of_page, table_of_page
 from lakemark.locations import join
@@ -110,6 +110,18 @@ class Plan:
         self._request.page_token = answer.next_page_token
         self._pages.append(answer.files)
         return answer
+
+
+def base_files(plan: Plan) -> list[DataFile]:
+    """All planned files. Raises UnsupportedOperation if there are deltas, whose rows are no rows of the table."""
+    files = plan.files()
+    deltas = sum(file.kind != "base" for file in files)
+    if deltas:
+        raise UnsupportedOperation(
+            f"version {plan.version} has {deltas} delta files among those needed, which this reader does not merge yet; "
+            "compact their file groups first"
+        )
+    return files
 
 
 def snapshot_reference(

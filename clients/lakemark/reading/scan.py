@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from lakemark.errors import FailedPrecondition, InvalidFile, Unavailable
-from lakemark.evolution import source_of
+from lakemark.evolution import sources_of
 from lakemark.evolution.arrow import as_column
 from lakemark.expressions import TRUE, Expr, bind, columns_of, normalize, parse_predicate
 from lakemark.files import DataFile
 from lakemark.locations import join, open_location
 from lakemark.reading.filters import to_arrow_filter
-from lakemark.reading.plan import Plan
+from lakemark.reading.plan import Plan, base_files
 from lakemark.types import Field, Schema, schema_to_arrow, to_arrow
 
 THREADS: Final = 8
@@ -35,10 +35,10 @@ def read_plan(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
     system, root = open_location(plan.location)
     read = partial(_read_file, system=system, root=root, fields=fields, schema=schema, keep=keep)
     names = [field.name for field in wanted]
-    files = plan.files()
-    written = [plan.file_schema(file) for file in files]
+    files = base_files(plan)
+    sources = {file.schema_id: sources_of(fields, plan.file_schema(file).data_columns) for file in files}
     with ThreadPoolExecutor(THREADS) as pool:
-        tables = [table.select(names) for table in pool.map(read, files, written)]
+        tables = [table.select(names) for table in pool.map(read, files, [sources[file.schema_id] for file in files])]
     empty = pa.schema([schema_to_arrow(schema).field(name) for name in names]).empty_table()
     return pa.concat_tables([empty, *tables])
 
@@ -56,30 +56,33 @@ def _predicate(text: str | None, schema: Schema) -> Expr:
 
 
 def _read_file(
-    file: DataFile, written: Schema, *, system: fs.FileSystem, root: str, fields: list[Field], schema: Schema, keep: Any
+    file: DataFile,
+    sources: Mapping[int, Field],
+    *,
+    system: fs.FileSystem,
+    root: str,
+    fields: list[Field],
+    schema: Schema,
+    keep: Any,
 ) -> pa.Table:
-    """``written``: the schema of the file, in which ``fields`` may have had other names and types, or were not yet."""
+    """``sources``: by id, ``fields`` in the schema of the file, with other names and types perhaps."""
     path = join(root, file.path)
-    sources = {field.id: source_of(field, written.data_columns) for field in fields}
+    names = [source.name.lower() for source in sources.values()]
     try:
         # INT96 holds nanoseconds, which reach only from 1677 to 2262; the table's unit has no such limit.
         with pq.ParquetFile(path, filesystem=system, coerce_int96_timestamp_unit="us") as parquet:
             by_name = {name.lower(): name for name in parquet.schema_arrow.names}
-            data = parquet.read(columns=[by_name[name] for name in _names(sources) if name in by_name])
+            data = parquet.read(columns=[by_name[name] for name in names if name in by_name])
     except FileNotFoundError as error:
         raise InvalidFile(f"file {path!r} of the plan is not there", path=path) from error
     except (OSError, pa.ArrowInvalid) as error:
         raise Unavailable(f"file {path!r} cannot be read: {error}", path=path) from error
     partition = dict(zip((field.name for field in schema.partition_fields), file.partition, strict=True))
-    arrays = [_column(field, sources[field.id], data, by_name, partition, file.row_count) for field in fields]
+    arrays = [_column(field, sources.get(field.id), data, by_name, partition, file.row_count) for field in fields]
     table = pa.Table.from_arrays(
         arrays, schema=pa.schema([schema_to_arrow(schema).field(field.name) for field in fields])
     )
     return table if keep is None or file.matches_entirely else table.filter(keep)
-
-
-def _names(sources: Mapping[int, Field | None]) -> list[str]:
-    return [source.name.lower() for source in sources.values() if source is not None]
 
 
 def _column(
