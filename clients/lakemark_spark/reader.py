@@ -21,6 +21,7 @@ from lakemark.evolution.sql import scanned_sql
 from lakemark.expressions import Literal
 from lakemark.expressions.render import literal_sql
 from lakemark.locations import join
+from lakemark.reading.plan import base_files
 from lakemark.types import Field, Schema
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.files import scan
@@ -56,7 +57,7 @@ def read(
     """
     with use_client(server) as client:
         plan = client.plan(table, where, version=version, timestamp=timestamp, branch=branch, tag=tag)
-        files = list(plan)
+        files = base_files(plan)
         schemas = {file.schema_id: plan.file_schema(file) for file in files}
     wanted = [plan.schema.field(name).name for name in columns] if columns is not None else None
     rows = _rows(spark, plan, files, schemas)

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from lakemark.errors import (
     UnsupportedOperation,
     VersionNotFound,
 )
+from lakemark.parquet import write_table
 from tests.integration.grpc_server import connected, running_service
 
 COLUMNS = "id bigint, name string, x double, at timestamp, month int, origin string"
@@ -325,3 +327,20 @@ def test_many_threads_share_a_client(client: Client, table: str) -> None:
     assert failures == []
     assert ids(client, table) == list(range(80))
     assert [one.version for one in client.timeline.versions(table, limit=100)] == list(range(1, 9))
+
+
+def test_readers_that_merge_nothing_refuse_deltas(client: Client) -> None:
+    client.tables.create("default.deltas", {"id": "bigint"})
+    with client.begin("default.deltas") as writer:
+        written = writer.write(pa.table({"id": [1, 2]}))
+        base = writer.commit()
+    (file,) = client.plan("default.deltas")
+    with client.begin("default.deltas", "upsert", file_groups=[file.file_group]) as writer:
+        given = write_table(pa.table({"id": [2]}), writer).files[0]
+        delta = replace(given, kind="delta", file_group=file.file_group, base_instant=base.instant)
+        writer.commit([delta])
+    assert sorted(one.kind for one in client.plan("default.deltas")) == ["base", "delta"]
+    assert client.timeline.instant("default.deltas", writer.instant).action == "deltacommit"
+    with pytest.raises(UnsupportedOperation, match="1 delta files among those needed"):
+        client.read("default.deltas")
+    assert written.files[0].path == file.path

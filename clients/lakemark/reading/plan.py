@@ -118,7 +118,7 @@ def base_files(plan: Plan) -> list[DataFile]:
     deltas = sum(file.kind != "base" for file in files)
     if deltas:
         raise UnsupportedOperation(
-            f"version {plan.version} has {deltas} delta files among those needed, which this reader does not merge yet; "
+            f"version {plan.version} has {deltas} delta files among those needed, which this reader does not merge: "
             "compact their file groups first"
         )
     return files
