@@ -42,7 +42,7 @@ _operations = st.sampled_from(
     [t.UPSERT] * 6 + [t.DELETE] * 3 + [t.APPEND] * 2 + [t.COMPACT] * 3 + [t.CLUSTER] * 2
     + [t.OVERWRITE_PREDICATE] * 2 + [t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE]
 )  # fmt: skip
-_keys = st.frozensets(st.sampled_from(KEYS), min_size=1, max_size=3)
+_keys = st.frozensets(st.sampled_from(KEYS[:2] * 4 + KEYS), min_size=1, max_size=3)  # some are hot
 _months = st.frozensets(st.sampled_from(list(MONTHS)), min_size=1)
 _which = st.integers(0, 1_000_000)
 
@@ -232,7 +232,7 @@ class PoliciesMachine(RuleBasedStateMachine):
 
     @rule(
         what=st.sampled_from(
-            ["begin"] * 5 + ["commit"] * 6 + ["at once"] * 5 + ["restore", "give up", "other process"]
+            ["begin"] * 5 + ["commit"] * 6 + ["at once"] * 5 + ["restore"] * 2 + ["give up", "other process"]
         ),
         work=works(),
         which=_which,
