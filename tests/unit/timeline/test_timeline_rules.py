@@ -13,7 +13,6 @@ from lakemark.errors import (
     CommitConflict,
     InstantStateError,
     InvalidFile,
-    InvalidSchema,
     LimitExceeded,
     StoreConflict,
     TableNotFound,
@@ -212,15 +211,17 @@ def test_a_number_used_for_other_files_is_refused_not_lost(lake: Lake) -> None:
 def many(instant: int, prefix: str = "g") -> list[Any]:
     """More than a commit request keeps in its own version."""
     chance = random.Random(1)
-    return [file(instant, f"{prefix}{number}-{chance.getrandbits(800):x}", 1) for number in range(200)]
+    return [file(instant, f"{prefix}{number}-{chance.getrandbits(800):x}", 1) for number in range(300)]
 
 
 def test_a_commit_that_was_refused_after_staging_takes_no_other_files(lake: Lake) -> None:
     table = lake.table()
-    instant = lake.open(table)
-    wrong_schema = t.CommitRequest(instant=instant, schema_id=7, added=files(*many(instant)))
-    with pytest.raises(InvalidSchema):
-        lake.timeline.commit(table, wrong_schema)
+    half = {"k": "x" * 15_000}
+    job = OpenJob(operation=t.APPEND, metadata=half, profile=t.WorkProfile())
+    instant = lake.timeline.open(table.table_id, job).record.instant
+    too_much = t.CommitRequest(instant=instant, metadata={"l": half["k"]}, added=files(*many(instant)))
+    with pytest.raises(LimitExceeded):
+        lake.timeline.commit(table, too_much)
     with pytest.raises(InstantStateError, match="brought the last files"):
         lake.stage(table, instant, 1, [file(instant, "a", 2)])
     with pytest.raises(InvalidFile, match=r"a commit request .* other files"):
@@ -228,7 +229,7 @@ def test_a_commit_that_was_refused_after_staging_takes_no_other_files(lake: Lake
     with pytest.raises(InstantStateError, match="brought the last files"):
         lake.commit(table, instant, [file(instant, "a", 2)])
     assert lake.commit(table, instant, many(instant)).version == 1
-    assert len(lake.paths(table)) == 200
+    assert len(lake.paths(table)) == 300
 
 
 def test_a_commit_that_lost_gives_up_its_instant_at_once(lake: Lake) -> None:
@@ -250,7 +251,7 @@ def test_a_large_commit_asked_for_twice(lake: Lake) -> None:
     instant = lake.open(table)
     first = lake.commit(table, instant, many(instant))
     assert lake.commit(table, instant, many(instant)) == first
-    assert len(lake.paths(table)) == 200
+    assert len(lake.paths(table)) == 300
 
 
 def test_a_retry_whose_blocks_are_there_but_not_counted(lake: Lake) -> None:
@@ -261,9 +262,9 @@ def test_a_retry_whose_blocks_are_there_but_not_counted(lake: Lake) -> None:
     seen = lake.timeline.instant(table.table_id, instant)[0]
     places = staging._places(table.table_id, seen, entries)
     lake.store.transact(lambda tx: staging._put_blocks(tx, table.table_id, seen, places))
-    assert lake.stage(table, instant, 1, many(instant)) == 200
+    assert lake.stage(table, instant, 1, many(instant)) == 300
     lake.commit(table, instant)
-    assert len(lake.paths(table)) == 200
+    assert len(lake.paths(table)) == 300
     assert verify(lake.store) == []
 
 
