@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+NO_SETTINGS: Final[Mapping[str, str]] = {}
 STOP_TIMEOUT_S: Final = 30.0
 _READY: Final = re.compile(r"lakemark ready grpc=(\S+) hms=(\S*) pid=(\d+)")
 _SERVE: Final = (
@@ -42,12 +43,17 @@ class Service:
 
 @contextmanager
 def running_service(
-    work_dir: Path, *, hms: bool, profile: Path | None = None, core: int | None = None
+    work_dir: Path,
+    *,
+    hms: bool,
+    profile: Path | None = None,
+    core: int | None = None,
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> Iterator[Service]:
-    """A service with an empty SQLite store in ``work_dir``, stopped by its pid when the block ends.
+    """A service with an SQLite store in ``work_dir``, empty the first time, stopped by its pid when the block ends.
 
     With ``profile`` it runs under cProfile and writes its figures there when it stops; with ``core`` it runs on that
-    core only. Raises ServiceStartError.
+    core only. ``settings`` are environment variables. Raises ServiceStartError.
     """
     work_dir.mkdir(parents=True, exist_ok=True)
     log = work_dir / "service.log"
@@ -60,6 +66,7 @@ def running_service(
         "LAKEMARK_HMS_PORT": "0",
         "LAKEMARK_HMS_ENABLED": str(hms),
         "LAKEMARK_LOG_LEVEL": "warning",
+        **settings,
     }
     with log.open("wb") as sink:
         process = subprocess.Popen(
