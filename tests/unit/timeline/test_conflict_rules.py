@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,8 +159,8 @@ def test_every_cell_is_here_once() -> None:
 
 
 def test_no_operation_is_forgotten() -> None:
-    others = {t.OPERATION_UNSPECIFIED, t.MERGE_BRANCH}  # a merge is what it replays
-    assert set(t.Operation.values()) - others == set(ALL)
+    others = {"OPERATION_UNSPECIFIED", "MERGE_BRANCH", "MAKE_SAVEPOINT"}  # a merge is what it replays; a mark no change
+    assert set(t.Operation.keys()) - others == set(map(t.Operation.Name, ALL))
 
 
 @pytest.mark.parametrize(("policies", "mine", "theirs", "verdict", "why"), TABLE)
@@ -389,3 +390,47 @@ def test_only_a_writer_and_a_clustering_give_way() -> None:
     for mine, theirs in itertools.product(ALL, ALL):
         assert gives_way(mine, theirs, "writer") == (mine == K and theirs in WRITES)
         assert gives_way(mine, theirs, "clustering") == (mine in WRITES and theirs == K)
+
+
+# -- the page that users read ------------------------------------------------------------------------------------------
+
+HEADINGS = {
+    "append": A, "upsert": U, "delete": D, "overwr. partitions": P, "overwr. predicate": Q, "overwr. table": W,
+    "overwrite partitions": P, "overwrite by predicate": Q, "overwrite table": W, "compact": C, "cluster": K,
+    "restore": R, "restore (in a branch)": R,
+}  # fmt: skip
+CODES = {".": NO, "p": PARTITION, "g": GROUP, "f": FILE, "c": COLUMN, "!": YES}
+
+
+def tables_of_the_page(title: str) -> Iterator[list[list[str]]]:
+    """The tables below a heading: lists of rows, without the line below their heads."""
+    page = (Path(__file__).parents[3] / "docs" / "conflicts.md").read_text()
+    part = page.partition(f"### {title}\n")[2].partition("\n#")[0]
+    for block in part.split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        if lines:
+            cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+            yield [cells[0], *cells[2:]]
+
+
+def cells_of(table: list[list[str]]) -> Iterator[tuple[Operation, Operation, str]]:
+    """(mine, theirs, code) of one table; a line may stand for several operations."""
+    head = [HEADINGS[name] for name in table[0][1:]]
+    for name, *cells in table[1:]:
+        for one in name.split(", "):
+            for theirs, cell in zip(head, cells, strict=True):
+                yield HEADINGS[one], theirs, cell.strip("*").split()[0].strip("*")
+
+
+def test_the_page_has_the_rules() -> None:
+    (by_partition,) = tables_of_the_page("`partition`")
+    told = {(mine, theirs): CODES[code] for mine, theirs, code in cells_of(by_partition)}
+    assert told == {cell: verdict for cell, verdict in RULES["partition"].items() if not {*cell} & {CLEAN, SCHEMA}}
+    assert told | dict.fromkeys(itertools.product(WRITES, WRITES), YES) == {
+        cell: verdict for cell, verdict in RULES["table"].items() if cell in told
+    }
+    finer, letters = tables_of_the_page("`file_group`, `file`, `column`, `row`")
+    for column, policy in enumerate(FINER, start=1):
+        codes = CODES | {line[0][2]: CODES[line[column].split()[0]] for line in letters[1:]}
+        changed = {(mine, theirs): codes[code] for mine, theirs, code in cells_of(finer)}
+        assert told | changed == {cell: verdict for cell, verdict in RULES[policy].items() if cell in told}
