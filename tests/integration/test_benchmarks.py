@@ -15,6 +15,14 @@ PLAN = {"files", "selective_warm_ms", "selective_cold_ms", "unclustered_warm_ms"
 PLAN |= {"rss_mb"}
 COMMIT = {"hot_table_commits_per_s", "ten_files_1m_vs_10k", "files_100k_s", "old_version_vs_latest"}
 COMMIT |= {"deep_versions_ratio"}
+FOLD = {
+    "first_fold_s",
+    "first_fold_bytes_per_file",
+    "next_fold_s",
+    "next_fold_bytes",
+    "cold_before_ms",
+    "cold_after_ms",
+}
 PEERS = {"vs_pyiceberg", "vs_delta_rs", "vs_ducklake"}
 
 
@@ -43,6 +51,15 @@ def test_commit() -> None:
 
     assert _positive(figures, COMMIT) == COMMIT
     assert (figures["writers"], figures["client_retries"], figures["deep_versions"]) == (32, 0, 200)
+
+
+@pytest.mark.slow  # a service is started nine times
+def test_fold() -> None:
+    figures = _run("fold", "--versions", "104")
+
+    assert _positive(figures, FOLD) == FOLD
+    assert figures["next_fold_versions"] == 256
+    assert [found["files"] for found in figures["versions_of_one_file"].values()] == [104]
 
 
 @pytest.mark.slow
