@@ -302,6 +302,43 @@ def test_a_delta_on_the_old_base_file_and_one_on_the_new_are_on_one_file(wire: W
     assert slices(wire) == {"g": [compaction, old]}
 
 
+def branch(wire: Wire, name: str) -> None:
+    wire.catalog.CreateReference(c.CreateReferenceRequest(table=wire.table, name=name, kind=c.BRANCH))
+
+
+def merge(wire: Wire, name: str) -> c.MergeBranchResponse:
+    return wire.catalog.MergeBranch(c.MergeBranchRequest(table=wire.table, branch=name))
+
+
+def test_a_merge_compares_groups_as_each_side_may_have_compacted(wire: Wire) -> None:
+    wire.create("file")
+    bases = begun(wire, "g")
+    branch(wire, "b")
+    compaction = wire.open(C, branch="b").instant
+    wire.commit(compaction, base(compaction, "g"), **removing(path(bases, "g")))
+    there, here = wire.open(U, branch="b").instant, wire.open(U).instant
+    wire.commit(there, delta(there, "g", compaction))
+    wire.commit(here, delta(here, "g", bases))
+    with refused("commit_conflict", f"instant {here} committed version 2", "same data files"):
+        merge(wire, "b")
+
+
+def test_a_merge_stands_for_what_it_replays_against_later_commits(wire: Wire) -> None:
+    wire.create("file")
+    bases = begun(wire, "g", "h")
+    branch(wire, "b")
+    there = wire.open(U, branch="b").instant
+    wire.commit(there, delta(there, "g", bases))
+    compaction = wire.open(C).instant
+    wire.commit(compaction, base(compaction, "g"), **removing(path(bases, "g")))
+    late, other = wire.open(U).instant, wire.open(U).instant
+    assert merge(wire, "b").version == 3
+    assert slices(wire) == {"g": [compaction, there], "h": [bases]}
+    with refused("commit_conflict", "committed version 3 (UPSERT)", "same data files"):
+        wire.commit(late, delta(late, "g", compaction))
+    wire.commit(other, delta(other, "h", bases))
+
+
 def test_after_a_restore_deltas_lie_in_the_order_in_which_they_were_read(wire: Wire) -> None:
     wire.create("row")
     bases = begun(wire, "g")
