@@ -46,6 +46,7 @@ class Scripted(CatalogServiceServicer):
     def __init__(self) -> None:
         self.script: list[grpc.StatusCode | LakemarkError | None] = []
         self.request_ids: list[str] = []
+        self.words = "as told"
         self.release = threading.Event()
 
     def CreateDatabase(  # noqa: N802
@@ -68,7 +69,7 @@ class Scripted(CatalogServiceServicer):
             context.set_trailing_metadata((("lakemark-error-bin", detail.SerializeToString()),))
             context.abort(grpc.StatusCode[answer.grpc_status], answer.message)
         if isinstance(answer, grpc.StatusCode):
-            context.abort(answer, "as told")
+            context.abort(answer, self.words)
         return pb.Database(name="made")
 
 
@@ -188,6 +189,15 @@ def test_a_bare_status_becomes_an_error_of_the_tree(
         client.databases.get("db")
 
     assert (type(mutation.value), type(read.value)) == (of_mutation, of_read)
+
+
+def test_a_server_that_takes_no_more_requests_is_asked_again(scripted: tuple[Scripted, Client]) -> None:
+    """gRPC's own words: there was no room even to say why."""
+    servicer, client = scripted
+    servicer.words = "Concurrent RPC limit exceeded!"
+    servicer.script = [grpc.StatusCode.RESOURCE_EXHAUSTED] * 3
+    assert client.databases.create("db").name == "made"
+    assert len(servicer.request_ids) == 4
 
 
 @pytest.mark.parametrize("status", list(grpc.StatusCode))
