@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakemark.errors import CommitConflict, InvalidSchema, LakemarkError, LimitExceeded
+from lakemark.errors import CommitConflict, InvalidSchema, LakemarkError, LimitExceeded, Unavailable
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, RemovedTotals, StagedTotals, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
@@ -55,6 +55,8 @@ def publish(
                 _publish_one(state, record, writer, job, now_ms, log)
                 published[record.instant] = record
             answers.append(response_of(record))
+        except Unavailable:
+            raise  # of the store, in the middle: what this job has written so far must not be committed with the others
         except LakemarkError as error:
             answers.append(error)
     return answers

@@ -9,7 +9,15 @@ from typing import Final, cast
 
 import structlog
 
-from lakemark.errors import CommitConflict, InstantStateError, InvalidArgument, LakemarkError, LimitExceeded, NotFound
+from lakemark.errors import (
+    CommitConflict,
+    InstantStateError,
+    InvalidArgument,
+    LakemarkError,
+    LimitExceeded,
+    NotFound,
+    Unavailable,
+)
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1 import types_pb2
@@ -410,6 +418,8 @@ class Timeline:
             if isinstance(job, StartJob):
                 return started(state, job, now, self._log)
             return opened_once(state, job, now, self._log, self._quotas)
+        except Unavailable:
+            raise  # of the store, in the middle: what this job has written so far must not be committed with the others
         except LakemarkError as error:
             return error
 
