@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, cast
 from lakemark.errors import LakemarkError, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2
-from lakemark_server import verify_lake
+from lakemark_server import verify_bases, verify_lake
 from lakemark_server.admission import recount
 from lakemark_server.catalog import lake, tables
 from lakemark_server.keyspace import DATABASES, HIVE_TABLES, LAKE_TABLES, LOCATIONS, OF_TABLE, TABLE_NAMES
@@ -48,6 +48,7 @@ def verify(store: Store) -> Problems:
         problems += found
         if one.entry.kind == catalog_pb2.LAKE and not found:
             problems += _settled(_on(verify_lake.check_table, store, one.entry.table_id, one.full))
+            problems += _settled(_on(verify_bases.check_bases, store, one.entry.table_id, one.full))
     for check in (_check_locations, _check_dropped, _check_usage):
         problems += _settled(_on(check, store))
     return problems

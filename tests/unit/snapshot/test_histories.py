@@ -14,13 +14,22 @@ import lakemark_server.snapshot.base_build as build_module
 import lakemark_server.snapshot.history as history_module
 import lakemark_server.snapshot.parts as parts_module
 from lakemark.errors import InvalidFile
+from lakemark.expressions import parse_predicate
+from lakemark.types import Schema
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.keyspace import MAIN
 from lakemark_server.snapshot import bases
 from lakemark_server.snapshot.changes import added_between, removed_between
+from lakemark_server.snapshot.fold import NOWHERE
+from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.verify_bases import check_bases
 from tests.unit.snapshot.world import TABLE, World, found
 
+PREDICATES = [
+    "id = 2", "id = 5", "id > 3", "id IS NULL", "m = 1", "m = 1 AND id < 2", "m != 0 OR id = 0", "m IS NULL", "TRUE",
+    "x IS NULL", "x IS NOT NULL", "x = 1 AND id < 3", "y IS NULL AND m = 0", "y = 1",
+]  # fmt: skip
 OPERATIONS = [t.APPEND, t.APPEND, t.UPSERT, t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE]
 
 
@@ -34,7 +43,10 @@ class Player:
         world, draw = self.world, self.data.draw
         name = draw(st.sampled_from(sorted(world.branches)), label="branch")
         branch = world.branches[name]
-        match draw(st.sampled_from(["commit"] * 5 + ["restore", "fork", "merge", "alter", "fold", "fold", "sweep"]), label="what"):
+        match draw(
+            st.sampled_from(["commit"] * 5 + ["restore", "fork", "merge", "alter", "fold", "fold", "sweep"]),
+            label="what",
+        ):
             case "commit":
                 live = sorted(world.content(branch.lineage, branch.head))
                 removed = draw(st.lists(st.sampled_from(live), unique=True, max_size=3)) if live else []
@@ -92,7 +104,9 @@ def test_every_version_is_what_the_model_says(data: st.DataObject, steps: int, p
             for lineage, version in data.draw(st.permutations(world.versions())):
                 world.check(fresh, lineage, version)
                 world.check(watching, lineage, version)
+            assert check_bases(world.store, TABLE, "t") == []
             _check_changes(world, fresh, data)
+            _check_plans(world, fresh, data)
             _check_find(world, fresh, data)
         finally:
             world.store.close()
@@ -105,6 +119,33 @@ def _check_changes(world: World, snapshots: Snapshots, data: st.DataObject) -> N
     old, new = world.content(lineage, older), world.content(lineage, newer)
     assert found(added_between(before, after)).keys() == new.keys() - old.keys()
     assert found(removed_between(before, after)).keys() == old.keys() - new.keys()
+
+
+def _check_plans(world: World, snapshots: Snapshots, data: st.DataObject) -> None:
+    """Bases, their zones and the parts of a snapshot change nothing in a plan; without any, each file is looked at."""
+    lineage, version = data.draw(st.sampled_from(world.versions()))
+    planned: list[list[tuple[object, ...]]] = []
+    sql = ""
+    for origin in (None, NOWHERE):
+        snapshot = snapshots.load(world.table, lineage, version, origin)
+        if not version:
+            return
+        if not planned:
+            sql = data.draw(st.sampled_from([one for one in PREDICATES if _fits(one, snapshot.schema)]))
+        page = Planner().plan(snapshot, parse_predicate(sql)).page(0, 10_000, [1])
+        rows = page.select(
+            ["path", "added_version", "schema_id", "min.1", "null_count.1", "matches_entirely"]
+        ).to_pylist()
+        planned.append(sorted(tuple(row.values()) for row in rows))
+    assert planned[0] == planned[1], sql
+    lows = {entry.path: entry.low for entry in world.content(lineage, version).values()}
+    if sql.startswith("id = "):
+        wanted = int(sql.removeprefix("id = "))
+        assert [row[0] for row in planned[0]] == sorted(path for path, low in lows.items() if low <= wanted <= low + 3)
+
+
+def _fits(sql: str, schema: Schema) -> bool:
+    return all(schema.find(name) is not None for name in ("x", "y") if name in sql.split())
 
 
 def _check_find(world: World, snapshots: Snapshots, data: st.DataObject) -> None:

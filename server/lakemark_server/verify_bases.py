@@ -1,0 +1,100 @@
+"""The invariants of bases: each is the fold of its version, and what is kept is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from lakemark.errors import LakemarkError, TableNotFound
+from lakemark_proto.store.v1.store_pb2 import BaseIndex, BaseRecord
+from lakemark_server.catalog import lake
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES
+from lakemark_server.kv import Space, Store
+from lakemark_server.snapshot import bases
+from lakemark_server.snapshot.arrow import take, texts
+from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
+from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.timeline import branches
+
+_CACHE_BYTES: Final = 64 << 20
+_PAGES_A_READ: Final = 20
+
+
+def check_bases(store: Store, table_id: int, name: str) -> list[str]:
+    """A sentence for each thing that does not hold; none for a table that was dropped meanwhile."""
+    try:
+        table = store.read(lambda tx: lake.load(tx, table_id))
+        return [f"{name}: {problem}" for problem in _problems(store, table)]
+    except TableNotFound:
+        return []
+
+
+def _problems(store: Store, table: LakeTable) -> Iterator[str]:
+    table_id = table.table_id
+    stored = store.read(lambda tx: tx.get_range(*BASES.range(table_id)))
+    builds = {
+        BASE_BUILDS.unpack(key)[-1] for key, _ in store.read(lambda tx: tx.get_range(*BASE_BUILDS.range(table_id)))
+    }
+    named: set[tuple[int, int]] = set()
+    known: set[object] = set(builds)
+    for key, value in stored:
+        branch_key, record = str(BASES.unpack(key)[-1]), BaseRecord.FromString(value)
+        for base_id in (record.base_id, *(one.base_id for one in record.old)):
+            known.add(base_id)
+            index = store.read(lambda tx, base_id=base_id: bases.read_index(tx, table_id, base_id))  # type: ignore[misc]
+            if index is None:
+                yield f"base {base_id} of branch {branch_key!r} has no index"
+                continue
+            named |= bases.pages_of(index)
+            if base_id == record.base_id:
+                yield from _check_content(store, table, branch_key, record, index)
+    for space, what in ((BASE_INDEXES, "index"), (BASE_PAGES, "pages")):
+        for items in _keys(store, space, table_id):
+            page = (items[0], items[1])
+            if items[0] not in known and (space is BASE_INDEXES or page not in named):
+                yield f"base {items[0]} is not known, but has {what}"
+                break
+
+
+def _keys(store: Store, space: Space, table_id: int) -> Iterator[tuple[object, ...]]:
+    begin, end = space.range(table_id)
+    while True:
+        pairs = store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=_PAGES_A_READ))  # type: ignore[misc]
+        for key, _ in pairs:
+            yield space.unpack(key)[1:]
+        if len(pairs) < _PAGES_A_READ:
+            return
+        begin = pairs[-1][0] + b"\x00"
+
+
+def _check_content(
+    store: Store, table: LakeTable, branch_key: str, record: BaseRecord, index: BaseIndex
+) -> Iterator[str]:
+    where = f"base {record.base_id} of branch {branch_key!r} at version {record.version}"
+    if (index.version, index.branch_key) != (record.version, branch_key):
+        yield f"{where} has the index of version {index.version} of branch {index.branch_key!r}"
+        return
+    loading = Snapshots(store, _CACHE_BYTES).loading(table)
+    try:
+        lineage = store.read(lambda tx: branches.lineage(tx, table.table_id, branch_key))
+        base = loading.load(lineage, record.version, Origin(record.base_id, record.version))
+        folded = loading.load(lineage, record.version, NOWHERE)
+        if _content(base) != _content(folded):
+            yield f"{where} has other files than its version"
+        if record.files != folded.files:
+            yield f"{where} says {record.files} files; its version has {folded.files}"
+    except LakemarkError as error:
+        yield f"{where} cannot be read: {error.message}"
+
+
+def _content(snapshot: Snapshot) -> list[tuple[str, int]]:
+    """Paths and the versions that added them, sorted."""
+    found: list[tuple[str, int]] = []
+    for part in snapshot.parts:
+        places = np.flatnonzero(part.live_mask())
+        versions = part.column("added_version").to_numpy()[places]
+        found += zip(texts(take(part.column("path"), places)), versions.tolist(), strict=True)
+    return sorted(found)
