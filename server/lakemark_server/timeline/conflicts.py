@@ -209,10 +209,10 @@ def named_partitions(names: Iterable[str]) -> str:
 
 def find_collision(policy: str, mine: Change, others: Iterable[Change]) -> Collision | None:
     """The first of ``others`` that excludes ``mine`` under the policy; None if ``mine`` may be published after all."""
-    rules = RULES[policy]
+    rules, once = RULES[policy], mine.once
     for theirs in others:
         verdict = rules[mine.operation, theirs.operation]
-        if verdict is Verdict.NEVER and not mine.once:
+        if verdict is Verdict.NEVER and not once:
             continue  # the way of nearly every commit
         collision = _collision(policy, verdict, mine, theirs)
         if collision is not None:

@@ -127,7 +127,7 @@ def _apply_profile(record: InstantRecord, profile: pb.WorkProfile, table: LakeTa
     _check_columns(record, profile, table)
     PartitionList(record.operation, names, everything).write_to(record)
     touched = TouchedSet()
-    touched.add_profile(profile)
+    touched.add_profile(profile, table.record.location)
     touched.write_to(record)
 
 

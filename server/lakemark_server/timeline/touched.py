@@ -43,13 +43,14 @@ class TouchedSet:
     def __bool__(self) -> bool:
         return bool(self._groups or self._columns or self._all_groups or self._removed or self._all_removed)
 
-    def add_profile(self, profile: timeline_pb2.WorkProfile) -> None:
-        """Raises InvalidArgument for too many columns."""
+    def add_profile(self, profile: timeline_pb2.WorkProfile, location: str = "") -> None:
+        """``location`` is the table's, below which files may be named in full. Raises InvalidArgument: many columns."""
         if len(profile.columns) > COLUMNS_MAX:
             raise InvalidArgument(f"a work profile names at most {COLUMNS_MAX} columns")
         self._add_groups(profile.file_groups)
         self._all_groups |= profile.all_file_groups
-        self._add_removed(profile.replaced_files)
+        below = location.rstrip("/") + "/"
+        self._add_removed(path.removeprefix(below) for path in profile.replaced_files)
         self._columns.update(profile.columns)
 
     def add_added(self, entries: pa.RecordBatch) -> None:

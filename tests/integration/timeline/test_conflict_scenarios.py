@@ -210,9 +210,9 @@ def test_a_file_group_is_begun_once(wire: Wire, policy: str) -> None:
 
 
 def test_two_rewrites_of_one_file_exclude_each_other_even_under_row(wire: Wire) -> None:
-    wire.create("row")
+    location = wire.create("row").location
     bases = begun(wire, "g", "h")
-    early = wire.open(U, profile=work(gone=[path(bases, "h")]))
+    early = wire.open(U, profile=work(gone=[f"{location}/{path(bases, 'h')}"]))
     with refused("commit_conflict", "replaced files of the same file groups, as this one does") as found:
         wire.open(C, profile=work(gone=[path(bases, "h")]))
     assert found().detail.details["instant"] == str(early.instant)
