@@ -43,16 +43,24 @@ def main() -> None:
     described = machine.description()
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
         result = _measure(Path(directory), dataset)
+    _print(result)
     if not arguments.no_peers and dataset.files <= FILES:
         with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
-            result |= _measure_scattered(Path(directory), dataset)
-        result |= measure_peers(arguments.data, dataset, result)
+            scattered = _measure_scattered(Path(directory), dataset)
+        _print(scattered)
+        result |= scattered
+        beside = measure_peers(arguments.data, dataset, result)
+        _print(beside)
+        result |= beside
     described["load_1min_after"] = round(os.getloadavg()[0], 2)
-    for name, value in result.items():
-        print(f"{name}: {value}", flush=True)
     if arguments.json:
         versions = machine.versions("lakemark", "grpcio", "pyarrow", "numpy")
         print(json.dumps({"benchmark": "plan", "machine": described, "versions": versions, **result}))
+
+
+def _print(figures: dict[str, Any]) -> None:
+    for name, value in figures.items():
+        print(f"{name}: {value}", flush=True)
 
 
 def _measure(work_dir: Path, dataset: Dataset) -> dict[str, Any]:
