@@ -74,11 +74,6 @@ class PreparedStats:
         self.size = len(stats.rows)
         self.not_empty: Mask = squash(np.asarray(stats.rows) > 0) if self.size else np.False_
 
-    @property
-    def partition_ids(self) -> Collection[int]:
-        """Of the columns whose values are known exactly."""
-        return self._stats.partition.keys()
-
     def column(self, column_id: int) -> PreparedColumn | None:
         """The column with this id, None if nothing is known of it."""
         if column_id in self._stats.partition:
@@ -97,15 +92,16 @@ class PreparedStats:
 
 
 class PartitionsOnly(PreparedStats):
-    """The same files, of which nothing but the partition is known."""
+    """The same files, of which only these columns are known: those of the partition."""
 
-    def __init__(self, whole: PreparedStats):
+    def __init__(self, whole: PreparedStats, column_ids: Collection[int]):
         self._whole = whole
+        self._ids = column_ids
         self.size = whole.size
         self.not_empty = whole.not_empty
 
     def column(self, column_id: int) -> PreparedColumn | None:
-        return self._whole.column(column_id) if column_id in self._whole.partition_ids else None
+        return self._whole.column(column_id) if column_id in self._ids else None
 
 
 def prepare(stats: FileStats) -> PreparedStats:

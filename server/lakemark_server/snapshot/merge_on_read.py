@@ -8,6 +8,7 @@ matching one into one that does not. Only the partition decides, which the group
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -15,36 +16,49 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark_proto.v1 import types_pb2 as pb
-from lakemark_server.snapshot.contents import Integers, Mask
+from lakemark_server.snapshot.arrow import AnyArray, take
+from lakemark_server.snapshot.contents import Mask
 from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.parts import Part
 
 _NAME: Final = "merged_on_read"
 
 
-def merged_on_read(snapshot: Snapshot) -> Sequence[Mask | None] | None:
-    """For each part its entries whose group has live deltas (None: none of them); None if there are no deltas at all.
+@dataclass(frozen=True, eq=False)
+class MergedOnRead:
+    """The file groups of a snapshot that have live deltas, and the names of the partitions that these are in."""
 
-    Groups are told apart by name alone, whatever their partition, which errs on the safe side.
-    """
-    if _NAME not in snapshot.derived:
-        snapshot.derived[_NAME] = _masks(snapshot.parts)
-    return cast("Sequence[Mask | None] | None", snapshot.derived[_NAME])
+    groups: AnyArray
+    partitions: frozenset[str]
 
+    def mask(self, part: Part) -> Mask | None:
+        """The entries of a part whose group has deltas; None: none of them.
 
-def _masks(parts: Sequence[Part]) -> Sequence[Mask | None] | None:
-    groups = [part.column("file_group").filter(pa.array(_deltas(part))) for part in parts if part.entries.has_deltas]
-    if not sum(map(len, groups)):
-        return None
-    wanted = pa.concat_arrays(groups).unique()
-    found: list[Mask | None] = []
-    for part in parts:
-        among = cast(Any, pc).is_in(part.column("file_group"), value_set=wanted)
+        Groups are told apart by name alone, whatever their partition, which errs on the safe side.
+        """
+        if self.partitions.isdisjoint(part.partition_codes[1]):
+            return None
+        among = cast(Any, pc).is_in(part.column("file_group"), value_set=self.groups)
         mask = np.asarray(among.to_numpy(zero_copy_only=False), np.bool_)
-        found.append(mask if mask.any() else None)
-    return found
+        return mask if mask.any() else None
 
 
-def _deltas(part: Part) -> Mask:
-    kinds: Integers = part.column("kind").to_numpy()
-    return np.asarray((kinds == pb.DELTA) & part.live_mask(), np.bool_)
+def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
+    """None if there are no deltas."""
+    if _NAME not in snapshot.derived:
+        snapshot.derived[_NAME] = _find(snapshot.parts)
+    return cast("MergedOnRead | None", snapshot.derived[_NAME])
+
+
+def _find(parts: Sequence[Part]) -> MergedOnRead | None:
+    groups: list[AnyArray] = []
+    partitions: set[str] = set()
+    for part in parts:
+        if part.entries.has_deltas:
+            places = np.flatnonzero((part.column("kind").to_numpy() == pb.DELTA) & part.live_mask())
+            groups.append(take(part.column("file_group"), places))
+            codes, names = part.partition_codes
+            partitions.update(names[code] for code in np.unique(codes[places]).tolist())
+    if not partitions:
+        return None
+    return MergedOnRead(pa.concat_arrays(groups).unique(), frozenset(partitions))

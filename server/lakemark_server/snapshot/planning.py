@@ -19,7 +19,7 @@ from lakemark_server.snapshot.entries import FIXED, entry_schema
 from lakemark_server.snapshot.evolution import SCHEMA_ID, output_column
 from lakemark_server.snapshot.file_stats import PartitionsOnly, PreparedColumn
 from lakemark_server.snapshot.fold import Snapshot
-from lakemark_server.snapshot.merge_on_read import merged_on_read
+from lakemark_server.snapshot.merge_on_read import MergedOnRead, merged_on_read
 from lakemark_server.snapshot.page_source import Cache, kept, make_cache
 from lakemark_server.snapshot.parts import Part
 from lakemark_server.snapshot.pruning import prune_normal
@@ -124,22 +124,25 @@ class Planner:
         bound = TRUE if predicate is None else normalize(bind(predicate, snapshot.schema))
         merged = None if bound == TRUE else merged_on_read(snapshot)
         selections = []
-        for at in self._candidates(snapshot, bound, merged):
-            part = snapshot.parts[at]
-            selection = self._select(part, bound, snapshot.schema, None if merged is None else merged[at])
+        for part in self._candidates(snapshot, bound, merged):
+            mask = None if merged is None else merged.mask(part)
+            selection = self._select(part, bound, snapshot.schema, mask)
             if len(selection.places):
                 selections.append(selection)
         return Plan(snapshot, bound, tuple(selections))
 
-    def _candidates(self, snapshot: Snapshot, bound: Expr, merged: Sequence[Mask | None] | None) -> Iterable[int]:
+    def _candidates(self, snapshot: Snapshot, bound: Expr, merged: MergedOnRead | None) -> Iterable[Part]:
         """The parts that can hold a file to be read."""
         parts = snapshot.parts
         if bound == TRUE or len(parts) == 1:
-            return range(len(parts))
-        may = prune_normal(bound, zones(snapshot)).may_match
+            return parts
+        known = zones(snapshot)
+        may = prune_normal(bound, known).may_match.copy()
         if merged is not None:
-            may = may | [mask is not None for mask in merged]
-        return np.flatnonzero(may).tolist()
+            by_partition = prune_normal(bound, PartitionsOnly(known, _partition_ids(snapshot.schema))).may_match
+            for at in np.flatnonzero(by_partition & ~may).tolist():
+                may[at] = merged.mask(parts[at]) is not None
+        return [parts[at] for at in np.flatnonzero(may).tolist()]
 
     def _select(self, part: Part, bound: Expr, schema: Schema, merged: Mask | None) -> Selection:
         """``merged``: entries that only their partition may leave out."""
@@ -156,7 +159,7 @@ class Planner:
         result = prune_normal(bound, stats)
         may, entirely = result.may_match, result.all_match
         if merged is not None:
-            by_partition = prune_normal(bound, PartitionsOnly(stats))
+            by_partition = prune_normal(bound, PartitionsOnly(stats, _partition_ids(schema)))
             may = np.where(merged, by_partition.may_match, may)
             entirely = np.where(merged, by_partition.all_match, entirely)
         places = np.flatnonzero(may if live is None else may & live)
@@ -166,6 +169,10 @@ class Planner:
         self, entries: Entries, schema_id: int, column_id: int, make: Callable[[], PreparedColumn]
     ) -> PreparedColumn:
         return kept(self._cache, (entries, schema_id, column_id), make, lambda column: column.memory_bytes)
+
+
+def _partition_ids(schema: Schema) -> frozenset[int]:
+    return frozenset(field.id for field in schema.partition_fields)
 
 
 def _taken(one: Selection, wanted: pa.Schema, schema: Schema) -> pa.RecordBatch:

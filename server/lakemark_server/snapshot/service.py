@@ -22,7 +22,7 @@ from lakemark_server.snapshot.instants import Pending, pending_compaction, versi
 from lakemark_server.snapshot.loading import Loading, SnapshotCache, schema_of
 from lakemark_server.snapshot.locate import locate
 from lakemark_server.snapshot.page_source import PageSource, SnapshotGone, make_cache
-from lakemark_server.timeline import branches, records
+from lakemark_server.timeline import branches, records, retention
 from lakemark_server.timeline.lineage import Lineage
 
 CACHE_BYTES_DEFAULT: Final = 512 << 20
@@ -189,7 +189,9 @@ def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
                 f"{table.name} did not exist at {at.timestamp_ms} ms; it was created at {table.record.created_ms} ms",
                 table=table.name,
             )
-        return Reference(table, lineage, records.version_at_time(tx, table_id, lineage, at.timestamp_ms))
+        then = records.version_at_time(tx, table_id, lineage, at.timestamp_ms)
+        retention.require_readable(tx, table_id, table.name, lineage, then)
+        return Reference(table, lineage, then)
     if at.version is None:
         return Reference(table, lineage, latest)
     if at.version < 0:
@@ -202,4 +204,5 @@ def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
             version=str(at.version),
             latest=str(latest),
         )
+    retention.require_readable(tx, table_id, table.name, lineage, at.version)
     return Reference(table, lineage, at.version)
