@@ -19,16 +19,22 @@ _DETAILS_COST_MAX = 1_200
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: LakemarkError) -> NoReturn:
     """Ends the call with the error's status; code, outcome and details travel in the trailer."""
+    detail = detail_of(error)
+    trailer: list[tuple[str, str | bytes]] = [(TRAILER, detail.SerializeToString())]
+    if "retry_after_ms" in error.details:  # as clients with gRPC's own retries understand it (gRFC A6)
+        trailer.append(("grpc-retry-pushback-ms", error.details["retry_after_ms"]))
+    await context.abort(grpc.StatusCode[error.grpc_status], detail.message, tuple(trailer))
+
+
+def detail_of(error: LakemarkError) -> ErrorDetail:
+    """No longer than a client takes with its default limits."""
     message = shortened(error.message, _MESSAGE_COST_MAX)
     detail = ErrorDetail(code=error.code, message=message, outcome=error.outcome.value)
     left = _DETAILS_COST_MAX
     for key, value in error.details.items():
         detail.details[key] = shortened(value, min(left, _DETAIL_COST_MAX))
         left -= wire_cost(detail.details[key])
-    trailer: list[tuple[str, str | bytes]] = [(TRAILER, detail.SerializeToString())]
-    if "retry_after_ms" in error.details:  # as clients with gRPC's own retries understand it (gRFC A6)
-        trailer.append(("grpc-retry-pushback-ms", error.details["retry_after_ms"]))
-    await context.abort(grpc.StatusCode[error.grpc_status], message, tuple(trailer))
+    return detail
 
 
 def wire_cost(text: str) -> int:

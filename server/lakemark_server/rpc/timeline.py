@@ -8,7 +8,7 @@ from typing import Final
 
 import grpc
 
-from lakemark.errors import Unimplemented
+from lakemark.errors import LakemarkError, Unimplemented
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceServicer
 from lakemark_proto.v1.types_pb2 import TableName
@@ -17,9 +17,10 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.answers import Answers
 from lakemark_server.rpc.catalog import page_limit, require_name
+from lakemark_server.rpc.errors import detail_of
 from lakemark_server.rpc.loop import grpc_loop
 from lakemark_server.rpc.quick import Quick
-from lakemark_server.timeline.jobs import Opened, OpenJob
+from lakemark_server.timeline.jobs import CommittedAndOpened, Opened, OpenJob, check_open
 from lakemark_server.timeline.named import MOVED, Moved, TableKey
 from lakemark_server.timeline.reading import is_small
 from lakemark_server.timeline.service import Timeline
@@ -45,11 +46,11 @@ class TimelineServicer(TimelineServiceServicer):
     def OpenInstant(self, request: pb.OpenInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         self._timeline.learn(_key(request.table), table.table_id)
-        return _opened(self._timeline.open(table.table_id, _open_job(request)))
+        return _opened(self._timeline.open(table.table_id, OpenJob.of(request)))
 
     async def _open_soon(self, request: pb.OpenInstantRequest) -> pb.Instant | None:
         name = _key(require_name(request.table))
-        opened = await self._answers.wait(partial(self._timeline.open_named, name, _open_job(request)), MOVED)
+        opened = await self._answers.wait(partial(self._timeline.open_named, name, OpenJob.of(request)), MOVED)
         return None if isinstance(opened, Moved) else _opened(opened)
 
     def StartInstant(self, request: pb.StartInstantRequest, context: Context) -> pb.Instant:
@@ -64,11 +65,21 @@ class TimelineServicer(TimelineServiceServicer):
     def Commit(self, request: pb.CommitRequest, context: Context) -> pb.CommitResponse:
         table = self._table(request.table)
         self._timeline.learn(_key(request.table), table.table_id)
-        return self._timeline.commit(table, request)
+        if not request.HasField("next"):
+            return self._timeline.commit(table, request)
+        following = OpenJob.of(request.next)
+        check_open(following)
+        answer = self._timeline.commit(table, request)
+        try:
+            return _with_next(answer, self._timeline.open(table.table_id, following))
+        except LakemarkError as error:
+            return _with_next(answer, error)
 
     async def _commit_soon(self, request: pb.CommitRequest) -> pb.CommitResponse | None:
         name = _key(require_name(request.table))
         answer = await self._answers.wait(partial(self._timeline.commit_named, name, request), MOVED)
+        if isinstance(answer, CommittedAndOpened):
+            return _with_next(answer.response, answer.opened)
         return None if isinstance(answer, Moved) else answer
 
     def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
@@ -128,19 +139,13 @@ def _key(name: TableName) -> TableKey:
     return name.catalog, name.database, name.table
 
 
-def _open_job(request: pb.OpenInstantRequest) -> OpenJob:
-    starts = request.start or request.HasField("profile")
-    return OpenJob(
-        operation=request.operation,
-        branch=request.branch,
-        request_id=request.request_id,
-        owner=request.owner,
-        metadata=request.metadata,
-        heartbeat_timeout_ms=request.heartbeat_timeout_ms,
-        read_version=request.read_version,
-        profile=request.profile if starts else None,
-    )
-
-
 def _opened(opened: Opened) -> pb.Instant:
     return messages.opened_instant(opened.record, opened.table)
+
+
+def _with_next(response: pb.CommitResponse, opened: Opened | LakemarkError) -> pb.CommitResponse:
+    if isinstance(opened, LakemarkError):
+        response.next_refused.CopyFrom(detail_of(opened))
+    else:
+        response.next.CopyFrom(_opened(opened))
+    return response

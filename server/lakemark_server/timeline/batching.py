@@ -28,6 +28,7 @@ BATCH_MAX: Final = 128
 WAITING_MAX: Final = 10_000
 LEADERS_MAX: Final = 16
 RETRY_MS: Final = 500
+ANSWER_S_MAX: Final = 0.05
 
 Answered: TypeAlias = Callable[[R | BaseException], None]
 """Takes a result, or the error instead of it. A leader calls it: it must be quick, and must not raise."""
@@ -92,7 +93,8 @@ class Batcher(Generic[K, J, R]):
                 if queue is not None and ticket in queue:
                     queue.remove(ticket)
                     raise deadline.exceeded()
-            if not sleeper.sleep(0):
+            # The leader, whose time is over at the same moment, may still learn from the store what became of it.
+            if not sleeper.sleep(ANSWER_S_MAX):
                 raise deadline.unknown()
         return sleeper.answer()
 

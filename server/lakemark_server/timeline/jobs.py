@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakemark.errors import InvalidArgument
+from lakemark.errors import InvalidArgument, LakemarkError
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
@@ -42,6 +42,20 @@ class OpenJob:
     read_version: int = 0
     profile: pb.WorkProfile | None = None
 
+    @classmethod
+    def of(cls, request: pb.OpenInstantRequest) -> OpenJob:
+        starts = request.start or request.HasField("profile")
+        return cls(
+            operation=request.operation,
+            branch=request.branch,
+            request_id=request.request_id,
+            owner=request.owner,
+            metadata=request.metadata,
+            heartbeat_timeout_ms=request.heartbeat_timeout_ms,
+            read_version=request.read_version,
+            profile=request.profile if starts else None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StartJob:
@@ -57,6 +71,14 @@ class Opened:
 
     record: InstantRecord
     table: LakeTable
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedAndOpened:
+    """``opened``: the next instant of the writer, or why it is not to be had; the commit stands."""
+
+    response: pb.CommitResponse
+    opened: Opened | LakemarkError
 
 
 def check_open(job: OpenJob) -> None:

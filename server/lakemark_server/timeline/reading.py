@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lakemark.errors import LakemarkError, LimitExceeded
+from lakemark.errors import LakemarkError, LimitExceeded, Unavailable
 from lakemark_proto.store.v1.store_pb2 import StagedTotals
 from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1 import types_pb2 as pb
@@ -51,6 +51,8 @@ def read_commits(
             if table.schema.schema_id != 1:  # else there never was another one
                 written = written_with(tx, table, request.instant, request.schema_id)
             by_schema.setdefault(written.schema.schema_id, (written, []))[1].append(place)
+        except Unavailable:
+            raise  # of the store: it is nobody's own
         except LakemarkError as error:
             read[place] = error
     for written, places in by_schema.values():

@@ -7,51 +7,36 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, cast
 
-import structlog
-
-from lakemark.errors import (
-    CommitConflict,
-    InstantStateError,
-    InvalidArgument,
-    LakemarkError,
-    LimitExceeded,
-    NotFound,
-    Unavailable,
-)
+from lakemark.errors import CommitConflict, InstantStateError, InvalidArgument, LimitExceeded, NotFound
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_server import deadline
-from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import lake, storage
+from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.keyspace import INSTANTS
-from lakemark_server.kv import ReadTransaction, Store, Transaction, TransactionTooLarge
+from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.requests import check_request_id, once
 from lakemark_server.snapshot.blocks import LIST_FILES_MAX
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline import alive, branches, direct, records, staging
 from lakemark_server.timeline.alive import Alive
-from lakemark_server.timeline.altering import AlterJob, altered_once
+from lakemark_server.timeline.altering import AlterJob
+from lakemark_server.timeline.batches import Answer, Batches, Job, remember
 from lakemark_server.timeline.batching import Answered, Batcher
 from lakemark_server.timeline.change_log import ChangeLog
-from lakemark_server.timeline.jobs import Opened, OpenJob, StartJob, check_open
-from lakemark_server.timeline.named import MOVED, Moved, NamedJob, TableKey, TableNames
-from lakemark_server.timeline.opening import opened_once, started
-from lakemark_server.timeline.publish import CommitJob, check_metadata, publish, response_of
+from lakemark_server.timeline.jobs import CommittedAndOpened, Opened, OpenJob, StartJob, check_open
+from lakemark_server.timeline.named import Moved, NamedJob, TableKey, TableNames
+from lakemark_server.timeline.publish import CommitJob, check_metadata, response_of
 from lakemark_server.timeline.references import References
+from lakemark_server.timeline.rollback import delete_files, keep_conflict, roll_back
 from lakemark_server.timeline.table_state import TableState
 from lakemark_server.timeline.together import Together
 
 PAGE_MAX: Final = 1_000
 TOGETHER_MAX: Final = 100
-_log = structlog.get_logger(__name__)
-
-
-_Job = OpenJob | StartJob | CommitJob | AlterJob | NamedJob
-_Answer = Opened | pb.CommitResponse | LakeTable | Moved
 
 
 class Timeline:
@@ -72,7 +57,9 @@ class Timeline:
         self.references = References(store, clock, self._log)
         self._reading = threading.Lock()
         self._names = TableNames()
-        self._batches: Batcher[int, _Job, _Answer] = Batcher(self._run)
+        self._batches: Batcher[int, Job, Answer] = Batcher(
+            Batches(store, clock, self._log, self._quotas, self._names).run
+        )
 
     # -- writers ------------------------------------------------------------------------------------------------------
 
@@ -87,17 +74,22 @@ class Timeline:
         False, and nothing is done: the name was never looked up. Raises InvalidArgument, LimitExceeded.
         """
         check_open(job)
-        return self._hand_in(NamedJob(name, job), cast(Answered[_Answer], answered))
+        return self._hand_in(NamedJob(name, job), cast(Answered[Answer], answered))
 
     def commit_named(
-        self, name: TableKey, request: pb.CommitRequest, answered: Answered[pb.CommitResponse | Moved]
+        self,
+        name: TableKey,
+        request: pb.CommitRequest,
+        answered: Answered[pb.CommitResponse | CommittedAndOpened | Moved],
     ) -> bool:
-        """Likewise ``commit``, for a request that is small (``reading.is_small``)."""
+        """Likewise ``commit``, for a request that is small (``reading.is_small``), and may have a ``next``."""
+        if request.HasField("next"):
+            check_open(OpenJob.of(request.next))
         check_request_id(request.request_id)
         check_metadata(request.metadata)
-        return self._hand_in(NamedJob(name, request), cast(Answered[_Answer], answered))
+        return self._hand_in(NamedJob(name, request), cast(Answered[Answer], answered))
 
-    def _hand_in(self, job: NamedJob, answered: Answered[_Answer]) -> bool:
+    def _hand_in(self, job: NamedJob, answered: Answered[Answer]) -> bool:
         table_id = self._names.last_id(job.name)
         if table_id is None:
             return False
@@ -166,7 +158,7 @@ class Timeline:
             self._give_up(table, request.instant, conflict)
             raise
         for state in states:
-            self._remember(state)
+            remember(self._log, state)
         return answers
 
     def _prepared(self, table: LakeTable, request: pb.CommitRequest) -> CommitJob | InstantRecord:
@@ -266,12 +258,12 @@ class Timeline:
                 )
             if record.state != pb.ROLLED_BACK:
                 if conflict is not None:
-                    _keep_conflict(record, conflict)
-                _roll_back(tx, table.record.catalog, table_id, record, reason, self._clock())
+                    keep_conflict(record, conflict)
+                roll_back(tx, table.record.catalog, table_id, record, reason, self._clock())
             return record
 
         record = self._store.transact(body)
-        _delete_files(table.record.location, instant)
+        delete_files(table.record.location, instant)
         return record
 
     def roll_back_expired(self) -> list[tuple[int, int]]:
@@ -282,7 +274,7 @@ class Timeline:
         for table_id, living in found:
             location = self._store.transact(partial(_expire, table_id=table_id, instant=living.instant, now=now))
             if location:
-                _delete_files(location, living.instant)
+                delete_files(location, living.instant)
                 done.append((table_id, living.instant))
         return done
 
@@ -366,93 +358,6 @@ class Timeline:
                 return staging.read_entries(files, table, instant)
         return staging.read_entries(files, table, instant)
 
-    def _run(self, table_id: int, jobs: list[_Job]) -> list[_Answer | LakemarkError]:
-        gone: list[tuple[LakeTable, int]] = []
-
-        def body(tx: Transaction) -> tuple[TableState, list[_Answer | LakemarkError]]:
-            now = self._clock()
-            state = TableState(tx, table_id)
-            answers: list[_Answer | LakemarkError] = []
-            commits: list[tuple[int, CommitJob]] = []
-            for place, job in enumerate(self._understood(state, jobs)):
-                if isinstance(job, CommitJob):
-                    commits.append((place, job))
-                    answers.append(MOVED)
-                else:
-                    answers.append(job if isinstance(job, Moved | LakemarkError) else self._begin(state, job, now))
-            gone.clear()
-            published = publish(state, [job for _, job in commits], now, self._log) if commits else []
-            for (place, job), answer in zip(commits, published, strict=True):
-                answers[place] = answer
-                if isinstance(answer, CommitConflict) and _refuse(state, job.instant, answer, now):
-                    gone.append((state.table, job.instant))
-            return state, answers
-
-        try:
-            state, answers = self._store.transact(body)
-        except TransactionTooLarge:
-            if len(jobs) == 1:
-                raise
-            half = len(jobs) // 2
-            return self._run(table_id, jobs[:half]) + self._run(table_id, jobs[half:])
-        self._remember(state)
-        for table, instant in gone:
-            _delete_files(table.record.location, instant)
-        return answers
-
-    def _understood(
-        self, state: TableState, jobs: list[_Job]
-    ) -> list[OpenJob | StartJob | AlterJob | CommitJob | Moved | LakemarkError]:
-        named = iter(self._names.understood(state, [job for job in jobs if isinstance(job, NamedJob)]))
-        return [next(named) if isinstance(job, NamedJob) else job for job in jobs]
-
-    def _remember(self, state: TableState) -> None:
-        """Once its transaction is durable."""
-        for key, branch in state.branches.items():
-            self._log.add(state.table_id, key, branch.fresh)
-
-    def _begin(self, state: TableState, job: OpenJob | StartJob | AlterJob, now: int) -> _Answer | LakemarkError:
-        try:
-            if isinstance(job, AlterJob):
-                return altered_once(state, job, now)
-            if isinstance(job, StartJob):
-                return started(state, job, now, self._log)
-            return opened_once(state, job, now, self._log, self._quotas)
-        except Unavailable:
-            raise  # of the store, in the middle: what this job has written so far must not be committed with the others
-        except LakemarkError as error:
-            return error
-
-
-def _refuse(state: TableState, instant: int, conflict: CommitConflict, now: int) -> bool:
-    """Rolls back an instant whose commit is refused; False if it was before.
-
-    The versions that it lost to stay: it could never succeed, and must not hold off others until it expires.
-    """
-    record = records.instant(state.tx, state.table_id, instant)
-    if record.state != pb.INFLIGHT:
-        return False
-    _keep_conflict(record, conflict)
-    _roll_back(state.tx, state.table.record.catalog, state.table_id, record, conflict.message, now)
-    state.clear_writer(instant)
-    return True
-
-
-def _keep_conflict(record: InstantRecord, conflict: CommitConflict) -> None:
-    """As the answer to a commit that is asked for again."""
-    record.conflict.code, record.conflict.message = conflict.code, conflict.message
-    record.conflict.details.update({key: value[:1_000] for key, value in conflict.details.items()})
-
-
-def _roll_back(tx: Transaction, catalog: str, table_id: int, record: InstantRecord, reason: str, now: int) -> None:
-    record.state = pb.ROLLED_BACK
-    record.completed_ms = now
-    record.rolled_back_reason = reason[:1_000]
-    records.put_instant(tx, table_id, record)
-    alive.clear(tx, table_id, record.instant)
-    staging.discard(tx, table_id, record.instant)
-    usage.close_writer(tx, catalog, record.staged.files, record.staged.bytes)
-
 
 def _expire(tx: Transaction, *, table_id: int, instant: int, now: int) -> str:
     """Rolls back a writer that is lost; returns the table's location, or "" if it lives or its table is gone."""
@@ -465,13 +370,5 @@ def _expire(tx: Transaction, *, table_id: int, instant: int, now: int) -> str:
     except NotFound:
         alive.clear(tx, table_id, instant)
         return ""
-    _roll_back(tx, table.catalog, table_id, record, f"its heartbeat ran out ({living.timeout_ms} ms)", now)
+    roll_back(tx, table.catalog, table_id, record, f"its heartbeat ran out ({living.timeout_ms} ms)", now)
     return table.location
-
-
-def _delete_files(location: str, instant: int) -> None:
-    """The writer may be alive against all odds and write on: nobody will ever look into its directory."""
-    try:
-        storage.delete_directory(storage.child(location, str(instant)))
-    except LakemarkError as error:
-        _log.warning("files of a rolled back instant were left behind", instant=instant, reason=error.message)

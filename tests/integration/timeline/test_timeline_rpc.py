@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.process import Service
@@ -406,3 +407,81 @@ def test_lists_of_instants_and_versions(wire: Wire) -> None:
     assert versions(after_version=1, before_version=3) == ([2], False)
     assert versions(after_version=3) == ([], False)
     assert versions(after_version=8, before_version=2) == ([], False)
+
+
+# -- one request that commits and begins again -------------------------------------------------------------------------
+
+
+def following(**more: object) -> t.OpenInstantRequest:
+    return t.OpenInstantRequest(operation=t.APPEND, start=True, **more)  # type: ignore[arg-type]
+
+
+def test_a_commit_opens_the_next_instant(wire: Wire) -> None:
+    wire.create()
+    instant = wire.open().instant
+    for version in range(1, 4):
+        done = wire.commit(instant, file(instant, "a", version), next=following(owner="etl"))
+        assert (done.version, done.instant, done.next.state) == (version, instant, t.INFLIGHT)
+        assert done.next.read_version == version, "it has read its own commit"
+        assert (done.next.instant > instant, done.next.owner) == (True, "etl")
+        assert [column.name for column in done.next.schema.columns] == ["id", "x", "name", "m"]
+        assert done.next.staging_location.endswith(f"/{done.next.instant}")
+        instant = done.next.instant
+    assert wire.get(instant).state == t.INFLIGHT
+
+
+def test_asked_again_a_commit_and_its_next_instant_are_the_same(wire: Wire) -> None:
+    wire.create()
+    instant = wire.open().instant
+    first, again = (wire.commit(instant, file(instant, "a"), next=following(request_id="n")) for _ in range(2))
+    assert first == again
+    large = [file(first.next.instant, f"g{number:0900}", 1) for number in range(64)]  # of those that a thread works on
+    first, again = (wire.commit(first.next.instant, *large, next=following(request_id="m")) for _ in range(2))
+    assert (first.version, first) == (2, again)
+
+
+def test_a_commit_stands_whose_next_instant_is_refused(wire: Wire) -> None:
+    wire.create(policy="table")
+    mine = wire.open(start=False).instant
+    wire.start(mine)
+    beyond = following(read_version=99)
+    done = wire.commit(mine, file(mine, "a"), next=beyond)
+    assert (done.version, done.HasField("next")) == (1, False)
+    assert (done.next_refused.code, done.next_refused.outcome) == ("invalid_argument", "fatal")
+    assert "99" in done.next_refused.message
+    again = wire.open().instant
+    with refused("invalid_argument", "operation is missing"):
+        wire.commit(again, file(again, "a"), next=t.OpenInstantRequest())
+    assert wire.get(again).state == t.INFLIGHT, "what is wrong with the request as a whole is found before"
+
+
+def test_a_refused_commit_opens_nothing(wire: Wire) -> None:
+    wire.create(policy="table")
+    mine, theirs = wire.open(start=False).instant, wire.open(start=False).instant
+    wire.start(mine)
+    wire.commit(mine, file(mine, "a"))
+    with refused("commit_conflict"):
+        wire.start(theirs)
+    before = len(wire.timeline.ListInstants(t.ListInstantsRequest(table=wire.table)).instants)
+    with refused("instant_state"):
+        wire.commit(theirs, file(theirs, "b"), next=following())
+    assert len(wire.timeline.ListInstants(t.ListInstantsRequest(table=wire.table)).instants) == before
+
+
+def test_names_are_looked_up_anew_in_every_batch(wire: Wire, clock: Clock, tmp_path: Path) -> None:
+    """The quick way remembers which table a name meant: only to know where to queue."""
+    wire.create()
+    lost, name = wire.open().instant, wire.table.table
+    wire.catalog.RenameTable(c.RenameTableRequest(name=wire.table, new_name="other"))
+    with refused("table_not_found"):
+        wire.commit(lost, file(lost, "a"))
+    wire.create(location=f"file:{tmp_path}/new")
+    clock.advance(1)  # instants are times, which must not be the same here
+    fresh = wire.open().instant
+    assert wire.commit(fresh, file(fresh, "b")).version == 1
+    with refused("instant_not_found"):
+        wire.commit(lost, file(lost, "a"))
+    wire.table.table = "other"
+    assert wire.commit(lost, file(lost, "a")).version == 1
+    wire.table.table = name
+    assert len(wire.paths()) == 1

@@ -38,7 +38,7 @@ P, W = t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE
 
 def batch(lake: Lake, table: LakeTable, *jobs: Any) -> list[Any]:
     """The jobs in one transaction, as if they had come at the same time."""
-    return lake.timeline._run(table.table_id, list(jobs))
+    return lake.timeline._batches._run(table.table_id, list(jobs))
 
 
 def inline(lake: Lake, table: LakeTable, instant: int, *months: int) -> CommitJob:

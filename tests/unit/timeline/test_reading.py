@@ -1,0 +1,101 @@
+"""Commits that are read together get what each would get alone: the same entries, or the same refusal."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from lakemark.errors import InvalidFile, LakemarkError
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_proto.v1 import types_pb2 as p
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.timeline import reading
+from lakemark_server.timeline.reading import is_small, read_each
+from lakemark_server.timeline.staging import Entries, read_entries
+from tests.lakes import Lake, file, files, stat
+
+
+@pytest.fixture
+def table(lake: Lake) -> LakeTable:
+    return lake.table()
+
+
+def request(instant: int, *given: p.DataFile) -> t.CommitRequest:
+    return t.CommitRequest(instant=instant, added=files(*given))
+
+
+def comparable(entries: Entries | LakemarkError) -> Any:
+    if isinstance(entries, LakemarkError):
+        return type(entries), entries.message, dict(entries.details)
+    added = None
+    if entries.added is not None:
+        added = entries.added.select(["path", "file_group", "kind", "partition"]).to_pylist()
+    parts = {name: getattr(entries, name) for name in entries.__slots__}
+    return parts | {"slices": entries.slices.tolist(), "touched": vars(entries.touched), "added": added}
+
+
+def alone(one: t.CommitRequest, table: LakeTable) -> Entries | LakemarkError:
+    try:
+        return read_entries(one.added, table, one.instant)
+    except LakemarkError as error:
+        return error
+
+
+def some(instant: int, chance: random.Random) -> t.CommitRequest:
+    given = []
+    for number in range(chance.randrange(4)):
+        bounds = [stat(1, chance.randrange(5), chance.randrange(5, 9), 1)] if chance.random() < 0.7 else []
+        one = file(instant, f"g{number}", chance.randrange(3), rows=chance.randrange(1, 9), stats=bounds)
+        if chance.random() < 0.2:
+            one.kind, one.file_group, one.base_instant = p.DELTA, f"f{number}", chance.randrange(2)
+        if chance.random() < 0.05:
+            one.row_count = -1
+        if chance.random() < 0.05:
+            one.path = one.path.replace("/a.parquet", "/_hidden")
+        given.append(one)
+    return request(instant, *given)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_together_as_alone(table: LakeTable, seed: int) -> None:
+    chance = random.Random(seed)
+    requests = [some(1_000 + number, chance) for number in range(chance.randrange(2, 9))]
+    found = read_each(requests, table)
+    assert [comparable(one) for one in found] == [comparable(alone(one, table)) for one in requests]
+
+
+def test_they_are_read_together(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "read_entries", None)  # is not needed
+    found = read_each([request(7, file(7, "a", 1)), request(8, file(8, "a", 2))], table)
+    assert [entries.partitions for entries in found if isinstance(entries, Entries)] == [{"m=1"}, {"m=2"}]
+
+
+def test_who_is_wrong_harms_nobody_else(table: LakeTable) -> None:
+    wrong = request(8, file(9, "a", 1))  # another instant's place
+    found = read_each([request(7, file(7, "a", 1)), wrong, request(9, file(9, "a", 1))], table)
+    assert [isinstance(one, InvalidFile) for one in found] == [False, True, False]
+
+
+def test_the_same_instant_twice(table: LakeTable) -> None:
+    """A commit that is sent again while the first is still waiting."""
+    found = read_each([request(7, file(7, "a", 1))] * 2, table)
+    assert comparable(found[0]) == comparable(found[1])
+    assert isinstance(found[0], Entries)
+
+
+@pytest.mark.parametrize(
+    ("one", "small"),
+    [
+        (t.CommitRequest(instant=1), True),
+        (request(1, file(1, "a")), True),
+        (request(1, *(file(1, f"g{number}") for number in range(65))), False),
+        (request(1, file(1, "g" * reading.COMMIT_BYTES_MAX)), False),
+        (t.CommitRequest(instant=1, added=p.DataFiles(arrow=b"x")), False),
+        (t.CommitRequest(instant=1, file_schema=b"x"), False),
+        (t.CommitRequest(instant=1, removed=t.RemovedFiles(paths=["1/a/b.parquet"])), False),
+    ],
+)
+def test_small(one: t.CommitRequest, small: bool) -> None:
+    assert is_small(one) is small
