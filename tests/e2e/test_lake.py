@@ -211,8 +211,10 @@ def test_names_that_are_no_snapshot_say_why(client: Client, spark: SparkProcess,
     append(client, table, rows(0, 1))
     with pytest.raises(SparkStatementError, match="has no version 9; the latest is 1"):
         ids(spark, at(table, "v9"))
-    with pytest.raises(SparkStatementError, match="is no snapshot"):
+    with pytest.raises(SparkStatementError, match="no branch 'yesterday'"):
         ids(spark, at(table, "yesterday"))
+    with pytest.raises(SparkStatementError, match="is no snapshot"):
+        ids(spark, at(table, "main@yesterday!"))
     with pytest.raises(SparkStatementError, match="did not exist"):
         ids(spark, at(table, "2001-01-01"))
 
