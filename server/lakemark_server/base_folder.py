@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+import pyarrow as pa
 import structlog
 
 from lakemark.errors import LakemarkError, TableNotFound
@@ -95,6 +96,8 @@ class BaseFolder:
             self._sweeping.discard(table_id)
             return []
         (self._sweeping.add if folding.waiting(table_id) else self._sweeping.discard)(table_id)
+        if published:
+            pa.default_memory_pool().release_unused()
         for base in published:
             _log.info("new base", table=table.name, version=base.version, files=base.files)
         return published

@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import structlog
@@ -37,6 +37,8 @@ from lakemark_server.timeline.service import Timeline
 
 if TYPE_CHECKING:
     from lakemark_hms.bridge import HmsBridge
+
+_FOLD_CACHE_BYTES: Final = 32 << 20
 
 _log = structlog.get_logger(__name__)
 
@@ -87,7 +89,7 @@ class Service:
         )
         self._folder = BaseFolder(
             self.store,
-            self.snapshots,
+            Snapshots(self.store, _FOLD_CACHE_BYTES),  # what a fold reads once should not push out what plans need
             clock,
             settings.fold_interval_s,
             Thresholds(settings.fold_versions, settings.fold_files),

@@ -30,8 +30,8 @@ from lakemark_server.snapshot.parts import PART_FILES_MAX, Part, concat, in_memo
 from lakemark_server.snapshot.statistics import partition_values_by_name
 from lakemark_server.snapshot.zones import column_zone, partition_zone
 
-# Runs of this size are never merged again: what a merge takes in memory is bounded.
-RUN_FILES_MAX: Final = 1 << 18
+# No run gets larger: what a fold takes in memory is bounded, some 200 MB.
+RUN_FILES_MAX: Final = 1 << 17
 # A block in place has so many files of each of its partitions, or it is rewritten.
 FILES_OF_PARTITION_MIN: Final = 64
 # A part of which less is alive is rewritten.
@@ -141,10 +141,11 @@ class Builder:
         for of_schema in _by_schema(loose):
             schema = of_schema[0].entries.schema
             schemas[schema.schema_id] = schema
-            for dead in (False, True):
-                for part, row in writer.run(of_schema, schema, dead=dead):
-                    index.parts.append(part)
-                    zones.setdefault(schema.schema_id, []).append(row)
+            for group in _bounded(of_schema):
+                for dead in (False, True):
+                    for part, row in writer.run(group, schema, dead=dead):
+                        index.parts.append(part)
+                        zones.setdefault(schema.schema_id, []).append(row)
         for schema_id, rows in zones.items():
             index.zones.append(BaseZones(schema_id=schema_id, arrow=encode_zones(rows, schemas[schema_id])))
         return index
@@ -231,6 +232,18 @@ def _by_schema(tracked: Sequence[Tracked]) -> list[list[Tracked]]:
     for one in tracked:
         groups.setdefault(one.entries.schema.schema_id, []).append(one)
     return list(groups.values())
+
+
+def _bounded(tracked: Sequence[Tracked]) -> Iterator[list[Tracked]]:
+    """Those that make a run together."""
+    group: list[Tracked] = []
+    for one in tracked:
+        if group and sum(other.entries.size for other in group) + one.entries.size > RUN_FILES_MAX:
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
 
 
 class _Writer:
