@@ -41,6 +41,7 @@ BRANCHES: Final = Space.of("branch")  # (table id, name) -> BranchRecord
 BRANCH_KEYS: Final = Space.of("branchk")  # (table id, key) -> BranchRecord, of dropped branches too
 TAGS: Final = Space.of("tag")  # (table id, name) -> TagRecord
 SAVEPOINTS: Final = Space.of("save")  # (table id, branch key, version) -> TagRecord
+CLEANED: Final = Space.of("cleaned")  # (table id, branch key) -> CleanedRecord
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord
@@ -51,5 +52,5 @@ USAGE: Final = Space.of("usage")  # (catalog, what) -> counter of what the tenan
 OF_TABLE: Final = (
     LAKE_TABLES, SCHEMAS, SCHEMA_VERSIONS, HIVE_TABLES, PARTITIONS, PARTITION_CHANGES, COLUMN_STATISTICS, HEADS,
     LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED, BASES,
-    BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS,
+    BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS, CLEANED,
 )  # fmt: skip

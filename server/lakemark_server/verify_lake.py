@@ -192,7 +192,8 @@ class _Look:
                 self._tell(f"instant {number} has the record of {record.instant}; the last one given out is {last}")
             self._states[record.instant] = record
             version = self._by_instant.get(record.instant)
-            if record.state == pb.COMPLETED and (version is None or version.version != record.version):
+            quiet = record.operation in (pb.CLEAN_FILES, pb.MAKE_SAVEPOINT)
+            if record.state == pb.COMPLETED and not quiet and (version is None or version.version != record.version):
                 self._tell(f"instant {number} is completed as version {record.version}, which is not there")
             if record.state != pb.COMPLETED and version is not None:
                 state = pb.InstantState.Name(record.state)

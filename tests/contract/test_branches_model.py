@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lakemark.errors import BranchNotFound, CommitConflict, FailedPrecondition, LakemarkError
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At, Snapshots
@@ -85,7 +86,7 @@ def named(months: frozenset[int]) -> frozenset[str]:
 
 def overwriting(months: frozenset[int], paths: Files) -> Step:
     gone = named(months)
-    return Step("overwrite", gone, lambda before: frozenset(p for p in before if month_of(p) not in gone) | paths)
+    return Step("overwrite", gone, lambda before: frozenset(one for one in before if month_of(one) not in gone) | paths)
 
 
 class BranchesMachine(RuleBasedStateMachine):
@@ -125,7 +126,16 @@ class BranchesMachine(RuleBasedStateMachine):
     def added(self, instant: int, months: frozenset[int]) -> tuple[t.CommitRequest, Files]:
         self.count += 1
         given = [file(instant, f"g{self.count}-{month}", month) for month in sorted(months)]
+        self.wrote(given)
         return t.CommitRequest(instant=instant, added=files(*given)), frozenset(one.path for one in given)
+
+    def readable(self, branch: str, version: int) -> bool:
+        """For a machine that cleans."""
+        del branch, version
+        return True
+
+    def wrote(self, given: list[p.DataFile]) -> None:
+        """For a machine that has real files."""
 
     def read(self, **at: str | int) -> Files:
         found = Snapshots(self.lake.store).snapshot("", "default", "t", At(**at))  # type: ignore[arg-type]
@@ -171,6 +181,8 @@ class BranchesMachine(RuleBasedStateMachine):
         if not branch.head:
             return
         version = 1 + version % branch.head
+        if not self.readable(name, version):
+            return
         content = branch.states[version]
         self.lake.clock.advance(1)
         self.lake.timeline.restore(self.t, t.RestoreRequest(branch=name, version=version))
@@ -184,6 +196,8 @@ class BranchesMachine(RuleBasedStateMachine):
         parent = self.pick(which)
         branch = self.branches[parent]
         version %= branch.head + 1
+        if not self.readable(parent, version):
+            return
         owner = parent
         while owner != "main" and version <= self.branches[owner].fork:
             owner = self.branches[owner].parent
@@ -254,6 +268,8 @@ class BranchesMachine(RuleBasedStateMachine):
         if not branch.head:
             return
         version = 1 + version % branch.head
+        if not self.readable(self.pick(which), version):
+            return
         request = c.CreateReferenceRequest(
             name=name, kind=c.TAG, from_branch=self.pick(which), from_version=version, request_id=name
         )
@@ -312,7 +328,7 @@ class BranchesMachine(RuleBasedStateMachine):
 
 TestBranches = BranchesMachine.TestCase
 TestBranches.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lakemark.cli import backup, databases, files, health, process, quota, references, schema, tables, timeline
+from lakemark.cli import (
+    backup,
+    databases,
+    files,
+    health,
+    process,
+    quota,
+    references,
+    retention,
+    schema,
+    tables,
+    timeline,
+)
 from lakemark.cli.context import SERVER_DEFAULT, Invocation
 from lakemark.errors import LakemarkError
 
@@ -27,6 +39,8 @@ app.add_typer(files.app, name="files")
 app.add_typer(timeline.app, name="timeline")
 app.add_typer(references.branch, name="branch")
 app.add_typer(references.tag, name="tag")
+app.add_typer(retention.app, name="savepoint")
+app.command("clean")(retention.clean)
 app.add_typer(quota.app, name="quota")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)

@@ -120,6 +120,29 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A version that cleaning keeps; ``instant`` is the savepoint's own."""
+
+    branch: str
+    version: int
+    comment: str
+    created_ms: int
+    instant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """``earliest_version``: those before it have ended, but for ``kept_versions``. ``instant`` 0: nothing was done."""
+
+    earliest_version: int
+    expired_versions: int
+    files: int
+    bytes: int
+    instant: int
+    kept_versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """A committed version. ``partitions`` are the names of those written; None: all, or too many to list."""
 
@@ -239,6 +262,21 @@ def version_from(message: timeline_pb2.Version) -> Version:
         removed_bytes=message.removed_bytes,
         restored_version=message.restored_version,
         merged_branch=message.merged.branch,
+    )
+
+
+def savepoint_from(message: timeline_pb2.ListSavepointsResponse.Savepoint) -> Savepoint:
+    return Savepoint(message.branch, message.version, message.comment, message.created_ms, message.instant)
+
+
+def cleaned_from(message: timeline_pb2.CleanResponse) -> Cleaned:
+    return Cleaned(
+        message.earliest_version,
+        message.expired_versions,
+        message.files,
+        message.bytes,
+        message.instant,
+        tuple(message.kept_versions),
     )
 
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from uuid import uuid4
 
 from lakemark.client.calls import Calls
-from lakemark.client.model import Commit, Instant, InstantState, Version, commit_from, instant_from, version_from
+from lakemark.client.model import (
+    Cleaned,
+    Commit,
+    Instant,
+    InstantState,
+    Savepoint,
+    Version,
+    cleaned_from,
+    commit_from,
+    instant_from,
+    savepoint_from,
+    version_from,
+)
 from lakemark.client.names import parse_table_name
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
@@ -85,6 +98,49 @@ class Timeline:
             table=parse_table_name(table), branch=branch, version=version, request_id=str(uuid4())
         )
         return commit_from(self._call(self._stub.Restore, request, mutation=True))
+
+    def make_savepoint(self, table: str, version: int = 0, *, branch: str = "", comment: str = "") -> Instant:
+        """Keeps a version (0: the latest) from being cleaned. Raises VersionNotFound, AlreadyExists."""
+        request = pb.SavepointRequest(
+            table=parse_table_name(table), version=version, branch=branch, comment=comment, request_id=str(uuid4())
+        )
+        return instant_from(self._call(self._stub.CreateSavepoint, request, mutation=True))
+
+    def drop_savepoint(self, table: str, version: int, *, branch: str = "") -> Instant:
+        """Raises NotFound."""
+        request = pb.SavepointRequest(
+            table=parse_table_name(table), version=version, branch=branch, request_id=str(uuid4())
+        )
+        return instant_from(self._call(self._stub.DropSavepoint, request, mutation=True))
+
+    def savepoints(self, table: str) -> list[Savepoint]:
+        """In order of branch and version."""
+        answer = self._call(self._stub.ListSavepoints, pb.ListSavepointsRequest(table=parse_table_name(table)))
+        return [savepoint_from(one) for one in answer.savepoints]
+
+    def clean(
+        self,
+        table: str,
+        *,
+        retain_versions: int = 0,
+        retain: dt.timedelta = dt.timedelta(0),
+        branch: str = "",
+        dry_run: bool = False,
+    ) -> Cleaned:
+        """Old versions end, and the data files that no version left has are deleted. Asked again, it goes on.
+
+        At least ``retain_versions`` of the newest stay, and every time since ``retain`` ago can be read; one of the two
+        must be said. Tags, savepoints, branches and live writers keep what they need. Readers of a version that ends
+        may find its files gone. Raises InvalidArgument, TableNotFound, BranchNotFound.
+        """
+        request = pb.CleanRequest(
+            table=parse_table_name(table),
+            branch=branch,
+            retain_versions=retain_versions,
+            retain_ms=round(retain.total_seconds() * 1000),
+            dry_run=dry_run,
+        )
+        return cleaned_from(self._call(self._stub.Clean, request, mutation=True))
 
     def rollback(self, table: str, instant: int, reason: str = "") -> Instant:
         """Gives up a requested or inflight instant; its files are never seen. Raises InstantStateError."""

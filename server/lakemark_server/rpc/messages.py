@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from lakemark.convert import schema_to_proto
 from lakemark.types import Schema
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, VersionRecord
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, TagRecord, VersionRecord
 from lakemark_proto.v1 import catalog_pb2, timeline_pb2, types_pb2
 from lakemark_server.catalog.lake import POLICIES, LakeTable
 from lakemark_server.catalog.schemas import SchemaVersion
@@ -26,6 +26,7 @@ _ACTIONS = {
     timeline_pb2.RESTORE_VERSION: timeline_pb2.RESTORE,
     timeline_pb2.ALTER_SCHEMA: timeline_pb2.SCHEMA,
     timeline_pb2.MERGE_BRANCH: timeline_pb2.COMMIT,
+    timeline_pb2.MAKE_SAVEPOINT: timeline_pb2.SAVEPOINT,
 }
 
 
@@ -111,6 +112,16 @@ def opened_instant(record: InstantRecord, table: LakeTable) -> timeline_pb2.Inst
 def _schema(schema: Schema) -> types_pb2.Schema:
     """Shared: not to be changed."""
     return schema_to_proto(schema)
+
+
+def savepoint(record: TagRecord) -> timeline_pb2.ListSavepointsResponse.Savepoint:
+    return timeline_pb2.ListSavepointsResponse.Savepoint(
+        branch=record.branch_name,
+        version=record.version,
+        comment=record.comment,
+        created_ms=record.created_ms,
+        instant=record.savepoint_instant,
+    )
 
 
 def version(record: VersionRecord) -> timeline_pb2.Version:

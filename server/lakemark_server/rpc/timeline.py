@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
 
 import grpc
 
-from lakemark.errors import LakemarkError, Unimplemented
+from lakemark.errors import LakemarkError
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceServicer
 from lakemark_proto.v1.types_pb2 import TableName
@@ -26,7 +25,6 @@ from lakemark_server.timeline.reading import is_small
 from lakemark_server.timeline.service import Timeline
 
 Context = grpc.ServicerContext
-_NO_SAVEPOINTS: Final = "savepoints are not available yet; this release keeps every version"
 
 
 class TimelineServicer(TimelineServiceServicer):
@@ -107,8 +105,6 @@ class TimelineServicer(TimelineServiceServicer):
         )
         return pb.ListInstantsResponse(instants=[messages.instant(record, table) for record in found], more=more)
 
-    # -- what comes later ---------------------------------------------------------------------------------------------
-
     def CommitTransaction(self, request: pb.CommitTransactionRequest, context: Context) -> pb.CommitTransactionResponse:
         commits = [(self._table(one.table), one) for one in request.commits]
         return pb.CommitTransactionResponse(commits=self._timeline.commit_together(commits, request.request_id))
@@ -117,10 +113,19 @@ class TimelineServicer(TimelineServiceServicer):
         return self._timeline.restore(self._table(request.table), request)
 
     def CreateSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
-        raise Unimplemented(_NO_SAVEPOINTS)
+        table = self._table(request.table)
+        return messages.instant(self._timeline.savepoints.create(table, request), table)
 
     def DropSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
-        raise Unimplemented(_NO_SAVEPOINTS)
+        table = self._table(request.table)
+        return messages.instant(self._timeline.savepoints.drop(table, request), table)
+
+    def ListSavepoints(self, request: pb.ListSavepointsRequest, context: Context) -> pb.ListSavepointsResponse:
+        found = self._timeline.savepoints.find(self._table(request.table))
+        return pb.ListSavepointsResponse(savepoints=map(messages.savepoint, found))
+
+    def Clean(self, request: pb.CleanRequest, context: Context) -> pb.CleanResponse:
+        return self._timeline.cleaner.clean(self._table(request.table), request)
 
     def ListVersions(self, request: pb.ListVersionsRequest, context: Context) -> pb.ListVersionsResponse:
         table = self._table(request.table)

@@ -57,6 +57,14 @@ def lineage(tx: ReadTransaction, table_id: int, key: str) -> Lineage:
     return Lineage((*forks, *OF_MAIN.forks))
 
 
+def by_key(tx: ReadTransaction, table_id: int, key: str) -> BranchRecord:
+    """Of a dropped branch, too. Raises BranchNotFound."""
+    stored = tx.get(BRANCH_KEYS.key(table_id, key))
+    if stored is None:
+        raise BranchNotFound(f"the table has no branch with key {key!r}", branch=key)
+    return BranchRecord.FromString(stored)
+
+
 def require_kept(tx: ReadTransaction, table_id: int, key: str) -> None:
     """Raises BranchNotFound if the branch was dropped."""
     stored = tx.get(BRANCH_KEYS.key(table_id, key))

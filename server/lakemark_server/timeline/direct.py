@@ -8,7 +8,7 @@ from lakemark.errors import CommitConflict, FailedPrecondition, InvalidArgument,
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, Merged, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.keyspace import MAIN
-from lakemark_server.timeline import branches, records
+from lakemark_server.timeline import branches, records, retention
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.changes import Change, Operation, by_group
 from lakemark_server.timeline.conflicts import Collision, find_collision
@@ -56,6 +56,7 @@ def restore(state: TableState, branch: BranchState, version: int, owner: str, no
             version=str(version),
             latest=str(latest),
         )
+    retention.require_readable(state.tx, state.table_id, state.table.name, branch.lineage, version)
     fields = VersionRecord(restored_version=version, all_partitions=True, owner=owner)
     return publish_now(state, branch, fields, pb.RESTORE_VERSION, now_ms)
 

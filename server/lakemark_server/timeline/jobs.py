@@ -26,6 +26,7 @@ OWN_REQUESTS: Final[Mapping[Operation, str]] = {
     pb.RESTORE_VERSION: "Restore",
     pb.ALTER_SCHEMA: "AlterSchema",
     pb.MERGE_BRANCH: "MergeBranch",
+    pb.MAKE_SAVEPOINT: "CreateSavepoint",
 }
 
 

@@ -13,7 +13,7 @@ from lakemark_server.clock import ClockMs
 from lakemark_server.keyspace import MAIN
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.requests import check_request_id, once
-from lakemark_server.timeline import branches, direct, records
+from lakemark_server.timeline import branches, direct, records, retention
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.lineage import Lineage
 from lakemark_server.timeline.table_state import TableState
@@ -78,6 +78,7 @@ class References:
     def merge(self, table: LakeTable, request: pb.MergeBranchRequest, owner: str = "") -> pb.MergeBranchResponse:
         """Replays a branch on its parent as one version. Raises what ``direct.merge`` raises."""
         check_request_id(request.request_id)
+
         def body(tx: Transaction) -> pb.MergeBranchResponse:
             state = TableState(tx, table.table_id)
             version, replayed = direct.merge(
@@ -126,6 +127,7 @@ def _create(tx: Transaction, table: LakeTable, request: pb.CreateReferenceReques
             version=str(version),
             latest=str(latest),
         )
+    retention.require_readable(tx, table_id, table.name, lineage, version)
     owner = lineage.at(version)
     parent = branches.name_of(owner.key)
     if request.kind == pb.TAG:

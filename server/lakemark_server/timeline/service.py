@@ -27,11 +27,13 @@ from lakemark_server.timeline.altering import AlterJob
 from lakemark_server.timeline.batches import Answer, Batches, Job, remember
 from lakemark_server.timeline.batching import Answered, Batcher
 from lakemark_server.timeline.change_log import ChangeLog
+from lakemark_server.timeline.cleaning import Cleaner
 from lakemark_server.timeline.jobs import CommittedAndOpened, Opened, OpenJob, StartJob, check_open
 from lakemark_server.timeline.named import Moved, NamedJob, TableKey, TableNames
 from lakemark_server.timeline.publish import CommitJob, check_metadata, response_of
 from lakemark_server.timeline.references import References
 from lakemark_server.timeline.rollback import delete_files, keep_conflict, roll_back
+from lakemark_server.timeline.savepoints import Savepoints
 from lakemark_server.timeline.table_state import TableState
 from lakemark_server.timeline.together import Together
 
@@ -55,6 +57,8 @@ class Timeline:
         self._snapshots = snapshots or Snapshots(store)
         self._log = ChangeLog()
         self.references = References(store, clock, self._log)
+        self.savepoints = Savepoints(store, clock)
+        self.cleaner = Cleaner(store, clock, self._snapshots)
         self._reading = threading.Lock()
         self._names = TableNames()
         self._batches: Batcher[int, Job, Answer] = Batcher(

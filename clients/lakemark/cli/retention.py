@@ -1,0 +1,86 @@
+"""``lakemark savepoint`` and ``lakemark clean``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated
+
+import typer
+
+from lakemark.cli.context import invocation
+from lakemark.cli.output import show_done, show_json, show_rows, size_text, time_text
+from lakemark.cli.tables import Name
+
+app = typer.Typer(help="Versions that cleaning keeps.", no_args_is_help=True)
+Branch = Annotated[str, typer.Option(help="of this branch; empty: main")]
+
+
+@app.command("create")
+def create(
+    context: typer.Context,
+    table: Name,
+    version: Annotated[int, typer.Option(min=0, help="0: the latest")] = 0,
+    branch: Branch = "",
+    comment: Annotated[str, typer.Option()] = "",
+) -> None:
+    """Keeps a version."""
+    call = invocation(context)
+    with call.client() as client:
+        made = client.timeline.make_savepoint(table, version, branch=branch, comment=comment)
+    if call.as_json:
+        show_json(made)
+    else:
+        show_done(f"version {made.read_version} of {table} is kept (instant {made.instant})")
+
+
+@app.command("list")
+def list_savepoints(context: typer.Context, table: Name) -> None:
+    """Savepoints of all branches."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.timeline.savepoints(table)
+    if call.as_json:
+        show_json(found)
+        return
+    rows = [[one.branch, one.version, time_text(one.created_ms), one.comment] for one in found]
+    show_rows(["branch", "version", "made (UTC)", "comment"], rows)
+
+
+@app.command("drop")
+def drop(
+    context: typer.Context, table: Name, version: Annotated[int, typer.Argument(min=1)], branch: Branch = ""
+) -> None:
+    """Does not keep a version any more."""
+    call = invocation(context)
+    with call.client() as client:
+        client.timeline.drop_savepoint(table, version, branch=branch)
+    show_done(f"version {version} of {table} has no savepoint any more")
+
+
+def clean(
+    context: typer.Context,
+    table: Name,
+    retain_versions: Annotated[int, typer.Option(min=0, help="at least so many of the newest stay")] = 0,
+    retain_days: Annotated[float, typer.Option(min=0, help="every time since then can be read")] = 0,
+    branch: Branch = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only tell what would be done")] = False,
+) -> None:
+    """Ends old versions and deletes the files that only they have."""
+    call = invocation(context)
+    with call.client() as client:
+        done = client.timeline.clean(
+            table,
+            retain_versions=retain_versions,
+            retain=dt.timedelta(days=retain_days),
+            branch=branch,
+            dry_run=dry_run,
+        )
+    if call.as_json:
+        show_json(done)
+        return
+    would = "would end" if dry_run else "ended"
+    kept = f"; kept: {', '.join(map(str, done.kept_versions))}" if done.kept_versions else ""
+    show_done(
+        f"{done.expired_versions} versions of {table} {would}, with {done.files} files ({size_text(done.bytes)}); the "
+        f"earliest is {done.earliest_version}{kept}"
+    )
