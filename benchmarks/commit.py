@@ -1,7 +1,7 @@
 """What commits cost: ``scripts/bench commit [--json] [--one-core] [--no-peers] [--data DIR] [--profile] …``.
 
-One hot table: each of 1, 8 and 32 writers opens an instant (inflight at once) and commits it with one new file in a
-random partition, over gRPC, as fast as it can; every commit is durable on SQLite before it is acknowledged. Afterwards
+One hot table: each of 1, 8 and 32 writers commits one new file in a random partition and opens its next instant with
+the same request, over gRPC, as fast as it can; every commit is durable on SQLite before it is acknowledged. Afterwards
 the table must have exactly as many versions as commits were acknowledged. Then: ten files on a large and on a small
 table, 100,000 files at once, a table of 10,000 versions, and reads of old versions. Data files are not written: what is
 measured is the service. PyIceberg, delta-rs and DuckLake commit in the same run, metadata alone, as well.

@@ -37,7 +37,7 @@ class Load:
 
 @dataclass
 class Tally:
-    """What writers did. Latencies are of open and commit together, in seconds."""
+    """What writers did. Latencies are of a commit that opens the writer's next instant, in seconds."""
 
     latencies_s: list[float] = field(default_factory=list)
     retries: int = 0
@@ -89,31 +89,37 @@ def _write(
 ) -> None:
     """Appends one file after the other; a commit that is refused counts as a retry and is begun anew."""
     opening, commit = _requests(table, 1)
+    commit.next.CopyFrom(opening)
+    instant = 0
     while len(tally.latencies_s) < commits_max and (began := time.monotonic()) < end:
         try:
-            _append(stub, opening, commit, choice)
+            _place(commit, instant or stub.OpenInstant(opening).instant, choice)
+            instant = stub.Commit(commit).next.instant
         except grpc.RpcError as error:
             if error.code() not in RETRIABLE:
                 raise
             tally.retries += 1
+            instant = 0
         else:
             tally.latencies_s.append(time.monotonic() - began)
+    if instant:
+        stub.RollbackInstant(pb.RollbackInstantRequest(table=opening.table, instant=instant))
 
 
 def append(stub: TimelineServiceStub, table: str, choice: random.Random, files: int) -> None:
     """One commit of ``files`` files in random partitions."""
-    _append(stub, *_requests(table, files), choice)
+    opening, commit = _requests(table, files)
+    _place(commit, stub.OpenInstant(opening).instant, choice)
+    stub.Commit(commit)
 
 
-def _append(
-    stub: TimelineServiceStub, opening: pb.OpenInstantRequest, commit: pb.CommitRequest, choice: random.Random
-) -> None:
-    commit.instant = stub.OpenInstant(opening).instant
+def _place(commit: pb.CommitRequest, instant: int, choice: random.Random) -> None:
+    """Gives the files the instant's directory and random partitions."""
+    commit.instant = instant
     for file in commit.added.list.files:
         day = choice.randrange(PARTITIONS)
         file.path = f"{commit.instant}/day={day}/{choice.getrandbits(64):016x}/part-0.parquet"
         file.partition[0].integer = day
-    stub.Commit(commit)
 
 
 def _requests(table: str, files: int) -> tuple[pb.OpenInstantRequest, pb.CommitRequest]:
