@@ -196,6 +196,23 @@ def test_columns_of_one_name_are_kept_apart(wire: Wire) -> None:
     assert wire.plan("id = 4", at).summary.files_planned == 0
 
 
+def test_a_branch_has_the_schema_from_its_next_commit_on(wire: Wire) -> None:
+    wire.create()
+    instant = wire.open().instant
+    wire.commit(instant, file(instant, "a", 1, stats=[stat(1, 5, 9, 0)]))
+    wire.catalog.CreateReference(c.CreateReferenceRequest(table=wire.table, name="dev", kind=c.BRANCH))
+    alter(wire, rename("id", "key"), drop("x"))
+    assert columns(wire, branch="dev") == ["id", "x", "name", "m"]
+    instant = wire.open(branch="dev").instant
+    wire.commit(instant, file(instant, "b", 1, stats=[stat(1, 15, 19, 0)]))
+    assert columns(wire, branch="dev") == columns(wire) == ["key", "name", "m"]
+    found = wire.plan("key = 7", s.SnapshotReference(branch="dev"), encoding=s.PROTOBUF).files.list.files
+    assert [(one.path[-13:], one.schema_id) for one in found] == [("m=1/a/a.parquet"[-13:], 1)]
+    merged = wire.catalog.MergeBranch(c.MergeBranchRequest(table=wire.table, branch="dev", into="main"))
+    assert merged.version == 3
+    assert [len(planned(wire, sql)) for sql in ("key = 7", "key = 17", "key IS NULL")] == [1, 1, 0]
+
+
 def test_changes_and_commits_at_once(wire: Wire) -> None:
     """Every version's schema is the one of the last change before it, whatever the order was."""
     wire.create()
