@@ -5,8 +5,10 @@ Requests are held by a gate in the domain, so that what is full stays full until
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ import pytest
 from lakemark import Client
 from lakemark.cli.app import run
 from lakemark.client.calls import Backoff
-from lakemark.errors import Overloaded, QuotaExceeded
+from lakemark.errors import InvalidArgument, Overloaded, QuotaExceeded
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1.admin_pb2 import Quota
@@ -205,6 +207,37 @@ def test_bytes_in_flight_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
         creation(wire, "more", description=large).result()
         assert service.inflight.now == 0
         wire.close()
+
+
+class Large:
+    """What a request is decoded to."""
+
+
+@pytest.mark.parametrize("error", [InvalidArgument, RuntimeError])
+def test_a_request_that_fails_is_forgotten_at_once(
+    tiny: Service, wire: Wire, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """And not when the collector finds its cycles: until then, refused requests would fill the memory."""
+    left: list[weakref.ref[Large]] = []
+
+    def failing(*_: Any, **__: Any) -> None:
+        request = Large()
+        left.append(weakref.ref(request))
+        raise error("no")
+
+    monkeypatch.setattr(tiny.catalog, "create_database", failing)
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(grpc.RpcError):
+            creation(wire, "x").result()
+        for _ in range(5_000):
+            if left[0]() is None:
+                break
+            threading.Event().wait(0.001)  # the service is still on its way out of the call
+        assert left[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_a_tenant_that_may_send_nothing_keeps_its_leases_and_its_operator(tiny: Service, wire: Wire) -> None:

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
+from lakemark.errors import LakemarkError
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import RESERVED_PARTS, Kind, overloaded
 
@@ -50,6 +51,10 @@ class Lane:
             if error is None:
                 result, taken_s = done.result()
                 self.service_s += (taken_s - self.service_s) * _SMOOTHING
+            if isinstance(error, LakemarkError):
+                # It is an answer and no defect. Its frames hold the decoded request, and form cycles that would keep it
+                # until the collector comes by: gigabytes, where many large requests are refused.
+                error.__traceback__ = error.__cause__ = error.__context__ = None
             if answer.done():  # given up
                 return
             if error is None:

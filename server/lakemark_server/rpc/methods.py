@@ -103,6 +103,8 @@ def _served(
         except asyncio.CancelledError:
             until.abandon()
             raise
+        finally:
+            del answer  # it holds an error whose traceback holds this frame, and with it the request
 
     async def quickly(data: bytes, context: Context) -> bytes:
         if quick is None or len(data) > QUICK_BYTES_MAX:
@@ -139,8 +141,9 @@ def _answering_errors(call: _Call, method: str) -> _Call:
             return await abort(context, error)
         except NotImplementedError:
             return await abort(context, Unimplemented(f"{method} is not available in this release"))
-        except Exception:
+        except Exception as error:
             _log.exception("request failed", method=method)
+            error.__traceback__ = None  # its frames hold the request
             defect = Internal(f"{method} failed by a defect of the service; its log has the details")
             return await abort(context, defect)
 
