@@ -22,7 +22,7 @@ from lakemark_proto.store.v1.store_pb2 import BaseIndex, BasePart, BaseZones, Pa
 from lakemark_server.snapshot.arrow import take_rows
 from lakemark_server.snapshot.base_read import ALIVE, Base
 from lakemark_server.snapshot.base_zones import TOTALS, Row, encode_zones
-from lakemark_server.snapshot.blocks import encode, page_of
+from lakemark_server.snapshot.blocks import encode_pages, page_of
 from lakemark_server.snapshot.contents import ADDED_VERSION, REMOVED_VERSION, Entries, Integers, PageRef, StoredEntries
 from lakemark_server.snapshot.fold import Change, applied
 from lakemark_server.snapshot.numbers import encode_integers
@@ -275,7 +275,7 @@ class _Writer:
             yield self._part(batch.slice(start, PART_FILES_MAX), schema, batch.num_rows, dead=dead)
 
     def _part(self, batch: pa.RecordBatch, schema: Schema, run: int, *, dead: bool) -> tuple[BasePart, Row]:
-        pages = encode(batch)
+        pages = encode_pages(batch)
         self._write(self._next, pages)
         entries = in_memory(batch, schema).entries
         part = _describe(entries, run, dead=dead)

@@ -1,10 +1,14 @@
 """Blocks: file entries as bytes below the store's limit for a value. The first byte names the encoding.
 
-A small commit is kept as the protobuf list in which it came (cheap to write); larger ones by column (``pages``).
+A small commit is kept as the protobuf list or Arrow batch in which it came (cheap to write and to read); larger ones by
+column (``pages``).
 """
 
 from __future__ import annotations
 
+import hashlib
+import struct
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,6 +25,9 @@ LIST_FILES_MAX: Final = 64
 BLOCK_BYTES_AIM: Final = 80_000
 _SAMPLE: Final = 500
 _PAGE: Final = b"C"
+_BATCH: Final = b"B"
+_SMALL_HEAD: Final = struct.Struct("<IIH")  # fingerprint of the schema, bytes before compression, statistics ids
+_CODEC: Final = pa.Codec("zstd", compression_level=1)
 _LIST: Final = b"P"
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -34,10 +41,44 @@ def encode_list(files: pb.DataFileList) -> bytes | None:
 
 def encode(batch: pa.RecordBatch) -> list[bytes]:
     """Blocks that together hold the entries in their order. Raises InvalidFile if one entry alone is too large."""
+    if 0 < batch.num_rows <= LIST_FILES_MAX:
+        small = _encode_small(batch)
+        if len(small) <= BLOCK_BYTES_MAX:
+            return [small]
+    return encode_pages(batch)
+
+
+def encode_pages(batch: pa.RecordBatch) -> list[bytes]:
+    """Like ``encode``, but always by column."""
     size = batch.num_rows
     if size > _SAMPLE:
         size = max(_SAMPLE, BLOCK_BYTES_AIM * _SAMPLE // len(encode_page(batch.slice(0, _SAMPLE))))
     return [block for at in range(0, batch.num_rows, max(size, 1)) for block in _encode(batch.slice(at, size))]
+
+
+def _encode_small(batch: pa.RecordBatch) -> bytes:
+    """Few entries: all columns at once take a tenth of the time that they take one by one."""
+    data = batch.serialize().to_pybytes()
+    ids = sorted(statistics_ids(batch.schema.names))
+    header = struct.pack(f"<IIH{len(ids)}I", _fingerprint(batch.schema), len(data), len(ids), *ids)
+    return _BATCH + header + _CODEC.compress(data, asbytes=True)
+
+
+def _decode_small(block: bytes, schema: Schema | None) -> pa.RecordBatch:
+    fingerprint, size, count = _SMALL_HEAD.unpack_from(block, 1)
+    start = 1 + _SMALL_HEAD.size
+    ids = struct.unpack_from(f"<{count}I", block, start)
+    known = FIXED if schema is None else entry_schema(schema, ids)
+    if _fingerprint(known) != fingerprint:
+        raise CorruptStore("a block of file entries was written with another schema than it is read with")
+    data = _CODEC.decompress(block[start + 4 * count :], size)
+    return pa.ipc.read_record_batch(data, known)
+
+
+@lru_cache(maxsize=256)
+def _fingerprint(schema: pa.Schema) -> int:
+    """32 bits of what its columns are."""
+    return int.from_bytes(hashlib.blake2b(str(schema).encode(), digest_size=4).digest(), "little")
 
 
 def _encode(batch: pa.RecordBatch) -> list[bytes]:
@@ -64,10 +105,10 @@ def to_ipc(batch: pa.RecordBatch) -> bytes:
 
 
 def page_of(block: bytes) -> Page | None:
-    """What is in a block that has its entries by column; None if it is a list."""
+    """What is in a block that has its entries by column; None if it has few."""
     if block[:1] == _PAGE:
         return Page(block[1:])
-    if block[:1] != _LIST:
+    if block[:1] not in (_LIST, _BATCH):
         raise CorruptStore(f"a block of file entries begins with {block[:1]!r}: written by a newer release?")
     return None
 
@@ -76,7 +117,7 @@ def decode_fixed(block: bytes) -> pa.RecordBatch:
     """The entries of a block without statistics, as ``encode`` wrote it."""
     page = page_of(block)
     if page is None:
-        raise CorruptStore("a block of removed files is a list")
+        return _decode_small(block, None)
     arrays = [_column(page, field) for field in FIXED]
     return pa.RecordBatch.from_arrays(arrays, schema=FIXED)
 
@@ -84,6 +125,8 @@ def decode_fixed(block: bytes) -> pa.RecordBatch:
 def decode(block: bytes, schema: Schema) -> pa.RecordBatch:
     """The entries of a block that was written with this schema."""
     page = page_of(block)
+    if block[:1] == _BATCH:
+        return _decode_small(block, schema)
     if page is None:
         return from_messages(pb.DataFileList.FromString(block[1:]).files, schema)
     known = entry_schema(schema, statistics_ids(page.names))
