@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
@@ -17,6 +19,7 @@ from thrift.Thrift import TApplicationException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
+from lakemark.errors import InvalidArgument
 from lakemark_hms.admission import Admission, rank_of, tenant_of
 from lakemark_hms.bridge import HmsBridge
 from lakemark_hms.wire import codec
@@ -119,6 +122,33 @@ def test_bytes_of_calls_that_run_are_bounded(catalog: Catalog, gate: Gate) -> No
         held.result(WAIT_S)
         other.create_database(Database(name="b", description="x" * 40_000))
     assert inflight.now == 0
+
+
+class Large:
+    """What a call is decoded to."""
+
+
+def test_a_call_that_fails_is_forgotten_at_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not when the collector finds its cycles."""
+    left: list[weakref.ref[Large]] = []
+
+    def failing(*_: Any, **__: Any) -> None:
+        request = Large()
+        left.append(weakref.ref(request))
+        raise InvalidArgument("no")
+
+    monkeypatch.setattr(catalog, "create_database", failing)
+    with serving(catalog) as (_, connect):
+        client = connect()
+        gc.collect()
+        gc.disable()
+        try:
+            with pytest.raises(Exception, match="no"):
+                client.create_database(Database(name="x"))
+            client.get_all_databases()  # the calls of a connection run one after the other
+            assert left[0]() is None
+        finally:
+            gc.enable()
 
 
 def test_a_tenants_limits_hold_here_too(catalog: Catalog) -> None:
