@@ -17,7 +17,7 @@ COMMIT = {"hot_table_commits_per_s", "ten_files_1m_vs_10k", "files_100k_s", "old
 COMMIT |= {"deep_versions_ratio"}
 FOLD = {
     "first_fold_s",
-    "first_fold_bytes_per_file",
+    "first_fold_bytes",
     "next_fold_s",
     "next_fold_bytes",
     "cold_before_ms",
