@@ -19,6 +19,7 @@ RULES = {
     "server/lakemark_server/catalog": [f"{SERVER}.timeline", f"{SERVER}.snapshot", f"{SERVER}.rpc"],
     "server/lakemark_server/timeline": [f"{SERVER}.rpc", f"{SERVER}.process"],
     "server/lakemark_server/snapshot": [f"{SERVER}.rpc", f"{SERVER}.process"],
+    "server/lakemark_server/backup": [f"{SERVER}.rpc", f"{SERVER}.process", "lakemark_hms"],
     "server/lakemark_server/rpc": ["lakemark_hms", f"{SERVER}.process"],
     "server/lakemark_server": ["lakemark_thrift", "lakemark_spark", "pyspark"],
     "hms_bridge/lakemark_hms": [f"{SERVER}.rpc", f"{SERVER}.process", "lakemark_spark", "pyspark"],
