@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import snapshot_pb2 as s
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.process import Service
-from lakemark_server.timeline import direct
-from lakemark_server.timeline.table_state import TableState
 from lakemark_server.verify import verify
-from tests.lakes import Clock, file, open_lake, profile
+from tests.lakes import Clock, file, profile
 from tests.wire import Wire, refused
 
 U, D, C, K = t.UPSERT, t.DELETE, t.COMPACT, t.CLUSTER
@@ -398,18 +394,18 @@ def test_a_write_during_a_bucket_change_is_refused(wire: Wire) -> None:
     wire.commit(again, delta(again, "bucket-10", split))
 
 
-def test_a_clean_beside_an_update(tmp_path: Path) -> None:
-    with open_lake(tmp_path) as lake:
-        table = lake.table(policy="table")
-        lake.put(table, [1])
-        update = lake.open(table, U)
-
-        def clean(state: TableState) -> VersionRecord:
-            branch = state.branch_named("")
-            return direct.publish_now(state, branch, VersionRecord(all_partitions=True), t.CLEAN_FILES, lake.clock())
-
-        cleaned = lake.store.transact(lambda tx: clean(TableState(tx, table.table_id)))
-        assert lake.commit(table, update, [file(update, "g", 1)]).version == cleaned.version + 1
+def test_a_clean_beside_an_update(wire: Wire) -> None:
+    """It takes what no version that is kept has: neither what the update has read, nor what it brings."""
+    wire.create("table")
+    first = begun(wire, "g")
+    rewrite = wire.open(U).instant
+    wire.commit(rewrite, base(rewrite, "g"), **removing(path(first, "g")))
+    update = wire.open(U).instant
+    cleaned = wire.timeline.Clean(t.CleanRequest(table=wire.table, retain_versions=1))
+    assert cleaned.files == 1
+    assert wire.commit(update, delta(update, "g", rewrite)).rebased_over == 0
+    assert wire.timeline.Clean(t.CleanRequest(table=wire.table, retain_versions=1)).files == 0
+    assert slices(wire) == {"g": [rewrite, update]}
 
 
 def test_a_schema_change_while_a_writer_writes_the_old_schema(wire: Wire) -> None:
@@ -441,6 +437,18 @@ def test_a_writer_whose_heartbeat_ran_out_blocks_nobody_and_cannot_commit(wire: 
         with refused("instant_state", "ran out"):
             wire.commit(instant, delta(instant, "g", bases))
     assert slices(wire) == {"new": [clustering]}
+
+
+def test_a_writer_that_has_only_asked_for_an_instant_blocks_nobody(wire: Wire) -> None:
+    wire.create("table")
+    waiting = wire.open(U, start=False).instant
+    writer = wire.open(W).instant
+    with refused("commit_conflict", f"instant {writer} is in flight"):
+        wire.start(waiting)
+    wire.commit(writer)
+    with refused("commit_conflict", f"instant {writer} committed version 1"):
+        wire.start(waiting)
+    assert wire.get(waiting).state == t.REQUESTED
 
 
 def test_a_lost_acknowledgement_is_asked_for_again(wire: Wire) -> None:
