@@ -22,6 +22,7 @@ API_VERSION: Final = 710
 ANSWER_MS_MAX: Final = 10_000
 """From the making of a transaction on: longer than one may live, so that no call hangs if the cluster is away."""
 
+_TIMER_S: Final = 0.05  # how exact the client's timers are, at worst
 _INSTALL: Final = (
     "stores in FoundationDB need the extra (pip install 'lakemark[server,fdb]') and libfdb_c 7.1 or newer, from "
     "FoundationDB's package foundationdb-clients, where the dynamic linker finds it (LD_LIBRARY_PATH names more places)"
@@ -86,8 +87,8 @@ class FdbClient:
         except self._error as failure:
             code: int = failure.code  # type: ignore[attr-defined]
             text: bytes = failure.description  # type: ignore[attr-defined]
-            if code == TIMED_OUT and error is translated:
-                deadline.check()
+            if code == TIMED_OUT and error is translated and deadline.current().remaining_s() < _TIMER_S:
+                raise deadline.exceeded() from None
             raise error(code, text.decode()) from None
 
 
@@ -103,4 +104,22 @@ def _binding() -> Any:
             raise Unimplemented(f"{_INSTALL} ({error})") from error
         if not started:
             os.register_at_fork(after_in_child=_after_fork)
+            _sleep_in_c(fdb.Future)
         return fdb
+
+
+def _sleep_in_c(future_class: Any) -> None:
+    """Lets threads wait for an answer in the client library instead of for a callback in Python: less processor time.
+
+    The main thread goes on in the binding's way, where signals reach it. The binding's event models replace the same
+    method.
+    """
+    in_python = future_class.block_until_ready
+
+    def block_until_ready(future: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            in_python(future)
+        else:
+            future.capi.fdb_future_block_until_ready(future.fpointer)
+
+    future_class.block_until_ready = block_until_ready

@@ -182,7 +182,7 @@ class FdbExporter:
             body(snapshot, writes)
             request = CommitRequest(snapshot.version(), set(), [(EXPORTS, EXPORTS_END)], writes, [], 0)
             try:
-                self._writer.commit(request)
+                self._writer.commit(request, noted=False)
             except (StoreConflict, CommitUnknownResult):
                 if attempt + 1 == _ATTEMPTS_MAX:
                     raise

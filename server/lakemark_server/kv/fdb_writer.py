@@ -27,15 +27,18 @@ class FdbWriter:
         self._closed = False
         self._idle = threading.Condition()
 
-    def commit(self, request: CommitRequest) -> None:
-        """Returns when ``request`` is durable; raises what ``commit_error`` gives, StoreClosed or DeadlineExceeded."""
+    def commit(self, request: CommitRequest, *, noted: bool = True) -> None:
+        """Returns when ``request`` is durable; ``noted`` is False for the store's own keys, which nobody exports.
+
+        Raises what ``commit_error`` gives, StoreClosed and DeadlineExceeded.
+        """
         deadline.check()
         with self._idle:
             if self._closed:
                 raise StoreClosed("the store is closed")
             self._running += 1
         try:
-            self._commit(request)
+            self._commit(request, noted)
         finally:
             with self._idle:
                 self._running -= 1
@@ -48,7 +51,7 @@ class FdbWriter:
             self._closed = True
             self._idle.wait_for(lambda: self._running == 0)
 
-    def _commit(self, request: CommitRequest) -> None:
+    def _commit(self, request: CommitRequest, noted: bool) -> None:
         prefix = self._prefix
         transaction = self._client.transaction()
         read_version = request.read_version
@@ -72,7 +75,7 @@ class FdbWriter:
                 transaction.add(prefix + key, (pending & _MASK).to_bytes(8, "little"))
             else:
                 transaction.set(prefix + key, pending)
-        if self._log.wanted(read_version):
+        if noted and self._log.wanted(read_version):
             self._log.note(transaction, request.writes)
         future = transaction.commit()
         self._client.answer(future.wait, commit_error)
