@@ -10,6 +10,7 @@ from typing import Final
 from lakemark_server.kv import Store
 
 from .chunking import chunks
+from .errors import BackupNotFound
 from .manifest import ChunkEntry, Manifest
 from .marker import refuse_half_restored
 from .repository import Repository
@@ -25,8 +26,9 @@ def utc_now() -> datetime:
 def take(store: Store, repository: Repository, release: str, now: Now = utc_now) -> Manifest:
     """Copies everything that no backup in the repository has yet, and adds a backup.
 
-    The caller is inside ``repository.writing()``. ``release`` is Lakemark's. Raises HalfRestored, Unavailable and what
-    ``Store.export`` raises; there is no backup then.
+    The caller is inside ``repository.writing()``. ``release`` is Lakemark's. Raises HalfRestored, BackupNotFound (an
+    empty store: with a wrong URL it must not drive out good backups), Unavailable and what ``Store.export`` raises;
+    there is no backup then.
     """
     refuse_half_restored(store)
     started = now()
@@ -39,6 +41,8 @@ def take(store: Store, repository: Repository, release: str, now: Now = utc_now)
             new_bytes += written
             entries.append(ChunkEntry(chunk.name, chunk.pairs, len(chunk.data)))
         version = export.version
+    if not entries:
+        raise BackupNotFound("the store is empty: there is nothing to back up. Is its URL right?")
     manifest = Manifest(
         id=_new_id(repository.ids(), started),
         lakemark=release,

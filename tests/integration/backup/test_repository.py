@@ -84,6 +84,7 @@ def test_what_a_dead_process_left_is_removed(source: Store, repository: Reposito
 
 
 def test_a_clock_that_goes_back_does_not_make_an_old_backup_the_newest(source: Store, repository: Repository) -> None:
+    fill(source, ballast(10))
     first = backup(source, repository)
     later = manifests.encode(first).replace(first.id.encode(), b"29990101T000000.999Z")
     document = json.loads(later)
@@ -139,6 +140,7 @@ def test_a_damaged_manifest(source: Store, repository: Repository, how: str) -> 
 
 
 def test_a_backup_of_a_newer_release(source: Store, repository: Repository) -> None:
+    fill(source, ballast(10))
     path = manifest_path(repository, backup(source, repository).id)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
     with pytest.raises(BackupFormatUnknown, match="format 2"):

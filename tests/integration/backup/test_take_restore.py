@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakemark.errors import FailedPrecondition, NotEmpty
-from lakemark_server.backup import HalfRestored, Repository, restore, take
+from lakemark_server.backup import BackupNotFound, HalfRestored, Repository, restore, take
 from lakemark_server.kv import Store, counter, open_store
 from lakemark_server.kv.api import KEYS_END
 from lakemark_server.process import open_existing
@@ -169,10 +169,10 @@ def test_a_store_that_is_not_empty_is_left_alone(source: Store, repository: Repo
         assert content(target) == {b"mine": b"1"}
 
 
-def test_an_empty_store(source: Store, repository: Repository, target_url: str) -> None:
-    manifest = backup(source, repository)
-    assert (manifest.pairs, manifest.chunks) == (0, [])
-    assert restored(target_url, repository, manifest) == {}
+def test_an_empty_store_is_nothing_to_back_up(source: Store, repository: Repository) -> None:
+    with pytest.raises(BackupNotFound, match="Is its URL right"):
+        backup(source, repository, keep=1)
+    assert repository.ids() == []
 
 
 def test_who_writes_into_a_store_that_is_restored_is_noticed(
