@@ -42,6 +42,7 @@ BRANCH_KEYS: Final = Space.of("branchk")  # (table id, key) -> BranchRecord, of 
 TAGS: Final = Space.of("tag")  # (table id, name) -> TagRecord
 SAVEPOINTS: Final = Space.of("save")  # (table id, branch key, version) -> TagRecord
 CLEANED: Final = Space.of("cleaned")  # (table id, branch key) -> CleanedRecord
+EXPIRING: Final = Space.of("expire")  # (ms, table id, name of a branch or tag) -> empty: when it is to be dropped
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord

@@ -85,7 +85,7 @@ class Service:
             self.store,
             clock,
             settings.sweep_interval_s,
-            lambda store: Timeline(store, clock, self.snapshots).roll_back_expired(),
+            lambda store: _sweep(Timeline(store, clock, self.snapshots)),
         )
         self._folder = BaseFolder(
             self.store,
@@ -154,6 +154,13 @@ class Service:
             admission=admission,
             timeline=self.timeline,
         )
+
+
+def _sweep(timeline: Timeline) -> list[tuple[int, int]]:
+    """Ends what ran out: branches and tags, and writers, which are returned as (table id, instant)."""
+    for table_id, name in timeline.references.drop_expired():
+        _log.info("dropped a branch or tag whose time is over", table_id=table_id, name=name)
+    return timeline.roll_back_expired()
 
 
 def open_or_make(url: str) -> Store:

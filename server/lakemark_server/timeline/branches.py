@@ -144,13 +144,17 @@ def put_tag(tx: Transaction, table_id: int, record: TagRecord) -> None:
     tx.set(TAGS.key(table_id, record.name), record.SerializeToString())
 
 
+def named(tx: ReadTransaction, table_id: int, name: str) -> BranchRecord | TagRecord:
+    """The branch or tag of this name. Raises BranchNotFound."""
+    return tag(tx, table_id, name) if tx.get(TAGS.key(table_id, name)) is not None else branch(tx, table_id, name)
+
+
 def drop(tx: Transaction, table_id: int, name: str) -> BranchRecord | TagRecord:
-    """The record of what was dropped; a branch's versions stay, since merges name them. Raises NotFound."""
-    if tx.get(TAGS.key(table_id, name)) is not None:
-        gone = tag(tx, table_id, name)
+    """The record of what was dropped; a branch's versions stay, since merges name them. Raises BranchNotFound."""
+    record = named(tx, table_id, name)
+    if isinstance(record, TagRecord):
         tx.clear(TAGS.key(table_id, name))
-        return gone
-    record = branch(tx, table_id, name)
+        return record
     tx.clear(BRANCHES.key(table_id, name))
     record.dropped = True
     tx.set(BRANCH_KEYS.key(table_id, record.key), record.SerializeToString())

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar, cast
 
-from lakemark.errors import InvalidArgument, InvalidName, VersionNotFound
+from lakemark.errors import InvalidArgument, InvalidName, NotFound, VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, TagRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs
-from lakemark_server.keyspace import MAIN
+from lakemark_server.keyspace import EXPIRING, MAIN
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.requests import check_request_id, once
 from lakemark_server.timeline import branches, direct, records, retention
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.lineage import Lineage
 from lakemark_server.timeline.table_state import TableState
+
+EXPIRED_AT_ONCE_MAX: Final = 100
 
 T = TypeVar("T")
 
@@ -95,18 +97,17 @@ class References:
         kind = f"MergeBranch of table {table.table_id}"
         return self._once(request.request_id, kind, pb.MergeBranchResponse, body)
 
-    def drop_expired(self, table_id: int) -> list[str]:
-        """Names whose ``retain_ms`` is over; they are dropped now."""
-
-        def body(tx: Transaction) -> list[str]:
-            now = self._clock()
-            kept: list[BranchRecord | TagRecord] = [*branches.branches(tx, table_id), *branches.tags(tx, table_id)]
-            over = [one.name for one in kept if one.retain_ms and one.created_ms + one.retain_ms < now]
-            for name in over:
-                branches.drop(tx, table_id, name)
-            return over
-
-        return self._store.transact(body)
+    def drop_expired(self) -> list[tuple[int, str]]:
+        """(table id, name) of branches and tags whose ``retain_ms`` is over; at most ``EXPIRED_AT_ONCE_MAX``."""
+        now = self._clock()
+        begin, end = EXPIRING.range()[0], EXPIRING.key(now)
+        due = self._store.read(lambda tx: tx.get_range(begin, end, limit=EXPIRED_AT_ONCE_MAX))
+        found = [cast(tuple[int, int, str], EXPIRING.unpack(key)) for key, _ in due]
+        return [
+            (table_id, name)
+            for ms, table_id, name in found
+            if self._store.transact(lambda tx, at=(ms, table_id, name): _expire(tx, *at))  # type: ignore[misc]
+        ]
 
     def _once(self, request_id: str, kind: str, answer: type[T], body: Callable[[Transaction], T]) -> T:
         def run(tx: Transaction) -> T:
@@ -136,6 +137,7 @@ def _create(tx: Transaction, table: LakeTable, request: pb.CreateReferenceReques
         tag = TagRecord(name=name, branch_key=owner.key, branch_name=parent, version=version, created_ms=now_ms)
         tag.retain_ms = request.retain_ms
         branches.put_tag(tx, table_id, tag)
+        _expires(tx, table_id, tag)
         return _of_tag(tag)
     record = BranchRecord(
         name=name,
@@ -147,8 +149,27 @@ def _create(tx: Transaction, table: LakeTable, request: pb.CreateReferenceReques
         retain_ms=request.retain_ms,
     )
     branches.put_branch(tx, table_id, record, owner)
+    _expires(tx, table_id, record)
     _start(tx, table_id, record, owner)
     return _of_branch(tx, table_id, record)
+
+
+def _expires(tx: Transaction, table_id: int, record: BranchRecord | TagRecord) -> None:
+    if record.retain_ms:
+        tx.set(EXPIRING.key(record.created_ms + record.retain_ms, table_id, record.name), b"")
+
+
+def _expire(tx: Transaction, ms: int, table_id: int, name: str) -> bool:
+    """Drops what still has this name and this end; false if it was dropped, or made anew."""
+    tx.clear(EXPIRING.key(ms, table_id, name))
+    try:
+        record = branches.named(tx, table_id, name)
+    except NotFound:
+        return False
+    if not record.retain_ms or record.created_ms + record.retain_ms != ms:
+        return False
+    branches.drop(tx, table_id, name)
+    return True
 
 
 def _start(tx: Transaction, table_id: int, record: BranchRecord, parent: Lineage) -> None:

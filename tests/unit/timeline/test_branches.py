@@ -172,12 +172,16 @@ def test_references_are_dropped_when_their_time_is_over(lake: Lake) -> None:
     put(lake, table, "", 1)
     branch(lake, table, "short", retain_ms=1_000)
     branch(lake, table, "long")
+    branch(lake, table, "again", retain_ms=1_000)
     tag = c.CreateReferenceRequest(name="brief", kind=c.TAG, retain_ms=1_000)
     lake.timeline.references.create(table, tag)
-    assert lake.timeline.references.drop_expired(table.table_id) == []
+    lake.timeline.references.drop(table, "again")
+    branch(lake, table, "again")
+    assert lake.timeline.references.drop_expired() == []
     lake.clock.advance(1_001)
-    assert sorted(lake.timeline.references.drop_expired(table.table_id)) == ["brief", "short"]
-    assert [one.name for one in lake.timeline.references.find(table)] == ["main", "long"]
+    assert lake.timeline.references.drop_expired() == [(table.table_id, "brief"), (table.table_id, "short")]
+    assert lake.timeline.references.drop_expired() == []
+    assert [one.name for one in lake.timeline.references.find(table)] == ["main", "again", "long"]
 
 
 def test_the_order_of_a_transaction_is_that_of_its_commits(lake: Lake) -> None:
