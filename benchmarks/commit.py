@@ -65,7 +65,8 @@ def _measure(work_dir: Path, core: int | None, seconds: float, dataset: Dataset,
     with running_service(work_dir / "hot", hms=False, core=core) as service:
         commit_hot.run(service, "warm_up", 8, min(seconds, WARM_UP_S))
         by_writers = {writers: commit_hot.run(service, f"hot_{writers}", writers, seconds) for writers in WRITERS}
-    most = WRITERS[-1]
+        most = WRITERS[-1]
+        two_requests = commit_hot.run(service, "hot_two_requests", most, seconds, two_requests=True)
     result = {
         "seconds_each": seconds,
         "service_on_one_core": core is not None,
@@ -73,6 +74,7 @@ def _measure(work_dir: Path, core: int | None, seconds: float, dataset: Dataset,
         "hot_table_commits_per_s": by_writers[most]["commits_per_s"],
         "client_retries": sum(figures["client_retries"] for figures in by_writers.values()),
         "by_writers": by_writers,
+        "two_requests": two_requests,
     }
     with running_service(work_dir / "sizes", hms=False, core=core) as service:
         return result | commit_sizes.measure(service, dataset, versions)

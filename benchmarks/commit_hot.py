@@ -21,10 +21,18 @@ from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 COMMITS_MAX: Final = 100_000
 
 
-def run(service: Service, table: str, writers: int, seconds: float, commits_max: int = COMMITS_MAX) -> dict[str, Any]:
+def run(
+    service: Service,
+    table: str,
+    writers: int,
+    seconds: float,
+    commits_max: int = COMMITS_MAX,
+    *,
+    two_requests: bool = False,
+) -> dict[str, Any]:
     """On a new table, until ``seconds`` are over or ``commits_max`` is reached. AssertionError: a commit was lost."""
     _create_table(service, table)
-    tally, server_cpu_s = _load(service, Load(service.grpc_address, table, writers, seconds, commits_max))
+    tally, server_cpu_s = _load(service, Load(service.grpc_address, table, writers, seconds, commits_max, two_requests))
     commits = len(tally.latencies_s)
     versions = latest_version(service, table)
     if versions != commits:

@@ -33,11 +33,13 @@ class Load:
     writers: int
     seconds: float
     commits_max: int
+    two_requests: bool = False
+    """Each commit is OpenInstant and Commit; else a commit opens the writer's next instant with it."""
 
 
 @dataclass
 class Tally:
-    """What writers did. Latencies are of a commit that opens the writer's next instant, in seconds."""
+    """What writers did. Latencies are of all requests of a commit together, in seconds."""
 
     latencies_s: list[float] = field(default_factory=list)
     retries: int = 0
@@ -65,7 +67,7 @@ def _work(load: Load, stub: TimelineServiceStub) -> Tally:
 
     def run(seed: int, tally: Tally) -> None:
         try:
-            _write(stub, load.table, random.Random(seed), tally, began + load.seconds, share)
+            _write(stub, load, random.Random(seed), tally, began + load.seconds, share)
         except Exception as error:
             failures.append(error)
 
@@ -85,11 +87,12 @@ def _work(load: Load, stub: TimelineServiceStub) -> Tally:
 
 
 def _write(
-    stub: TimelineServiceStub, table: str, choice: random.Random, tally: Tally, end: float, commits_max: int
+    stub: TimelineServiceStub, load: Load, choice: random.Random, tally: Tally, end: float, commits_max: int
 ) -> None:
     """Appends one file after the other; a commit that is refused counts as a retry and is begun anew."""
-    opening, commit = _requests(table, 1)
-    commit.next.CopyFrom(opening)
+    opening, commit = _requests(load.table, 1)
+    if not load.two_requests:
+        commit.next.CopyFrom(opening)
     instant = 0
     while len(tally.latencies_s) < commits_max and (began := time.monotonic()) < end:
         try:

@@ -5,6 +5,7 @@ The only place that knows all parts; everything else is handed what it needs.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -196,6 +197,9 @@ def main(settings: Settings) -> None:
     signal.signal(signal.SIGTERM, ask)
     signal.signal(signal.SIGINT, ask)
     service.start()
+    # What is there now stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
     print(f"lakemark ready grpc={service.grpc_address} hms={service.hms_uri} pid={os.getpid()}", flush=True)
     asked.wait()
     _log.info("stopping")

@@ -50,7 +50,15 @@ class Space:
         return Space(self.key(*items))
 
     def key(self, *items: Item) -> bytes:
-        return b"".join((self.prefix, *map(_encoded, items)))
+        # What ``_encoded`` does with its two usual kinds, without its calls.
+        parts = [self.prefix]
+        for item in items:
+            if type(item) is int and 0 <= item < _SEVEN_BYTES:
+                size = (item.bit_length() + 7) // 8
+                parts += (_INT_CODES[size], item.to_bytes(size, "big"))
+            else:
+                parts.append(_encoded(item))
+        return b"".join(parts)
 
     def range(self, *items: Item) -> tuple[bytes, bytes]:
         """``(begin, end)`` of all keys below the items (by default: below the space), the items' own key excluded."""

@@ -56,6 +56,7 @@ _STATISTICS_NAME: Final = re.compile(r"(?:min|max|null_count|nan_count)\.([1-9][
 _INSTANT: Final = re.compile(r"[0-9]{1,18}")
 _DIGITS_MAX: Final = 18
 _FEW: Final = 16
+PARTITIONS_KNOWN_MAX: Final = 10_000
 FORMATS: Final = frozenset({"parquet"})
 _KINDS: Final = frozenset(pb.SliceKind.values())
 
@@ -119,14 +120,18 @@ def partition_of(values: Sequence[pb.Value], schema: Schema) -> str:
 
 def from_messages(files: Sequence[pb.DataFile], schema: Schema) -> pa.RecordBatch:
     """Rows of protobuf as columns. Raises InvalidFile that names the file and what is wrong with it."""
-    partitions: dict[bytes, str] = {}
+    partitions = _known_partitions(schema)
     ids: set[int] = set()
     rows = []
     for file in files:
         key = b"".join(value.SerializeToString() + b"\xff" for value in file.partition)
-        if key not in partitions or len(file.partition) != len(schema.partition_columns):
-            partitions[key] = _partition(file, schema)
-        row = _row(file, partitions[key])
+        name = partitions.get(key)
+        if name is None or len(file.partition) != len(schema.partition_columns):
+            name = _partition(file, schema)
+            if len(partitions) >= PARTITIONS_KNOWN_MAX:
+                partitions.clear()
+            partitions[key] = name
+        row = _row(file, name)
         for statistic in file.statistics:
             _add_statistic(row, file, statistic, schema)
             ids.add(statistic.column_id)
@@ -139,6 +144,12 @@ def from_messages(files: Sequence[pb.DataFile], schema: Schema) -> pa.RecordBatc
     except (pa.ArrowException, OverflowError):
         _raise_misfit(rows, entries)
         raise
+
+
+@lru_cache(maxsize=64)
+def _known_partitions(schema: Schema) -> dict[bytes, str]:
+    """Names by serialized values: most commits write to partitions that others wrote to before."""
+    return {}
 
 
 def _raise_misfit(rows: Sequence[dict[str, Any]], entries: pa.Schema) -> None:

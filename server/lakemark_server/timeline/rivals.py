@@ -59,10 +59,13 @@ def find_favoured(state: TableState, record: InstantRecord, mine: Change, now_ms
 
 def _inflight(state: TableState, record: InstantRecord, now_ms: int, concerns: _Concerns) -> Iterable[Change]:
     """The changes of other live writers of the branch, as far as they are known."""
+    concerning = set(filter(concerns, {one.operation for one in state.writers.values()}))
+    if not concerning:
+        return ()  # many writers, and none of their operations matters: the way of nearly every append
     rivals = [
         one.instant
         for one in state.writers.values()
-        if one.inflight and not one.expired(now_ms) and one.instant != record.instant and concerns(one.operation)
+        if one.operation in concerning and one.inflight and not one.expired(now_ms) and one.instant != record.instant
     ]
     stored = state.tx.get_many([INSTANTS.key(state.table_id, instant) for instant in rivals], snapshot=True)
     found = (InstantRecord.FromString(value) for value in stored if value is not None)
