@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakemark.convert import partition_to_proto, value_to_proto
-from lakemark.types import Schema, is_floating, is_textual, parse_partition_name, partition_value_from_string
+from lakemark.types import Schema, is_floating, parse_partition_name, partition_value_from_string
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.snapshot.aggregates import ColumnBounds
-from lakemark_server.snapshot.entries import statistics_ids
+from lakemark_server.snapshot.entries import MAX_CUT, MIN_CUT, TRUNCATED, is_cut, statistics_ids
 
 
 def to_messages(page: pa.RecordBatch, schema: Schema) -> list[pb.DataFile]:
@@ -56,6 +56,11 @@ def _statistics(row: dict[str, object], column_id: int, schema: Schema) -> pb.Co
         value = row.get(f"{kind}.{column_id}")
         if value is not None and field is not None:
             bound.CopyFrom(value_to_proto(value, field.type))  # type: ignore[arg-type]
+    if field is not None and is_cut(field):
+        cut = row.get(f"{TRUNCATED}.{column_id}")
+        cut = cut if isinstance(cut, int) else MIN_CUT | MAX_CUT  # it may have been
+        message.min_truncated = message.HasField("min") and bool(cut & MIN_CUT)
+        message.max_truncated = message.HasField("max") and bool(cut & MAX_CUT)
     for kind in ("null_count", "nan_count"):
         count = row.get(f"{kind}.{column_id}")
         if isinstance(count, int):
@@ -64,9 +69,8 @@ def _statistics(row: dict[str, object], column_id: int, schema: Schema) -> pb.Co
 
 
 def bounds_message(bounds: ColumnBounds) -> pb.ColumnStatistics:
-    """Of one column in a group of files; bounds of texts may be cut."""
-    cut = is_textual(bounds.field.type)
-    message = pb.ColumnStatistics(column_id=bounds.field.id, min_truncated=cut, max_truncated=cut)
+    """Of one column in a group of files."""
+    message = pb.ColumnStatistics(column_id=bounds.field.id, min_truncated=bounds.cut, max_truncated=bounds.cut)
     if bounds.min is not None:
         message.min.CopyFrom(value_to_proto(bounds.min, bounds.field.type))
     if bounds.max is not None:

@@ -9,12 +9,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.types import Field, is_floating, is_textual
+from lakemark.types import Field, is_floating
 from lakemark_server.snapshot.arrow import AnyArray, one_array
+from lakemark_server.snapshot.entries import TRUNCATED, is_cut
 from lakemark_server.snapshot.planning import Plan
 
 ALL: Final = "all"
 PAGE_FILES: Final = 100_000
+_KNOWN: Final = ("min_known", "max_known", "nulls_known", "nans_known", "whole")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class ColumnBounds:
     max: Any
     null_count: int | None
     nan_count: int | None
+    cut: bool = False  # a bound may have been cut, so that it need not be a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,8 @@ class Group:
 def aggregate(plan: Plan, fields: Sequence[Field], *, by_partition: bool) -> tuple[list[Group], bool]:
     """The groups in order of their partitions, and whether what they say is exact.
 
-    It is not if a file holds rows that the predicate does not select, or if a bound need not be a value: texts may be
-    cut, NaN lies outside, and statistics may be missing.
+    It is not if a file holds rows that the predicate does not select, or if a bound need not be a value: a text was or
+    may have been cut, NaN lies outside, and statistics may be missing.
     """
     ids = [field.id for field in fields]
     pages = [plan.page(at, PAGE_FILES, ids) for at in range(0, max(plan.files, 1), PAGE_FILES)]
@@ -60,7 +63,7 @@ def aggregate(plan: Plan, fields: Sequence[Field], *, by_partition: bool) -> tup
     wanted: list[Any] = [("rows", "count"), ("rows", "sum"), ("bytes", "sum")]
     for field in fields:
         wanted += [(f"min.{field.id}", "min"), (f"max.{field.id}", "max")]
-        wanted += [(f"{kind}.{field.id}", "min") for kind in ("min_known", "max_known", "nulls_known", "nans_known")]
+        wanted += [(f"{kind}.{field.id}", "min") for kind in _KNOWN]
         wanted += [(f"nulls.{field.id}", "sum"), (f"nans.{field.id}", "sum")]
     grouped: Any = table.group_by("partition", use_threads=False).aggregate(wanted).sort_by("partition")
     groups = [_group(row, fields, by_partition=by_partition) for row in grouped.to_pylist()]
@@ -78,7 +81,13 @@ def _with_known(files: pa.Table, field: Field) -> dict[str, AnyArray]:
     nans: AnyArray = pa.array([0] * files.num_rows, pa.int64())
     if is_floating(field.type):
         nans = one_array(files.column(f"nan_count.{field.id}"))
+    whole: Any = pa.array([True] * files.num_rows, pa.bool_())
+    if is_cut(field):
+        truncated = one_array(files.column(f"{TRUNCATED}.{field.id}"))
+        uncut: Any = pc.equal(truncated, pa.scalar(0, pa.uint8()))
+        whole = pc.or_(uncut.fill_null(False), all_null)
     return {
+        f"whole.{field.id}": whole,
         f"min.{field.id}": low,
         f"max.{field.id}": high,
         f"min_known.{field.id}": pc.or_(low.is_valid(), all_null),
@@ -98,6 +107,7 @@ def _group(row: dict[str, Any], fields: Sequence[Field], *, by_partition: bool) 
             row[f"max.{field.id}_max"] if row[f"max_known.{field.id}_min"] else None,
             row[f"nulls.{field.id}_sum"] if row[f"nulls_known.{field.id}_min"] else None,
             (row[f"nans.{field.id}_sum"] or 0) if row[f"nans_known.{field.id}_min"] else None,
+            cut=not row[f"whole.{field.id}_min"],
         )
         for field in fields
     ]
@@ -107,7 +117,7 @@ def _group(row: dict[str, Any], fields: Sequence[Field], *, by_partition: bool) 
 
 def _is_exact(group: Group) -> bool:
     return all(
-        not is_textual(column.field.type)
+        not column.cut
         and column.null_count is not None
         and column.nan_count == 0
         and ((column.min is not None and column.max is not None) or column.null_count == group.rows)

@@ -14,6 +14,7 @@ bucket                 int32, null         bucket of the primary key's hash
 min.N, max.N           type of column N    bounds of column id N; null: unknown
 null_count.N           int64               null: unknown
 nan_count.N            int64               floating columns only; null: unknown
+truncated.N            uint8               texts and bytes only; 1: min was cut, 2: max; null: one may have been
 =====================  ==================  ====================================================================
 
 Statistics columns are there only if a file of the block has them.
@@ -34,7 +35,17 @@ import pyarrow.compute as pc
 
 from lakemark.convert import ColumnValue, partition_from_proto, value_from_proto
 from lakemark.errors import InvalidArgument, InvalidFile
-from lakemark.types import Field, Schema, is_floating, is_nested, partition_name, partition_value_to_string, to_arrow
+from lakemark.types import (
+    BINARY,
+    Field,
+    Schema,
+    is_floating,
+    is_nested,
+    is_textual,
+    partition_name,
+    partition_value_to_string,
+    to_arrow,
+)
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.snapshot.arrow import AnyArray, nulls, one_array, texts
 
@@ -52,7 +63,9 @@ _FIXED_FIELDS: Final[list[pa.Field[Any]]] = [
 FIXED: Final = pa.schema(_FIXED_FIELDS)
 REQUIRED: Final = frozenset({"path", "size_bytes", "row_count", "partition"})
 STATISTICS: Final = ("min", "max", "null_count", "nan_count")
-_STATISTICS_NAME: Final = re.compile(r"(?:min|max|null_count|nan_count)\.([1-9][0-9]{0,9})")
+TRUNCATED: Final = "truncated"
+MIN_CUT, MAX_CUT = 1, 2
+_STATISTICS_NAME: Final = re.compile(r"(?:min|max|null_count|nan_count|truncated)\.([1-9][0-9]{0,9})")
 _INSTANT: Final = re.compile(r"[0-9]{1,18}")
 _DIGITS_MAX: Final = 18
 _FEW: Final = 16
@@ -63,7 +76,14 @@ _KINDS: Final = frozenset(pb.SliceKind.values())
 
 def statistics_type(kind: str, field: Field) -> pa.DataType:
     """Of the column ``<kind>.<field id>``."""
+    if kind == TRUNCATED:
+        return pa.uint8()
     return to_arrow(field.type) if kind in ("min", "max") else pa.int64()
+
+
+def is_cut(field: Field) -> bool:
+    """Whether writers may cut the column's bounds."""
+    return is_textual(field.type) or field.type == BINARY
 
 
 def has_bounds(field: Field) -> bool:
@@ -82,7 +102,7 @@ def _entry_schema(schema: Schema, statistics_ids: frozenset[int]) -> pa.Schema:
         field = schema.find_id(column_id)
         if field is None:
             continue
-        kinds = STATISTICS if is_floating(field.type) else STATISTICS[:3]
+        kinds = STATISTICS if is_floating(field.type) else (*STATISTICS[:3], *((TRUNCATED,) if is_cut(field) else ()))
         fields += [pa.field(f"{kind}.{column_id}", statistics_type(kind, field)) for kind in kinds]
     return pa.schema(fields)
 
@@ -203,6 +223,8 @@ def _add_statistic(row: dict[str, Any], file: pb.DataFile, statistic: pb.ColumnS
         row[f"null_count.{field.id}"] = statistic.null_count
     if is_floating(field.type) and statistic.HasField("nan_count"):
         row[f"nan_count.{field.id}"] = statistic.nan_count
+    if is_cut(field):
+        row[f"{TRUNCATED}.{field.id}"] = MIN_CUT * statistic.min_truncated | MAX_CUT * statistic.max_truncated
 
 
 def _bound(file: pb.DataFile, statistic: pb.ColumnStatistics, kind: str, field: Field) -> ColumnValue:

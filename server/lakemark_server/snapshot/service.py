@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,9 @@ class At:
     timestamp_ms: int | None = None
     branch: str = ""
     tag: str = ""
+
+
+Named: TypeAlias = tuple[str, str, str, At]  # catalog, database, table, and which snapshot of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,15 @@ class Snapshots:
         Raises DatabaseNotFound, TableNotFound, UnsupportedOperation, BranchNotFound, NotFound (tag), VersionNotFound,
         InvalidArgument.
         """
-        return self._store.read(lambda tx: _resolve(tx, lake.get(tx, catalog, database, name), at))
+        return self.resolve_together([(catalog, database, name, at)])[0]
+
+    def resolve_together(self, wanted: Sequence[Named]) -> list[Reference]:
+        """Several, all as of one moment: in one read of the store. Raises as ``resolve``."""
+        return self._store.read(
+            lambda tx: [
+                _resolve(tx, lake.get(tx, catalog, database, name), at) for catalog, database, name, at in wanted
+            ]
+        )
 
     def version(self, catalog: str, database: str, name: str, at: At) -> tuple[LakeTable, int]:
         """The table and the number of the version that is meant. Raises as ``resolve``."""
@@ -94,6 +105,13 @@ class Snapshots:
     def snapshot(self, catalog: str, database: str, name: str, at: At, origin: Origin | None = None) -> TableSnapshot:
         """Raises as ``resolve`` and ``load``."""
         found = self.resolve(catalog, database, name, at)
+        return self._loaded(found, origin)
+
+    def snapshots(self, wanted: Sequence[Named]) -> list[TableSnapshot]:
+        """Of several tables or branches, all as of one moment. Raises as ``resolve`` and ``load``."""
+        return [self._loaded(found) for found in self.resolve_together(wanted)]
+
+    def _loaded(self, found: Reference, origin: Origin | None = None) -> TableSnapshot:
         loaded = self.load(found.table, found.lineage, found.version, origin)
         return TableSnapshot(found.table, found.lineage, loaded)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.snapshot.aggregates import aggregate
-from lakemark_server.snapshot.entries import from_messages
+from lakemark_server.snapshot.entries import conform, from_messages
 from lakemark_server.snapshot.fold import Snapshot, empty
 from lakemark_server.snapshot.planning import Planner
 from tests.snapshots import folded
@@ -88,4 +90,29 @@ def test_what_is_not_exact_says_so() -> None:
     assert aggregate(planner.plan(snapshot, parse_predicate("m = 1")), [ID], by_partition=False)[1]
     assert not aggregate(planner.plan(snapshot, parse_predicate("id > 11")), [ID], by_partition=False)[1]
     assert not aggregate(everything, [X], by_partition=False)[1], "there are no statistics"
-    assert not aggregate(everything, [NAME], by_partition=False)[1], "texts may be cut"
+    assert not aggregate(everything, [NAME], by_partition=False)[1], "there are no statistics"
+
+
+@pytest.mark.parametrize(
+    ("cut", "exact"), [([0, 0], True), ([0, 1], False), ([2, 0], False), ([3, 3], False), ([0, None], False)]
+)
+def test_texts_are_exact_if_no_bound_was_cut(cut: list[int | None], exact: bool) -> None:
+    size = len(cut)
+    batch = pa.table(
+        {
+            "path": [f"1/{number}/f" for number in range(size)],
+            "size_bytes": [1] * size,
+            "row_count": [2] * size,
+            "file_group": ["g"] * size,
+            "partition": ["m=1"] * size,
+            "min.3": ["a"] * size,
+            "max.3": ["b"] * size,
+            "null_count.3": [0] * size,
+            "truncated.3": pa.array(cut, pa.uint8()),
+        }
+    )
+    entries = conform(batch, SCHEMA)
+    snapshot = folded(empty(SCHEMA), [(VersionRecord(version=1), [entries])], SCHEMA)
+    (group,), found = aggregate(Planner().plan(snapshot, None), [NAME], by_partition=False)
+    assert found is exact
+    assert (group.columns[0].min, group.columns[0].max, group.columns[0].cut) == ("a", "b", not exact)
