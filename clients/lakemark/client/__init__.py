@@ -1,7 +1,17 @@
 """The client of the service: catalog, writers, timeline, plans."""
 
 from lakemark.client.client import Client, connect
-from lakemark.client.model import Commit, Database, Instant, SchemaVersion, Snapshot, Table, TableSummary, Version
+from lakemark.client.model import (
+    Commit,
+    Database,
+    Instant,
+    SchemaVersion,
+    Snapshot,
+    SnapshotOf,
+    Table,
+    TableSummary,
+    Version,
+)
 from lakemark.client.writer import Writer
 
 __all__ = [
@@ -11,6 +21,7 @@ __all__ = [
     "Instant",
     "SchemaVersion",
     "Snapshot",
+    "SnapshotOf",
     "Table",
     "TableSummary",
     "Version",

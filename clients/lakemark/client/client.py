@@ -13,7 +13,7 @@ from lakemark.client.begin import begin
 from lakemark.client.calls import TIMEOUT_S_DEFAULT, Backoff, Calls
 from lakemark.client.databases import Databases
 from lakemark.client.heartbeat import Heartbeats
-from lakemark.client.model import Operation, Snapshot, snapshot_from
+from lakemark.client.model import Operation, Snapshot, SnapshotOf, snapshot_from
 from lakemark.client.names import parse_table_name
 from lakemark.client.partitions import Partition
 from lakemark.client.quotas import Quotas
@@ -111,6 +111,23 @@ class Client:
             table=parse_table_name(table), at=snapshot_reference(version, timestamp, branch, tag)
         )
         return snapshot_from(self._calls(self._snapshots.GetSnapshot, request))
+
+    def snapshots(self, wanted: Iterable[str | SnapshotOf]) -> list[Snapshot]:
+        """Snapshots of several tables or branches, all as of one moment; a name alone is its latest version of main.
+
+        What one transaction published is in all of them or in none. Raises as ``snapshot``, and InvalidArgument for
+        more than 100.
+        """
+        each = [SnapshotOf(one) if isinstance(one, str) else one for one in wanted]
+        requests = [
+            snapshot_pb2.GetSnapshotRequest(
+                table=parse_table_name(one.table),
+                at=snapshot_reference(one.version, one.timestamp, one.branch, one.tag),
+            )
+            for one in each
+        ]
+        request = snapshot_pb2.GetSnapshotsRequest(snapshots=requests)
+        return [snapshot_from(one) for one in self._calls(self._snapshots.GetSnapshots, request).snapshots]
 
     def plan(
         self,

@@ -189,6 +189,17 @@ class Snapshot:
     operation: str
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotOf:
+    """Which snapshot of a table: as the arguments of ``Client.snapshot``."""
+
+    table: str
+    version: int | None = None
+    timestamp: dt.datetime | int | str | None = None
+    branch: str = ""
+    tag: str = ""
+
+
 def database_from(message: catalog_pb2.Database) -> Database:
     return Database(
         message.name,

@@ -36,6 +36,7 @@ from lakemark_server.snapshot.service import At, Snapshots, TableSnapshot
 from lakemark_server.snapshot.slices import FileSlices, groups_of, latest_slices, replaced_files
 
 Context = grpc.ServicerContext
+SNAPSHOTS_MAX: Final = 100
 PAGE_FILES: Final = 20_000
 PAGE_FILES_MAX: Final = 100_000
 PAGE_MESSAGES_MAX: Final = 5_000
@@ -91,23 +92,19 @@ class SnapshotServicer(SnapshotServiceServicer):
 
     @_again
     def GetSnapshot(self, request: pb.GetSnapshotRequest, context: Context) -> pb.Snapshot:
-        found = self._snapshot(request.table, at_of(request.at))
-        snapshot, record = found.snapshot, found.snapshot.record
-        message = pb.Snapshot(
-            table=messages.table_name(found.table),
-            branch=request.at.branch or MAIN,
-            version=snapshot.version,
-            schema=schema_to_proto(snapshot.schema),
-            files=snapshot.files,
-            rows=snapshot.rows,
-            bytes=snapshot.size_bytes,
-            location=found.table.record.location,
-        )
-        if record is not None:
-            message.instant = record.instant
-            message.committed_ms = record.committed_ms
-            message.operation = record.operation
-        return message
+        return _message(request, self._snapshot(request.table, at_of(request.at)))
+
+    @_again
+    def GetSnapshots(self, request: pb.GetSnapshotsRequest, context: Context) -> pb.GetSnapshotsResponse:
+        if not 1 <= len(request.snapshots) <= SNAPSHOTS_MAX:
+            raise InvalidArgument(f"ask for 1 to {SNAPSHOTS_MAX} snapshots at once, not {len(request.snapshots)}")
+        names = [require_name(one.table) for one in request.snapshots]
+        wanted = [
+            (name.catalog, name.database, name.table, at_of(one.at))
+            for name, one in zip(names, request.snapshots, strict=True)
+        ]
+        found = self._snapshots.snapshots(wanted)
+        return pb.GetSnapshotsResponse(snapshots=map(_message, request.snapshots, found))
 
     @_again
     def PlanFiles(self, request: pb.PlanFilesRequest, context: Context) -> pb.PlanFilesResponse:
@@ -250,6 +247,25 @@ class SnapshotServicer(SnapshotServiceServicer):
     ) -> Plan:
         given = predicate_from_proto(request.predicate) if request.HasField("predicate") else None
         return self._planner.plan(found.snapshot, given)
+
+
+def _message(request: pb.GetSnapshotRequest, found: TableSnapshot) -> pb.Snapshot:
+    snapshot, record = found.snapshot, found.snapshot.record
+    message = pb.Snapshot(
+        table=messages.table_name(found.table),
+        branch=request.at.branch or MAIN,
+        version=snapshot.version,
+        schema=schema_to_proto(snapshot.schema),
+        files=snapshot.files,
+        rows=snapshot.rows,
+        bytes=snapshot.size_bytes,
+        location=found.table.record.location,
+    )
+    if record is not None:
+        message.instant = record.instant
+        message.committed_ms = record.committed_ms
+        message.operation = record.operation
+    return message
 
 
 def at_of(reference: pb.SnapshotReference) -> At:
