@@ -98,10 +98,10 @@ class SparkFacet:
                 table=f"{database.name}.{name}",
             )
         if filter_text.strip():
-            return slices_view(found.table, name, *self._scan(found), filter_text)
+            return self._snapshots.again(lambda: slices_view(found.table, name, *self._scan(found), filter_text))
         view = self._views.get(found.key)
         if view is None:
-            view = slices_view(found.table, name, *self._scan(found))
+            view = self._snapshots.again(lambda: slices_view(found.table, name, *self._scan(found)))
             self._views.put(found.key, view)
         return view
 
