@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 from lakemark.errors import InvalidArgument
+from lakemark.expressions import parse_predicate
 from lakemark_proto.store.v1.store_pb2 import BaseRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.base_folder import BaseFolder
 from lakemark_server.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES, MAIN
-from lakemark_server.snapshot import base_build, bases
+from lakemark_server.snapshot import base_build, bases, history
+from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.bases import BuildLost
 from lakemark_server.snapshot.fold import Origin
 from lakemark_server.snapshot.folding import BUILD_MS_MAX, Folding, Since, Thresholds, is_due
+from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.verify_bases import check_bases
@@ -132,8 +135,6 @@ def test_a_build_that_died_is_swept_and_cannot_be_published(world: World) -> Non
 
 
 def test_blocks_of_large_commits_stay_where_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lakemark_server.snapshot import history
-
     monkeypatch.setattr(history, "STORED_FILES_MIN", 100)
     monkeypatch.setattr(base_build, "FILES_OF_PARTITION_MIN", 30)
     for _ in range(3):
@@ -184,3 +185,35 @@ def test_verify_finds_damage(world: World) -> None:
     assert "cannot be read" in check_bases(world.store, TABLE, "t")[0]
     world.store.transact(lambda tx: tx.clear_range(*BASE_INDEXES.range(TABLE)))
     assert "has no index" in check_bases(world.store, TABLE, "t")[0]
+
+
+def test_pages_of_one_plan_fit_together_whatever_is_folded_meanwhile(world: World) -> None:
+    """Each page is asked of another process, with the version and the origin that the first one had."""
+    for number in range(6):
+        world.commit(MAIN, t.APPEND, [2, number % 3, 0])
+    first = Planner().plan(Snapshots(world.store).load(world.table, OF_MAIN, 5), None)
+    wanted = first.page(0, 100, ())
+    pages_: list[str] = []
+    for offset in range(0, wanted.num_rows, 4):
+        pinned = Snapshots(world.store).load(world.table, OF_MAIN, 5, first.snapshot.origin)
+        pages_ += texts(Planner().plan(pinned, None).page(offset, 4, ()).column("path"))
+        world.commit(MAIN, t.OVERWRITE_PARTITIONS, [1])
+        fold(world)
+    assert pages_ == texts(wanted.column("path"))
+    now = Planner().plan(Snapshots(world.store).load(world.table, OF_MAIN, 5), None).page(0, 100, ())
+    assert texts(now.column("path")) != pages_, "without the origin the order is another one"
+
+
+def test_memory_is_bounded_by_the_setting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "STORED_FILES_MIN", 100)
+    for _ in range(4):
+        world.commit(MAIN, t.APPEND, [number % 5 for number in range(300)], staged=True)
+    for limit in (0, 20_000, 60_000, 1 << 30):
+        snapshots = Snapshots(world.store, limit)
+        planner = Planner(snapshots.cache)
+        for sql in ("m = 1 AND id < 3", "id >= 290 OR m = 4", "id IS NULL"):
+            plan = planner.plan(snapshots.load(world.table, OF_MAIN, 4), parse_predicate(sql))
+            assert plan.page(0, 10_000, [1]).num_rows == plan.files
+            assert snapshots.cache.bytes <= limit * 3 // 4
+        assert plan.files == 0
+    assert snapshots.cache.bytes > 60_000, "what was bounded is not small"
