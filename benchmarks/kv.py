@@ -3,8 +3,11 @@
 For each backend, on a store with 20,000 pairs of 100 bytes: gets and ranges of 100 pairs, each a transaction of its
 own; durable commits of one new pair from 1, 16 and 64 threads; read-modify-writes of one hot key from 16 threads, with
 all the retries that they need; and additions to one counter. Figures are operations a second. ``group_commit_ratio`` is
-what 64 threads commit, by what they commit if each transaction is made durable alone; ``processes`` is what 1, 2 and 4
-processes commit with 16 threads each, where several may share a store. For PostgreSQL, a server is started in a
+what 64 threads commit, by what they commit if each transaction is made durable alone; ``store_processes`` is what 1, 2
+and 4 processes commit with 16 threads each, where several may share a store. On top of each store: the median time of a
+commit of one file over gRPC from one client, ``service_overhead_ms`` of which are not the store's own commit; and
+``processes``, commits a second of 1, 2 and 4 service processes on one store, each with 16 writers to a hot table of its
+own. For PostgreSQL, a server is started in a
 directory of its own, unless one is named; FoundationDB, which has no group commit of ours, is measured if a cluster is
 named. All stores should be on the same disk.
 """
@@ -30,7 +33,7 @@ from uuid import uuid4
 from tests.postgres_server import PostgresServer, binaries
 from tests.stores import CLUSTER_VARIABLE, SERVER_VARIABLE, with_schema
 
-from benchmarks import machine
+from benchmarks import kv_service, machine
 from lakemark_server.kv import Store, Transaction, group_commit, open_store
 from lakemark_server.kv.api import KEYS_END
 
@@ -55,25 +58,33 @@ def main() -> None:
         "machine": machine.description(),
         "seconds_each": SECONDS,
         "group_commit_ratio": {},
+        "store_processes": {},
+        "service_commit_ms": {},
+        "service_overhead_ms": {},
         "processes": {},
         "backends": {},
     }
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-", dir=".") as directory:
         result["machine"]["fsyncs_per_s"] = _fsyncs_per_s(Path(directory))
+        work_dir = Path(directory).absolute()
         result["backends"]["sqlite"] = _measure(lambda: open_store(f"sqlite:///{directory}/kv.db"))
+        result["service_commit_ms"]["sqlite"] = kv_service.commit_ms(work_dir, f"sqlite:///{work_dir}/service.db")
     with _postgres(arguments.postgres) as url:
         if url is not None:
             target = with_schema(url, f"bench_{uuid4().hex[:12]}") + "&connections=80"
             result["backends"]["postgresql"] = _measure(lambda: open_store(target))
-            result["processes"]["postgresql"] = {str(count): _together(target, count) for count in PROCESSES}
+            _measure_together(result, "postgresql", target, with_schema(url, f"bench_{uuid4().hex[:12]}"))
     if arguments.fdb is not None:
         target = f"fdb://{Path(arguments.fdb).absolute()}?prefix=bench_{uuid4().hex[:12]}"
         result["backends"]["fdb"] = _measure(lambda: open_store(target), groups=False)
-        result["processes"]["fdb"] = {str(count): _together(target, count) for count in PROCESSES}
+        _measure_together(result, "fdb", target, f"{target}_service")
         _empty(target)
+        _empty(f"{target}_service")
     for name, figures in result["backends"].items():
         if "single_commits" in figures:
             result["group_commit_ratio"][name] = round(figures["commits"]["64"] / figures["single_commits"], 2)
+        own_ms = figures["commit_ms"]["1"]["p50"]
+        result["service_overhead_ms"][name] = round(result["service_commit_ms"][name] - own_ms, 3)
     result["machine"]["load_1min_after"] = round(os.getloadavg()[0], 2)
     _print_table(result)
     if arguments.json:
@@ -88,6 +99,17 @@ def _postgres(url: str | None) -> Iterator[str | None]:
     else:
         with PostgresServer(programs) as server:
             yield server.url
+
+
+def _measure_together(result: dict[str, Any], name: str, store: str, of_services: str) -> None:
+    """Several processes on one store: bare ones, and services on another one like it."""
+    result["store_processes"][name] = {str(count): _together(store, count) for count in PROCESSES}
+    with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
+        work_dir = Path(directory)
+        result["service_commit_ms"][name] = kv_service.commit_ms(work_dir / "single", of_services)
+        result["processes"][name] = {
+            str(count): kv_service.commits_per_s(work_dir, of_services, count) for count in PROCESSES
+        }
 
 
 def _empty(url: str) -> None:
@@ -236,8 +258,13 @@ def _print_table(result: dict[str, Any]) -> None:
             f"hot key {figures['hot_key']:,.0f}, counter {figures['counter']:,.0f}"
             + (f", group commit x{result['group_commit_ratio'][name]}" if name in result["group_commit_ratio"] else "")
         )
-    for name, rates in result["processes"].items():
-        print(f"{name:>11}: commits of " + ", ".join(f"{n} processes {rate:,.0f}" for n, rate in rates.items()))
+    for name, taken_ms in result["service_commit_ms"].items():
+        print(
+            f"{name:>11}: a commit over gRPC {taken_ms} ms, of which the service {result['service_overhead_ms'][name]}"
+        )
+    for kind, of_what in (("store_processes", "processes"), ("processes", "services")):
+        for name, rates in result[kind].items():
+            print(f"{name:>11}: commits of " + ", ".join(f"{n} {of_what} {rate:,.0f}" for n, rate in rates.items()))
 
 
 if __name__ == "__main__":
