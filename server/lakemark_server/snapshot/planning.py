@@ -177,8 +177,9 @@ def _partition_ids(schema: Schema) -> frozenset[int]:
 
 def _taken(one: Selection, wanted: pa.Schema, schema: Schema) -> pa.RecordBatch:
     """Statistics that no entry of the part has are null."""
+    places = None if len(one.places) == one.part.size else one.places  # all of them: nothing is copied
     arrays = [
-        pa.array(one.matches) if field == MATCHES else output_column(one.part, one.places, field, schema)
+        pa.array(one.matches) if field == MATCHES else output_column(one.part, places, field, schema)
         for field in wanted
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
