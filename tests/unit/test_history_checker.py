@@ -1,0 +1,172 @@
+"""The checker of histories finds each anomaly, in histories made by hand, and nothing in those that are right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.histories import MAIN, History, Operation, Outcome, Place, Version, Write, check
+
+A, B, DEV = ("a", MAIN), ("b", MAIN), ("a", "dev")
+
+
+def write(began: int, ended: int, versions: dict[Place, int], outcome: Outcome = "ok", **more: Any) -> Operation:
+    """A commit of one file a place, by an instant that has the time of its beginning as its number."""
+    name = "+".join(f"{place[0]}{place[1][:1]}{version}" for place, version in versions.items())
+    told = versions if outcome == "ok" else dict.fromkeys(versions, 0)
+    writes = {
+        place: Write(added=frozenset({f"{began}"}), instant=began, version=told[place], **more) for place in versions
+    }
+    return Operation(f"write {name}", began, ended, outcome, writes)
+
+
+def read(began: int, ended: int, versions: dict[Place, int], **files: str) -> Operation:
+    """``files``: of a table's main, separated by blanks."""
+    contents = {(table, MAIN): frozenset(names.split()) for table, names in files.items()}
+    return Operation(f"read at {began}", began, ended, reads=versions, contents=contents)
+
+
+def listed(*instants: int, first: int = 1) -> list[Version]:
+    return [Version(version, instant) for version, instant in enumerate(instants, first)]
+
+
+TWO = {A: listed(10, 30), B: listed(10)}
+BOTH = write(10, 20, {A: 1, B: 1})
+SECOND = write(30, 40, {A: 2})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        [read(50, 60, {A: 2, B: 1}, a="10 30", b="10")],
+        [read(5, 15, {A: 0, B: 0}, a="", b="")],
+        [read(5, 35, {A: 2, B: 1})],
+        [read(12, 35, {A: 0}, a=""), read(36, 39, {A: 2})],
+        [read(12, 14, {A: 0}), read(15, 16, {B: 1}, b="10")],
+        [write(45, 46, {A: 3}, "refused"), write(45, 46, {A: 3, B: 2}, "unknown")],
+    ],
+)
+def test_right_histories(more: list[Operation]) -> None:
+    assert check(History([BOTH, SECOND, *more], TWO)) == []
+
+
+@pytest.mark.parametrize(
+    ("operations", "versions", "words"),
+    [
+        pytest.param([BOTH, SECOND], {A: listed(10), B: listed(10)}, "it is lost", id="lost commit"),
+        pytest.param([BOTH, SECOND], {A: listed(10, 31), B: listed(10)}, "it is lost", id="another one in its place"),
+        pytest.param([BOTH, SECOND], {A: [Version(1, 10), Version(3, 30)], B: listed(10)}, "gap", id="gap"),
+        pytest.param([BOTH, SECOND], {A: listed(10, 30, 30), B: listed(10)}, "duplicate", id="twice"),
+        pytest.param([BOTH, SECOND, replace(SECOND, what="two")], TWO, "both are version 2", id="told twice"),
+        pytest.param([BOTH], TWO, "nobody made version 2", id="out of nothing"),
+        pytest.param(
+            [BOTH, write(30, 40, {A: 2}, "refused")], TWO, "was refused and has happened", id="refused and done"
+        ),
+        pytest.param(
+            [write(10, 20, {A: 1, B: 1}, "unknown")], {A: listed(10), B: []}, "half of", id="half a transaction stored"
+        ),
+        pytest.param([BOTH, SECOND, read(50, 60, {A: 3})], TWO, "never was", id="a version from nowhere"),
+        pytest.param(
+            [BOTH, SECOND, read(50, 60, {A: 2}, a="30")], TWO, "version 2 of a@main without 10", id="wrong content"
+        ),
+        pytest.param([BOTH, SECOND, read(21, 25, {A: 0})], TWO, "it had ended when", id="stale read"),
+        pytest.param(
+            [BOTH, SECOND, read(31, 32, {A: 2}), read(33, 34, {A: 1})], TWO, "no order", id="a reader goes back"
+        ),
+        pytest.param([BOTH, SECOND, read(12, 15, {A: 1, B: 0})], TWO, "no order", id="half a transaction seen"),
+        pytest.param([SECOND, write(50, 60, {A: 1})], {A: listed(50, 30)}, "no order", id="versions against time"),
+        pytest.param(
+            [write(10, 90, {A: 1, B: 2}), write(11, 91, {A: 2, B: 1})],
+            {A: listed(10, 11), B: listed(11, 10)},
+            "no order",
+            id="two transactions over two tables",
+        ),
+        pytest.param(
+            [write(10, 90, {A: 1}), write(11, 90, {B: 1}), read(12, 80, {A: 1, B: 0}), read(13, 80, {A: 0, B: 1})],
+            {A: listed(10), B: listed(11)},
+            "no order",
+            id="two readers see two commits in two orders",
+        ),
+        pytest.param(
+            [write(10, 20, {A: 1}), write(30, 40, {B: 1}), read(9, 90, {A: 0, B: 1})],
+            {A: listed(10), B: listed(30)},
+            "no order",
+            id="not at one moment",
+        ),
+        pytest.param(
+            [BOTH, write(30, 40, {A: 2}, removed=frozenset({"10"})), write(31, 41, {A: 3}, removed=frozenset({"10"}))],
+            {A: listed(10, 30, 31), B: listed(10)},
+            "takes 10 out of version 2",
+            id="lost update",
+        ),
+    ],
+)
+def test_each_anomaly(operations: list[Operation], versions: dict[Place, list[Version]], words: str) -> None:
+    problems = check(History(operations, versions))
+    assert any(words in problem for problem in problems), problems
+
+
+def test_what_is_unknown_happens_once_or_never() -> None:
+    unknown = write(30, 0, {A: 2}, "unknown")
+    assert check(History([BOTH, unknown, read(50, 60, {A: 2}, a="10 30")], TWO)) == []
+    assert check(History([BOTH, unknown, read(50, 60, {A: 1}), read(70, 80, {A: 2})], TWO)) == []
+    assert check(History([BOTH, unknown, read(20, 25, {A: 2})], TWO)) != [], "before it began"
+    assert check(History([BOTH, unknown, read(50, 60, {A: 2}), read(70, 80, {A: 1})], TWO)) != [], "and gone again"
+
+
+# Version 3 of branch dev forks from 2; main goes back to 1, then merges dev up to 4.
+CREATE = Operation("create", 50, 51, creates=DEV)
+RESTORE = Operation("restore", 60, 61, writes={A: Write(restores=1, version=3)})
+MERGE = Operation("merge", 80, 81, writes={A: Write(merges="dev", version=4)})
+BRANCHED = History(
+    [BOTH, SECOND, CREATE, write(52, 53, {DEV: 3}), write(54, 55, {DEV: 4}), RESTORE, MERGE],
+    {
+        A: [*TWO[A], Version(3, 60, restores=1), Version(4, 80, merged=("dev", 2, 4))],
+        B: TWO[B],
+        DEV: listed(52, 54, first=3),
+    },
+    {DEV: (A, 2)},
+)
+
+
+def test_branches_merges_and_restores() -> None:
+    reads = [
+        read(62, 63, {A: 3, DEV: 4}, a="10"),
+        read(82, 83, {A: 4}, a="10 52 54"),
+        Operation("read dev", 90, 91, reads={DEV: 4}, contents={DEV: frozenset({"10", "30", "52", "54"})}),
+    ]
+    assert check(replace(BRANCHED, operations=[*BRANCHED.operations, *reads])) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (MERGE, replace(MERGE, began_ns=53, ended_ns=54)),  # it has replayed what was committed later
+        (RESTORE, replace(RESTORE, writes={A: Write(restores=1, version=4)})),
+        (CREATE, replace(CREATE, began_ns=21, ended_ns=22)),  # it has version 2, which came later
+        (CREATE, replace(CREATE, began_ns=70, ended_ns=71)),  # after a version of its own
+    ],
+)
+def test_branches_in_the_wrong_order(before: Operation, after: Operation) -> None:
+    operations = [after if one is before else one for one in BRANCHED.operations]
+    assert check(replace(BRANCHED, operations=operations)) != []
+
+
+def test_a_merge_replays_each_version_once() -> None:
+    again = Operation("again", 84, 85, writes={A: Write(merges="dev", version=5)})
+    versions = dict(BRANCHED.versions) | {A: [*BRANCHED.versions[A], Version(5, 84, merged=("dev", 2, 4))]}
+    assert any("not 4" in one for one in check(History([*BRANCHED.operations, again], versions, BRANCHED.forks)))
+
+
+def test_merges_and_restores_of_unknown_outcome() -> None:
+    operations = [replace(one, outcome="unknown") if one in (MERGE, RESTORE) else one for one in BRANCHED.operations]
+    operations = [
+        replace(one, writes={A: replace(one.writes[A], version=0)}) if one.outcome == "unknown" else one
+        for one in operations
+    ]
+    assert check(replace(BRANCHED, operations=operations)) == []
+    without = [one for one in operations if one.what != "merge"]
+    assert check(replace(BRANCHED, operations=without)) == ["nobody made version 4 of a@main"]
