@@ -7,7 +7,7 @@ import binascii
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from lakemark.convert import schema_to_proto
 from lakemark.convert_predicate import predicate_from_proto
 from lakemark.errors import InvalidArgument, InvalidPredicate
+from lakemark.expressions import Expr
 from lakemark.types import Field, Schema, is_nested
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
@@ -41,6 +42,7 @@ PAGE_FILES: Final = 20_000
 PAGE_FILES_MAX: Final = 100_000
 PAGE_MESSAGES_MAX: Final = 5_000
 _SLICES_BYTES: Final = 32 << 20
+_PREDICATE_BYTES_KEPT: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ class SnapshotServicer(SnapshotServiceServicer):
     def _file_slices(self, found: TableSnapshot, request: pb.ListFileSlicesRequest) -> FileSlices:
         table, lineage, snapshot = found.table, found.lineage, found.snapshot
         groups: frozenset[str] | None = frozenset(request.file_groups) or None
-        given = predicate_from_proto(request.predicate) if request.HasField("predicate") else None
+        given = _predicate(request.predicate) if request.HasField("predicate") else None
         if request.view == request.REPLACED:
             return replaced_files(
                 self._planner, self._snapshots, table, lineage, request.from_version, snapshot.version, given, groups
@@ -245,7 +247,7 @@ class SnapshotServicer(SnapshotServiceServicer):
     def _plan(
         self, found: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest | pb.AggregateRequest
     ) -> Plan:
-        given = predicate_from_proto(request.predicate) if request.HasField("predicate") else None
+        given = _predicate(request.predicate) if request.HasField("predicate") else None
         return self._planner.plan(found.snapshot, given)
 
 
@@ -309,6 +311,18 @@ def _check_same(token: PageToken | None, same: Message, found: TableSnapshot) ->
     if token and (token.digest != digest or token.version != found.snapshot.version):
         raise InvalidArgument("the page token belongs to another request: send the same one again, with the token only")
     return digest
+
+
+def _predicate(message: types_pb2.Predicate) -> Expr:
+    """Raises InvalidPredicate, InvalidArgument."""
+    stored = message.SerializeToString(deterministic=True)
+    return _parsed(stored) if len(stored) <= _PREDICATE_BYTES_KEPT else predicate_from_proto(message)
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(stored: bytes) -> Expr:
+    """Engines ask the same again and again, and parsing takes longer than planning."""
+    return predicate_from_proto(types_pb2.Predicate.FromString(stored))
 
 
 def _data_column(schema: Schema, name: str) -> Field:
