@@ -1,4 +1,4 @@
-"""What the service adds to its store: the time of a commit, and what several service processes on one store get done."""
+"""What the service adds to its store: the time of a commit, and what several processes on one store get done."""
 
 from __future__ import annotations
 
@@ -66,4 +66,5 @@ def commits_per_s(work_dir: Path, store: str, processes: int) -> float:
                 threads.submit(commit_hot.run, service, f"hot_{processes}_{number}", WRITERS, SECONDS)
                 for number, service in enumerate(services)
             ]
-            return round(sum(run.result()["commits_per_s"] for run in runs), 1)
+            rates: list[float] = [run.result()["commits_per_s"] for run in runs]
+            return round(sum(rates), 1)
