@@ -82,8 +82,10 @@ class Page:
             case PageColumn.TEXT:
                 return _text(column, size, data_type)
             case PageColumn.DICTIONARY:
-                codes = decode_integers(column.parts[0], size)
                 distinct = _text(column.parts[1], column.first, data_type)
+                if column.first == 1 and not column.valid:
+                    return cast(AnyArray, cast(Any, pa).repeat(distinct[0], size))
+                codes = decode_integers(column.parts[0], size)
                 array = distinct.take(cast(Any, pa.array(codes)))
                 return array if not column.valid else _with_valid(array, column.valid)
             case PageColumn.PATH:
@@ -98,8 +100,15 @@ class Page:
         return decode_integers(self._columns[name], self.entries)
 
     def _path(self, column: PageColumn) -> AnyArray:
-        instants = pa.array(decode_integers(column.parts[0], self.entries)).cast(pa.string())
-        names = self._decode(column.parts[1], pa.string())
+        # What all entries have in common is not spelled out for each of them.
+        instants: Any = pa.scalar(str(column.parts[0].offset))
+        if column.parts[0].kind != PageColumn.CONSTANT:
+            instants = pa.array(decode_integers(column.parts[0], self.entries)).cast(pa.string())
+        names: Any = column.parts[1]
+        if names.kind == PageColumn.DICTIONARY and names.first == 1:
+            names = _text(names.parts[1], 1, pa.string())[0]
+        else:
+            names = self._decode(names, pa.string())
         own = len(column.parts) > 2
         directories = self._decode(column.parts[2] if own else self._columns["file_group"], pa.string())
         pieces = [instants, directories, names]
