@@ -70,11 +70,13 @@ class Version:
 
 @dataclass(frozen=True)
 class History:
-    """``versions`` of each place, of a branch those above its fork; ``forks``: the parent and the version of each."""
+    """``versions`` of each place, of a branch those above its fork; ``forks``: the parent and the version of each;
+    ``kept``: the files of versions, old ones too, as they are in the end."""
 
     operations: Sequence[Operation]
     versions: Mapping[Place, Sequence[Version]]
     forks: Mapping[Place, tuple[Place, int]] = field(default_factory=dict)
+    kept: Mapping[tuple[Place, int], frozenset[str]] = field(default_factory=dict)
 
     def fork(self, place: Place) -> int:
         return self.forks[place][1] if place in self.forks else 0
@@ -241,10 +243,10 @@ def _wrong_contents(history: History, ledger: Ledger) -> Iterator[str]:
             elif place in operation.contents:
                 right, seen = contents.of(place, version), operation.contents[place]
                 if seen != right:
-                    yield (
-                        f"{operation.what} saw version {version} of {_name(place)} without {_some(right - seen)} and "
-                        f"with {_some(seen - right)} too many"
-                    )
+                    yield f"{operation.what} saw version {version} of {_name(place)} {_difference(right, seen)}"
+    for (place, version), found in history.kept.items():
+        if found != contents.of(place, version):
+            yield f"in the end version {version} of {_name(place)} is {_difference(contents.of(place, version), found)}"
     for place, listed in history.versions.items():
         if listed:
             contents.of(place, listed[-1].version)
@@ -373,6 +375,10 @@ def _name(place: Place) -> str:
 
 def _versions(found: Mapping[Place, int]) -> str:
     return ", ".join(f"version {version} of {_name(place)}" for place, version in found.items())
+
+
+def _difference(right: frozenset[str], seen: frozenset[str]) -> str:
+    return f"without {_some(right - seen)} and with {_some(seen - right)} too many"
 
 
 def _some(paths: Iterable[str]) -> str:
