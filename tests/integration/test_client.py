@@ -237,6 +237,28 @@ def test_conflicts_name_what_collides_and_roll_back(client: Client, table: str) 
     assert states == ["completed", "completed", "rolled_back"]
 
 
+def test_one_commit_after_the_other(client: Client, table: str) -> None:
+    """The next writer comes with the commit, is opened when it is asked for, or is given up when nobody asks."""
+    with client.begin(table) as writer:
+        writer.write(rows(0, 2))
+        assert writer.commit(begin_next=True).version == 1
+        with writer.next() as second:
+            assert (second.state, second.read_version) == ("inflight", 1)
+            second.write(rows(2, 4))
+            assert second.commit().version == 2
+            with second.next() as third:
+                assert (third.state, third.read_version) == ("inflight", 2)
+                third.write(rows(4, 6))
+                assert third.commit(begin_next=True).version == 3
+    assert ids(client, table) == list(range(6))
+    assert {one.state for one in client.timeline.instants(table)} == {"completed", "rolled_back"}
+    with (
+        client.begin(table, partitions=[{"month": 1, "origin": "JFK"}]) as told,
+        pytest.raises(InvalidArgument, match="begin again with"),
+    ):
+        told.commit(begin_next=True)
+
+
 def test_a_request_id_commits_once(client: Client, table: str) -> None:
     def attempt() -> int:
         with client.begin(table, request_id="batch-7") as writer:

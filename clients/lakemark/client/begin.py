@@ -57,7 +57,7 @@ def begin(
         read_version=read_version,
     )
     opened = _open(calls, request, request_id or str(uuid4()), inflight=start)
-    writer = Writer(calls, heartbeats, request.table, opened, operation)
+    writer = Writer(calls, heartbeats, request.table, opened, operation, None if told or not start else request)
     if writer.committed:
         writer.commit()
     elif start and writer.state == "requested":
