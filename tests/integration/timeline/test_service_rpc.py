@@ -1,4 +1,4 @@
-"""What every method of the gRPC service shares: health, reflection, errors that fit the wire, what is to come."""
+"""What every method of the gRPC service shares: health, reflection, errors that fit the wire."""
 
 from __future__ import annotations
 
@@ -19,13 +19,6 @@ from tests.wire import Refused, Wire, refused
 
 MODULES = (catalog_pb2, timeline_pb2, snapshot_pb2)
 SERVICES = sorted(service.full_name for module in MODULES for service in module.DESCRIPTOR.services_by_name.values())
-LATER = {
-    "CatalogService": {
-        "AlterSchema", "ListSchemas", "CreateReference", "ListReferences", "DropReference", "MergeBranch",
-    },
-    "TimelineService": {"CommitTransaction", "Restore", "CreateSavepoint", "DropSavepoint"},
-    "SnapshotService": set(),
-}  # fmt: skip
 
 
 def call(wire: Wire, service: str, method: str) -> object:
@@ -42,17 +35,15 @@ METHODS = [
 
 
 @pytest.mark.parametrize(("kind", "method"), METHODS)
-def test_each_method_is_there_or_says_that_it_will_be(wire: Wire, kind: str, method: str) -> None:
-    """An empty request is answered or refused in words; a method of a later release is UNIMPLEMENTED, in a sentence."""
+def test_each_method_is_there(wire: Wire, kind: str, method: str) -> None:
+    """An empty request is answered or refused in words."""
     try:
         call(wire, kind, method)
     except grpc.RpcError as error:
         one = Refused(error)
     else:
-        assert method not in LATER[kind]
         return
-    assert (one.status is grpc.StatusCode.UNIMPLEMENTED) == (method in LATER[kind]), one
-    assert one.detail.code in {"unimplemented", "invalid_argument", "invalid_name", "database_not_found"}, one
+    assert one.detail.code in {"invalid_argument", "invalid_name", "database_not_found"}, one
     assert len(one.text.split()) > 3, one
 
 
