@@ -202,7 +202,9 @@ class Writer:
 
     def _again(self) -> pb.OpenInstantRequest:
         if self._opening is None:
-            raise InvalidArgument("this writer began with a work profile, or was not started: begin again with Client.begin")
+            raise InvalidArgument(
+                "this writer began with a work profile, or was not started: begin again with Client.begin"
+            )
         again = pb.OpenInstantRequest()
         again.CopyFrom(self._opening)
         again.read_version, again.request_id = 0, str(uuid4())
