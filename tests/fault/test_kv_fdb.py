@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import DeadlineExceeded, FailedPrecondition, Unavailable, UnknownOutcome
+from lakemark.errors import DeadlineExceeded, DeadlineUnknown, FailedPrecondition, Unavailable
 from lakemark_server import deadline
 from lakemark_server.deadline import Deadline
 from lakemark_server.kv import (
@@ -116,7 +116,7 @@ def test_nobody_waits_for_longer_than_the_callers_deadline(own_server: FdbServer
     try:
         with deadline.within(Deadline.after(0.3)), pytest.raises(DeadlineExceeded):
             value(store)
-        with deadline.within(Deadline.after(0.3)), pytest.raises(UnknownOutcome):
+        with deadline.within(Deadline.after(0.3)), pytest.raises(DeadlineUnknown):
             tx.commit()
     finally:
         own_server.resume()

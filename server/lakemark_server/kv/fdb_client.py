@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from lakemark.errors import FailedPrecondition, LakemarkError, Unimplemented
+from lakemark.errors import DeadlineUnknown, FailedPrecondition, LakemarkError, Unimplemented
 from lakemark_server import deadline
 
 from .fdb_errors import TIMED_OUT, translated
@@ -87,8 +87,8 @@ class FdbClient:
         except self._error as failure:
             code: int = failure.code  # type: ignore[attr-defined]
             text: bytes = failure.description  # type: ignore[attr-defined]
-            if code == TIMED_OUT and error is translated and deadline.current().remaining_s() < _TIMER_S:
-                raise deadline.exceeded() from None
+            if code == TIMED_OUT and deadline.current().remaining_s() < _TIMER_S:
+                raise (deadline.exceeded() if error is translated else _deadline_unknown()) from None
             raise error(code, text.decode()) from None
 
 
@@ -106,6 +106,13 @@ def _binding() -> Any:
             os.register_at_fork(after_in_child=_after_fork)
             _sleep_in_c(fdb.Future)
         return fdb
+
+
+def _deadline_unknown() -> DeadlineUnknown:
+    return DeadlineUnknown(
+        "the request's time was over while the store was committing it: it may have happened; ask again with the same "
+        "request id, or look"
+    )
 
 
 def _sleep_in_c(future_class: Any) -> None:
