@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TypeVar
 
 import grpc
@@ -38,6 +39,7 @@ GIVE_UP = 0.2
 MONTHS = 5
 WAIT_S = 120.0
 KEPT_MAX = 100
+NOTHING: Mapping[Place, int] = MappingProxyType({})
 
 
 class Gone(Exception):
@@ -158,7 +160,7 @@ class _Worker:
         self._number, self._steps = number, 0
         self._branches = branches
         self._kinds: dict[Callable[[], None], int] = {
-            self._append: 6, self._together: 8, self._replace: 4, self._overwrite: 1, self._restore: 1,
+            self._append: 6, self._together: 8, self._replace: 4, self._overwrite: 2, self._restore: 1,
             self._create: 1, self._merge: 2, self._read_one: 5, self._read_all: 8,
         }  # fmt: skip
 
@@ -191,29 +193,32 @@ class _Worker:
         version, paths = self._read_one(place)
         if not paths:
             return
-        gone = self._chance.choice(sorted(paths))
+        gone = self._chance.choice(sorted(paths)[:4])  # few, so that others want the same
         _, month, group, _ = gone.split("/")
-        instant = self._open(place, t.UPSERT, read_version=version)
+        instant = self._open(place, t.UPSERT, read_version=version).instant
         given = file(instant, group, int(month.removeprefix("m=")))
         write = Write(frozenset({given.path}), frozenset({gone}), instant=instant)
         request = self._request(place, instant, [given], removed=t.RemovedFiles(paths=[gone]))
         self._settle("replace", {place: write}, lambda wire: [wire.timeline.Commit(request)])
 
     def _commit(self, what: str, places: list[Place], operation: t.Operation.ValueType) -> None:
-        writes, requests = {}, []
+        writes, reads, requests = {}, {}, []
         for place in places:
-            instant = self._open(place, operation)
+            opened = self._open(place, operation)
+            instant = opened.instant
             given = [
                 file(instant, f"{self._number}-{self._steps}-{n}", self._chance.randrange(MONTHS))
                 for n in range(self._chance.randint(1, 3))
             ]
             everything = operation == t.OVERWRITE_TABLE
+            if everything:  # all that it replaces it has read
+                reads[place] = opened.read_version
             writes[place] = Write(frozenset(one.path for one in given), everything=everything, instant=instant)
             requests.append(self._request(place, instant, given))
         request_id = self._name("request") if self._chance.random() < 0.5 else ""
         transaction = t.CommitTransactionRequest(commits=requests, request_id=request_id)
         if len(places) == 1:
-            self._settle(what, writes, lambda wire: [wire.timeline.Commit(requests[0])])
+            self._settle(what, writes, lambda wire: [wire.timeline.Commit(requests[0])], reads)
         else:
             self._settle(what, writes, lambda wire: list(wire.timeline.CommitTransaction(transaction).commits))
 
@@ -241,6 +246,7 @@ class _Worker:
         what: str,
         writes: dict[Place, Write],
         question: Callable[[Wire], Sequence[t.CommitResponse | c.MergeBranchResponse]],
+        reads: Mapping[Place, int] = NOTHING,
     ) -> None:
         began = self._recorder.now_ns()
         outcome, answers = self._client.settle(next(iter(writes))[0], question)
@@ -251,7 +257,7 @@ class _Worker:
                 place: replace(write, version=version)
                 for (place, write), version in zip(writes.items(), versions, strict=True)
             }
-        self._recorder.add(Operation(self._name(what), began, ended, outcome, writes))
+        self._recorder.add(Operation(self._name(what), began, ended, outcome, writes, reads))
 
     def _create(self) -> None:
         left = [place for place in BRANCHES if place not in self._branches]
@@ -266,12 +272,12 @@ class _Worker:
         if outcome == "ok":
             self._branches.add(place)
 
-    def _open(self, place: Place, operation: t.Operation.ValueType, read_version: int = 0) -> int:
+    def _open(self, place: Place, operation: t.Operation.ValueType, read_version: int = 0) -> t.Instant:
         request = t.OpenInstantRequest(
             table=_table(place), operation=operation, start=True, read_version=read_version, branch=place[1],
             request_id=f"{self._name('open')} {place}",
         )  # fmt: skip
-        return self._client.ask(place[0], lambda wire: wire.timeline.OpenInstant(request)).instant
+        return self._client.ask(place[0], lambda wire: wire.timeline.OpenInstant(request))
 
     @staticmethod
     def _request(

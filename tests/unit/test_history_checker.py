@@ -102,6 +102,12 @@ def test_right_histories(more: list[Operation]) -> None:
             "takes 10 out of version 2",
             id="lost update",
         ),
+        pytest.param(
+            [BOTH, SECOND, Operation("over", 30, 50, "ok", {A: Write(everything=True, version=3)}, {A: 1})],
+            {A: listed(10, 30, 31), B: listed(10)},
+            "no order",
+            id="an overwrite of what it has not read",
+        ),
     ],
 )
 def test_each_anomaly(operations: list[Operation], versions: dict[Place, list[Version]], words: str) -> None:
