@@ -363,6 +363,19 @@ def test_readers_that_merge_nothing_refuse_deltas(client: Client) -> None:
         writer.commit([delta])
     assert sorted(one.kind for one in client.plan("default.deltas")) == ["base", "delta"]
     assert client.timeline.instant("default.deltas", writer.instant).action == "deltacommit"
+    (slice_,) = client.file_slices("default.deltas")
+    assert (slice_.base and slice_.base.path, [one.path for one in slice_.deltas]) == (file.path, [given.path])
+    (before,) = client.file_slices("default.deltas", "before_instant", before_instant=writer.instant)
+    assert before.deltas == ()
+    assert client.file_slices("default.deltas", "pending_compaction") == []
+    with client.begin("default.deltas", "compact", file_groups=[file.file_group]) as compaction:
+        (pending,) = client.file_slices("default.deltas", "pending_compaction")
+        assert pending == slice_
+        merged = write_table(pa.table({"id": [1, 2]}), compaction).files[0]
+        compaction.commit([replace(merged, file_group=file.file_group)], removed=[file.path, given.path])
+    assert client.read("default.deltas").num_rows == 2
+    replaced = client.replaced_files("default.deltas", 2)
+    assert sorted((one.path, one.removed_version) for one in replaced) == sorted([(file.path, 3), (given.path, 3)])
     with pytest.raises(UnsupportedOperation, match="1 delta files among those needed"):
-        client.read("default.deltas")
+        client.read("default.deltas", version=2)
     assert written.files[0].path == file.path

@@ -25,6 +25,12 @@ Tag = Annotated[str, typer.Option(help="the version that this tag keeps")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="at most so many files; 0: all")]
 
 
+class SliceView(StrEnum):
+    LATEST = "latest"
+    BEFORE_INSTANT = "before_instant"
+    PENDING_COMPACTION = "pending_compaction"
+
+
 class Overwrite(StrEnum):
     PARTITIONS = "partitions"
     TABLE = "table"
@@ -73,6 +79,36 @@ def plan(
             statistics=[one.strip() for one in statistics.split(",") if one.strip()],
         )
         _show_files(call, found, summary=True)
+
+
+@app.command()
+def slices(
+    context: typer.Context,
+    table: Name,
+    view: Annotated[SliceView, typer.Option(help="which ones")] = SliceView.LATEST,
+    before_instant: Annotated[int, typer.Option(min=0, help="with --view before_instant")] = 0,
+    version: Version = None,
+    branch: Branch = "",
+) -> None:
+    """File groups with their base files and the deltas on top."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.file_slices(
+            table, view.value, before_instant=before_instant, version=version, branch=branch
+        )
+    if call.as_json:
+        show_json(found)
+        return
+    rows = [
+        [
+            one.file_group,
+            one.base.path if one.base else None,
+            len(one.deltas),
+            sum(file.row_count for file in one.deltas),
+        ]
+        for one in found
+    ]
+    show_rows(["file group", "base file", "deltas", "rows in deltas"], rows)
 
 
 @app.command()

@@ -21,9 +21,11 @@ from lakemark.client.references import Branches, Tags
 from lakemark.client.tables import Tables
 from lakemark.client.timeline import Timeline
 from lakemark.client.writer import Writer
+from lakemark.files import DataFile
 from lakemark.reading.changes import Changes, list_changes
 from lakemark.reading.plan import Plan, snapshot_reference
 from lakemark.reading.scan import read_plan
+from lakemark.reading.slices import FileSlice, View, list_replaced, list_slices
 from lakemark_proto.v1 import snapshot_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 
@@ -184,6 +186,40 @@ class Client:
         Raises TableNotFound, VersionNotFound, InvalidArgument.
         """
         return list_changes(self._calls, table, from_version, to_version, branch=branch)
+
+    def file_slices(
+        self,
+        table: str,
+        view: View = "latest",
+        *,
+        before_instant: int = 0,
+        file_groups: Sequence[str] = (),
+        predicate: str | None = None,
+        version: int | None = None,
+        timestamp: Moment | None = None,
+        branch: str = "",
+        tag: str = "",
+    ) -> list[FileSlice]:
+        """File groups of a snapshot: "latest"; "before_instant": of the last version whose instant is smaller;
+        "pending_compaction": of groups that a compaction under way is going to rewrite.
+
+        ``file_groups``: only these. Raises as ``snapshot``, InvalidPredicate.
+        """
+        return list_slices(
+            self._calls,
+            table,
+            view,
+            snapshot_reference(version, timestamp, branch, tag),
+            before_instant=before_instant,
+            file_groups=file_groups,
+            predicate=predicate,
+        )
+
+    def replaced_files(
+        self, table: str, from_version: int, *, version: int | None = None, branch: str = ""
+    ) -> list[DataFile]:
+        """Files that were taken out after ``from_version`` up to ``version`` (None: the latest)."""
+        return list_replaced(self._calls, table, from_version, snapshot_reference(version, None, branch))
 
     def close(self) -> None:
         """Ends the connection. Open instants are not rolled back; the service does that when their time is over."""

@@ -86,6 +86,7 @@ def files_from_arrow(table: pa.Table, schema: Schema) -> list[DataFile]:
                 added_version=row.get("added_version") or 0,
                 matches_entirely=bool(row.get("matches_entirely")),
                 schema_id=row.get("schema_id") or 0,
+                removed_version=row.get("removed_version") or 0,
             )
         )
     return files

@@ -63,6 +63,7 @@ def file_from_message(message: pb.DataFile, schema: Schema) -> DataFile:
         added_version=message.added_version,
         matches_entirely=message.matches_entirely,
         schema_id=message.schema_id,
+        removed_version=message.removed_version,
     )
 
 

@@ -34,6 +34,7 @@ class DataFile:
     has one value for each partition column, in the schema's order. ``file_group`` "" means the name of the directory.
     ``added_version`` and ``matches_entirely`` are answers of a plan: the version that added the file, and whether all
     of its rows satisfy the plan's predicate; so is ``schema_id``, the schema that the file was written with.
+    ``removed_version`` is told of replaced files only.
     """
 
     path: str
@@ -49,3 +50,4 @@ class DataFile:
     added_version: int = 0
     matches_entirely: bool = False
     schema_id: int = 0
+    removed_version: int = 0
