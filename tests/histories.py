@@ -43,8 +43,8 @@ class Write:
 
 @dataclass(frozen=True)
 class Operation:
-    """``reads``: the latest versions that it saw, of all places at one moment; ``contents``: the files of those. What it
-    reads and writes, it writes as the next version.
+    """``reads``: the latest versions that it saw, of all places at one moment; ``contents``: the files of those.
+    Where it reads and writes, it makes the next version.
 
     ``creates``: a branch, from the latest version. Without an answer ``ended_ns`` says nothing.
     """

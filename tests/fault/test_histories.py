@@ -37,7 +37,11 @@ def judge(store: Store, load: Load) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "steps"),
-    [(1, 200), (2, 200), *(pytest.param(seed, 3_000, marks=[pytest.mark.slow]) for seed in range(3, 8))],
+    [
+        (1, 200),
+        (2, 200),
+        *(pytest.param(seed, 3_000, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)]) for seed in range(3, 8)),
+    ],
 )
 def test_several_services_on_a_store_that_fails(tmp_path: Path, seed: int, steps: int) -> None:
     faults = Faults(seed, RATES)
@@ -55,8 +59,8 @@ def test_several_services_on_a_store_that_fails(tmp_path: Path, seed: int, steps
                 service = Service(_settings(tmp_path), FaultyStore(inner, faults))
             service.start()
             cleanup.callback(service.stop)
-            services.append(service.grpc_address)
-        load = Load(lambda: services, seed, steps)
+            services.append(service)
+        load = Load([lambda one=one: one.grpc_address for one in services], seed, steps)  # type: ignore[misc]
         load.create()
         load.run()
         with faults.quiet():
@@ -64,7 +68,9 @@ def test_several_services_on_a_store_that_fails(tmp_path: Path, seed: int, steps
     assert len(faults.counts()) > 4, "hardly any fault was tried"
 
 
-@pytest.mark.parametrize(("steps", "kills"), [(150, 2), pytest.param(4_000, 40, marks=[pytest.mark.slow])])
+@pytest.mark.parametrize(
+    ("steps", "kills"), [(150, 2), pytest.param(4_000, 40, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])]
+)
 def test_the_service_is_killed_and_comes_back(tmp_path: Path, steps: int, kills: int) -> None:
     """Of two services on a store that has room for two, they are killed in turn."""
     services = [Killable(tmp_path) for _ in range(1 if SQLITE else SERVICES)]
@@ -80,7 +86,7 @@ def test_the_service_is_killed_and_comes_back(tmp_path: Path, steps: int, kills:
     try:
         for service in services:
             service.start()
-        load = Load(lambda: [service.address() for service in services], steps, steps)
+        load = Load([service.address for service in services], steps, steps)
         load.create()
         load.run(kill, kills)
     finally:
