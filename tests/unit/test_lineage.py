@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 
 
@@ -15,7 +16,9 @@ def test_segments_and_owners_are_those_of_the_versions(forks: list[int], after: 
         # A branch can fork from a version that its parent only inherits.
         lineage = Lineage(((key, fork), *lineage.forks))
         owners = {version: owner if version <= fork else key for version, owner in owners.items()}
-    walked = [(version, key) for key, low, high in lineage.segments(after, upto) for version in range(low + 1, high + 1)]
+    walked = [
+        (version, key) for key, low, high in lineage.segments(after, upto) for version in range(low + 1, high + 1)
+    ]
     assert walked == [(version, owners[version]) for version in range(after + 1, upto + 1)]
     for version in range(1, 17):
         assert lineage.owner(version) == owners[version]
@@ -31,9 +34,9 @@ def test_the_last_common_version_is_that_of_the_owners(made: list[tuple[int, int
     """Branches are made of any earlier one, at any of its versions, and then get some of their own."""
     first = 8
     branches: list[Branch] = [(OF_MAIN, first, dict.fromkeys(range(1, first + 1), "main"))]
-    for number, (parent, fork, own) in enumerate(made):
+    for number, (parent, wanted, own) in enumerate(made):
         lineage, latest, owners = branches[parent % len(branches)]
-        fork = min(fork, latest)
+        fork = min(wanted, latest)
         key = f"b#{number}"
         child = Lineage(((key, fork), *lineage.at(fork).forks)) if fork else Lineage(((key, 0), *OF_MAIN.forks))
         kept = {version: owner for version, owner in owners.items() if version <= fork}

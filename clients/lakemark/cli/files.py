@@ -93,9 +93,7 @@ def slices(
     """File groups with their base files and the deltas on top."""
     call = invocation(context)
     with call.client() as client:
-        found = client.file_slices(
-            table, view.value, before_instant=before_instant, version=version, branch=branch
-        )
+        found = client.file_slices(table, view.value, before_instant=before_instant, version=version, branch=branch)
     if call.as_json:
         show_json(found)
         return

@@ -103,8 +103,14 @@ def test_a_token_survives_the_way() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "x", "ä", "====", "a" * 5_000]
-    + [base64.urlsafe_b64encode(text.encode()).decode() for text in ("1.2", "a.b.c.1.1", "1.-2.c.0.0", "-1.2.c.0.0", "1.2.c", "1.2.c.0", "1.2.c.9.2", "1.2.c.-1.0")]
-    + [base64.urlsafe_b64encode(b"\xff\xfe.1.2").decode(), base64.urlsafe_b64encode(b"9" * 6_000 + b".1.x.0.0").decode()],
+    + [
+        base64.urlsafe_b64encode(text.encode()).decode()
+        for text in ("1.2", "a.b.c.1.1", "1.-2.c.0.0", "-1.2.c.0.0", "1.2.c", "1.2.c.0", "1.2.c.9.2", "1.2.c.-1.0")
+    ]
+    + [
+        base64.urlsafe_b64encode(b"\xff\xfe.1.2").decode(),
+        base64.urlsafe_b64encode(b"9" * 6_000 + b".1.x.0.0").decode(),
+    ],
 )
 def test_tokens_that_this_service_never_gave(text: str) -> None:
     with pytest.raises(InvalidArgument, match="not one that this service gave"):
