@@ -379,3 +379,27 @@ def test_readers_that_merge_nothing_refuse_deltas(client: Client) -> None:
     with pytest.raises(UnsupportedOperation, match="1 delta files among those needed"):
         client.read("default.deltas", version=2)
     assert written.files[0].path == file.path
+
+
+def test_several_tables_in_one_transaction(client: Client) -> None:
+    names = ["default.one", "default.two"]
+    for name in names:
+        client.tables.create(name, {"id": "bigint"})
+    writers = [client.begin(name) for name in names]
+    for number, writer in enumerate(writers):
+        writer.write(pa.table({"id": [number]}))
+    commits = client.commit_together(writers, metadata={"job": "7"})
+    assert [one.version for one in commits] == [1, 1]
+    assert all(writer.committed for writer in writers)
+    assert writers[0].commit() == commits[0]
+    assert [one.version for one in client.snapshots(names)] == [1, 1]
+    assert client.timeline.versions("default.two")[0].metadata == {"job": "7"}
+    (old,) = client.plan(names[0]).paths
+    late, first, free = client.begin(names[0], "upsert"), client.begin(names[0], "upsert"), client.begin(names[1])
+    late.remove([old])
+    first.commit(removed=[old])
+    with pytest.raises(CommitConflict, match=f"instant {first.instant}"):
+        client.commit_together([free, late])
+    assert client.timeline.instant(names[1], free.instant).state == "inflight", "none is published"
+    assert client.timeline.instant(names[0], late.instant).state == "rolled_back"
+    free.rollback()

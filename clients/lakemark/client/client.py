@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from lakemark.client.begin import begin
 from lakemark.client.calls import TIMEOUT_S_DEFAULT, Backoff, Calls
 from lakemark.client.databases import Databases
 from lakemark.client.heartbeat import Heartbeats
-from lakemark.client.model import Operation, Snapshot, SnapshotOf, snapshot_from
+from lakemark.client.model import Commit, Operation, Snapshot, SnapshotOf, snapshot_from
 from lakemark.client.names import parse_table_name
 from lakemark.client.partitions import Partition
 from lakemark.client.quotas import Quotas
@@ -26,8 +27,9 @@ from lakemark.reading.changes import Changes, list_changes
 from lakemark.reading.plan import Plan, snapshot_reference
 from lakemark.reading.scan import read_plan
 from lakemark.reading.slices import FileSlice, View, list_replaced, list_slices
-from lakemark_proto.v1 import snapshot_pb2
+from lakemark_proto.v1 import snapshot_pb2, timeline_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
+from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 
 Moment = dt.datetime | int | str
 
@@ -95,6 +97,21 @@ class Client:
             file_groups=file_groups,
             columns=columns,
         )
+
+    def commit_together(
+        self, writers: Sequence[Writer], *, metadata: Mapping[str, str] | None = None, request_id: str | None = None
+    ) -> list[Commit]:
+        """Publishes what these writers have staged in one transaction: all become versions, or none.
+
+        Writers of any tables and branches, at most 100; ``metadata`` is kept with each version. Raises CommitConflict,
+        which names the instant that lost (it is rolled back; the others stay open), and what ``Writer.commit`` raises.
+        """
+        request = timeline_pb2.CommitTransactionRequest(
+            commits=[writer.as_request(metadata) for writer in writers], request_id=request_id or str(uuid4())
+        )
+        stub = TimelineServiceStub(self._calls.channel)
+        answer = self._calls(stub.CommitTransaction, request, mutation=True)
+        return [writer.published(one) for writer, one in zip(writers, answer.commits, strict=True)]
 
     def snapshot(
         self,

@@ -188,6 +188,18 @@ class Writer:
         self._commit = commit_from(answer)
         return self._commit
 
+    def as_request(self, metadata: Mapping[str, str] | None = None) -> pb.CommitRequest:
+        """The commit of what was staged, as a part of a transaction (``Client.commit_together``)."""
+        return pb.CommitRequest(
+            table=self._table, instant=self.instant, metadata=metadata, schema_id=self.schema.schema_id
+        )
+
+    def published(self, answer: pb.CommitResponse) -> Commit:
+        """What a transaction has made of it."""
+        self._end("completed")
+        self._commit = commit_from(answer)
+        return self._commit
+
     def next(self) -> Writer:
         """The writer of the next commit, begun like this one: with its commit (``begin_next``), or now.
 
