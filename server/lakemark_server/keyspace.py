@@ -17,6 +17,7 @@ DATABASES: Final = Space.of("db")  # (catalog, name) -> DatabaseRecord
 TABLE_NAMES: Final = Space.of("name")  # (database id, name) -> TableEntry
 LAKE_TABLES: Final = Space.of("lake")  # (table id) -> LakeTableRecord
 LOCATIONS: Final = Space.of("loc")  # (location of a lake table) -> its table id
+DELETING: Final = Space.of("deleting")  # (location of a dropped lake table) -> since when, ms: nothing is made there
 SCHEMAS: Final = Space.of("schema")  # (table id, schema id) -> Schema
 SCHEMA_VERSIONS: Final = Space.of("schemav")  # (table id, schema id) -> SchemaVersionRecord; not of schema 1
 HIVE_TABLES: Final = Space.of("hive")  # (table id) -> HiveTableRecord with the Thrift Table

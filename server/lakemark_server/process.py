@@ -86,7 +86,7 @@ class Service:
             self.store,
             clock,
             settings.sweep_interval_s,
-            lambda store: _sweep(Timeline(store, clock, self.snapshots)),
+            lambda store: _sweep(self.catalog, Timeline(store, clock, self.snapshots)),
         )
         self._folder = BaseFolder(
             self.store,
@@ -157,8 +157,10 @@ class Service:
         )
 
 
-def _sweep(timeline: Timeline) -> list[tuple[int, int]]:
+def _sweep(catalog: Catalog, timeline: Timeline) -> list[tuple[int, int]]:
     """Ends what ran out: branches and tags, and writers, which are returned as (table id, instant)."""
+    for location in catalog.finish_deletions():
+        _log.info("deleted what a dropped table had left", location=location)
     for table_id, name in timeline.references.drop_expired():
         _log.info("dropped a branch or tag whose time is over", table_id=table_id, name=name)
     return timeline.roll_back_expired()

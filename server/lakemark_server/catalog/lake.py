@@ -13,7 +13,7 @@ from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2, types_pb2
 from lakemark_server.catalog import tables
-from lakemark_server.keyspace import LAKE_TABLES, LOCATIONS, SCHEMAS
+from lakemark_server.keyspace import DELETING, LAKE_TABLES, LOCATIONS, SCHEMAS
 from lakemark_server.kv import ReadTransaction, Transaction, blob
 
 TYPE_PROPERTY: Final = "lakemark.type"
@@ -88,6 +88,7 @@ def put_schema(tx: Transaction, table_id: int, schema: Schema) -> None:
 
 def take_location(tx: Transaction, record: LakeTableRecord) -> None:
     """Raises AlreadyExists: two tables in one directory would delete each other's files."""
+    _require_not_deleted(tx, record.location)
     key = LOCATIONS.key(record.location)
     if tx.get(key) is not None:
         raise AlreadyExists(f"another lake table lives at {record.location}; choose a directory of its own")
@@ -96,6 +97,35 @@ def take_location(tx: Transaction, record: LakeTableRecord) -> None:
 
 def leave_location(tx: Transaction, record: LakeTableRecord) -> None:
     tx.clear(LOCATIONS.key(record.location))
+
+
+def begin_deletion(tx: Transaction, location: str, now_ms: int) -> None:
+    """Until ``end_deletion`` no table can be made there or below: its files would be deleted, too."""
+    tx.set(DELETING.key(location), now_ms.to_bytes(8, "big"))
+
+
+def end_deletion(tx: Transaction, location: str) -> None:
+    tx.clear(DELETING.key(location))
+
+
+def is_being_deleted(tx: ReadTransaction, location: str) -> bool:
+    return tx.get(DELETING.key(location)) is not None
+
+
+def deletions(tx: ReadTransaction, before_ms: int, limit: int) -> list[str]:
+    """Locations whose deletion began before that time: whoever did it has ended."""
+    found = tx.get_range(*DELETING.range(), limit=limit, snapshot=True)
+    return [str(DELETING.unpack(key)[-1]) for key, since in found if int.from_bytes(since, "big") < before_ms]
+
+
+def _require_not_deleted(tx: ReadTransaction, location: str) -> None:
+    place, places = location, []
+    while "/" in place.partition(":")[2].strip("/"):
+        places.append(place)
+        place = place.rpartition("/")[0]
+    for place, since in zip(places, tx.get_many([DELETING.key(one) for one in places]), strict=True):
+        if since is not None:
+            raise AlreadyExists(f"{place} is still being deleted after a table was dropped; try again in a moment")
 
 
 def get_record(tx: ReadTransaction, table_id: int) -> LakeTableRecord:

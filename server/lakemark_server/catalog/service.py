@@ -36,6 +36,10 @@ T = TypeVar("T")
 DEFAULT_DATABASE: Final = "default"
 LAKE_TABLES_KEPT: Final = 1_000
 
+# A directory that is not deleted after this time has nobody who deletes it; deleting it twice does no harm.
+DELETION_MS_MAX: Final = 10 * 60_000
+DELETIONS_AT_ONCE_MAX: Final = 100
+
 
 class Catalog:
     """Thread-safe. ``warehouse`` is the URI below which databases get their directories."""
@@ -266,7 +270,7 @@ class Catalog:
         """Forgets the table; ``purge`` deletes its directory too, unless its location was given by the user, or this is
         asked for again and another table has been made there since."""
 
-        def body(tx: Transaction) -> tuple[LakeTableRecord, bool]:
+        def body(tx: Transaction) -> tuple[str, bool]:
             def drop() -> LakeTableRecord:
                 try:
                     owner, entry = tables.get(tx, catalog, database, name)
@@ -280,14 +284,28 @@ class Catalog:
                 usage.drop_table(tx, owner.catalog, entry.table_id)
                 tables.clear_content(tx, entry.table_id)
                 lake.leave_location(tx, record)
+                if purge and not record.external and not _inhabited(tx, record.location):
+                    lake.begin_deletion(tx, record.location, self.clock())
                 return record
 
             record = once(tx, request_id, f"DropTable {database}.{name}", self.clock(), LakeTableRecord, drop)
-            return record, _inhabited(tx, record.location)
+            return record.location, lake.is_being_deleted(tx, record.location)
 
-        record, inhabited = self.store.transact(body)
-        if record.location and purge and not record.external and not inhabited:
-            storage.delete_directory(record.location)
+        location, deleting = self.store.transact(body)
+        if deleting:
+            self._delete(location)
+
+    def finish_deletions(self) -> list[str]:
+        """Deletes what dropped tables left because whoever dropped them ended; the locations."""
+        before = self.clock() - DELETION_MS_MAX
+        found = self.store.read(lambda tx: lake.deletions(tx, before, DELETIONS_AT_ONCE_MAX))
+        for location in found:
+            self._delete(location)
+        return found
+
+    def _delete(self, location: str) -> None:
+        storage.delete_directory(location)
+        self.store.transact(lambda tx: lake.end_deletion(tx, location))
 
     # -- both kinds ---------------------------------------------------------------------------------------------------
 

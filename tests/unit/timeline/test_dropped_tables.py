@@ -1,0 +1,55 @@
+"""The files of a dropped table go, and never those of a table that is made at the same place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakemark.errors import AlreadyExists, Unavailable
+from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
+from lakemark_server.catalog import storage
+from lakemark_server.catalog.service import DELETION_MS_MAX
+from lakemark_server.verify import verify
+from tests.lakes import SCHEMA, Lake
+
+
+def test_nothing_is_made_where_files_are_being_deleted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.table()
+    delete, seen = storage.delete_directory, []
+
+    def slow(uri: str) -> None:
+        with pytest.raises(AlreadyExists, match="still being deleted"):
+            lake.table()
+        below = LakeTableRecord(database="default", name="below", location=f"{uri}/below")
+        with pytest.raises(AlreadyExists, match="still being deleted"):
+            lake.catalog.create_lake_table(below, SCHEMA)
+        seen.append(uri)
+        delete(uri)
+
+    monkeypatch.setattr(storage, "delete_directory", slow)
+    lake.catalog.drop_lake_table("", "default", "t", request_id="drop")
+    assert seen == [table.record.location]
+    again = lake.table()
+    lake.catalog.drop_lake_table("", "default", "t", request_id="drop")
+    assert Path(again.record.location.removeprefix("file:")).is_dir(), "asked again, it deletes nothing new"
+    assert verify(lake.store) == []
+
+
+def test_what_a_drop_left_is_deleted_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.table()
+    with monkeypatch.context() as patched:
+
+        def ends(uri: str) -> None:
+            raise Unavailable(f"{uri}: the process ends here")
+
+        patched.setattr(storage, "delete_directory", ends)
+        with pytest.raises(Unavailable):
+            lake.catalog.drop_lake_table("", "default", "t")
+    place = Path(table.record.location.removeprefix("file:"))
+    assert place.is_dir()
+    assert lake.catalog.finish_deletions() == [], "somebody may be at it"
+    lake.clock.advance(DELETION_MS_MAX + 1)
+    assert lake.catalog.finish_deletions() == [table.record.location]
+    assert not place.exists()
+    lake.table()
