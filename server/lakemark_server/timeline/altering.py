@@ -10,15 +10,14 @@ from typing import Final
 
 from lakemark.errors import InvalidArgument
 from lakemark.evolution import SchemaChange
-from lakemark_proto.store.v1.store_pb2 import InstantRecord, LakeTableRecord, VersionRecord
+from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog import lake, schemas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.schema_changes import describe
 from lakemark_server.keyspace import MAIN
 from lakemark_server.requests import once
-from lakemark_server.timeline import records
-from lakemark_server.timeline.publish import following, put
+from lakemark_server.timeline.direct import publish_now
 from lakemark_server.timeline.table_state import TableState
 
 WORDS_CHARS_MAX: Final = 2_000
@@ -57,29 +56,11 @@ def _alter(state: TableState, job: AlterJob, now_ms: int) -> LakeTableRecord:
     table = schemas.changed(state.table, job.changes, job.expected_schema_id)
     if table is state.table:
         return table.record
-    branch = state.branch(MAIN)
-    read_version = branch.head.version
-    head = following(branch, now_ms)
     words = "; ".join(map(describe, job.changes))
-    record = InstantRecord(
-        instant=records.next_instant(state.tx, state.table_id, now_ms),
-        branch=MAIN,
-        operation=pb.ALTER_SCHEMA,
-        read_version=read_version,
-        opened_ms=now_ms,
-        schema_id=table.schema.schema_id,
-        metadata={"changes": words if len(words) <= WORDS_CHARS_MAX else words[: WORDS_CHARS_MAX - 1] + "…"},
-    )
-    version = VersionRecord(
-        version=head.version,
-        instant=record.instant,
-        committed_ms=head.committed_ms,
-        operation=record.operation,
-        read_version=read_version,
-        schema_id=table.schema.schema_id,
-        metadata=record.metadata,
-    )
-    schemas.put(state.tx, table, job.changes, head.version, head.committed_ms)
-    put(state, branch, record, version)
+    if len(words) > WORDS_CHARS_MAX:
+        words = words[: WORDS_CHARS_MAX - 1] + "…"
+    fields = VersionRecord(schema_id=table.schema.schema_id, metadata={"changes": words})
+    version = publish_now(state, state.branch(MAIN), fields, pb.ALTER_SCHEMA, now_ms)
+    schemas.put(state.tx, table, job.changes, version.version, version.committed_ms)
     state.table = table
     return table.record
