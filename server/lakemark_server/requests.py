@@ -9,8 +9,9 @@ from google.protobuf.message import Message
 
 from lakemark.errors import InvalidArgument
 from lakemark_proto.store.v1 import store_pb2 as records
+from lakemark_server.clock import ClockMs
 from lakemark_server.keyspace import REQUESTS
-from lakemark_server.kv import Transaction, blob
+from lakemark_server.kv import Store, Transaction, blob
 
 M = TypeVar("M", bound=Message)
 
@@ -43,3 +44,15 @@ def once(tx: Transaction, request_id: str, kind: str, now_ms: int, answer: type[
     record = records.RequestRecord(kind=kind, response=response.SerializeToString(), created_ms=now_ms)
     blob.put(tx, space, record.SerializeToString())
     return response
+
+
+def transact_once(
+    store: Store, clock: ClockMs, request_id: str, kind: str, answer: type[M], body: Callable[[Transaction, int], M]
+) -> M:
+    """``once`` in a transaction of its own; ``body`` gets the time in ms, too."""
+
+    def run(tx: Transaction) -> M:
+        now = clock()
+        return once(tx, request_id, kind, now, answer, lambda: body(tx, now))
+
+    return store.transact(run)

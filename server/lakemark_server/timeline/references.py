@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
+from google.protobuf.message import Message
+
 from lakemark.errors import InvalidArgument, InvalidName, NotFound, VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, TagRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
@@ -12,7 +14,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs
 from lakemark_server.keyspace import EXPIRING, MAIN
 from lakemark_server.kv import ReadTransaction, Store, Transaction
-from lakemark_server.requests import check_request_id, once
+from lakemark_server.requests import transact_once
 from lakemark_server.timeline import branches, direct, records, retention
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.lineage import Lineage
@@ -20,7 +22,7 @@ from lakemark_server.timeline.table_state import TableState
 
 EXPIRED_AT_ONCE_MAX: Final = 100
 
-T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 
 class References:
@@ -36,18 +38,15 @@ class References:
 
         Raises InvalidName, AlreadyExists, BranchNotFound, VersionNotFound, InvalidArgument, LimitExceeded.
         """
-        check_request_id(request.request_id)
         if request.retain_ms < 0 or request.from_version < 0:
             raise InvalidArgument("retain_ms and from_version are not negative")
         if request.kind not in (pb.BRANCH, pb.TAG):
             raise InvalidArgument("kind is missing: say BRANCH or TAG")
 
-        def body(tx: Transaction) -> pb.Reference:
-            now = self._clock()
-            kind = f"CreateReference of table {table.table_id}"
-            return once(tx, request.request_id, kind, now, pb.Reference, lambda: _create(tx, table, request, now))
+        def body(tx: Transaction, now: int) -> pb.Reference:
+            return _create(tx, table, request, now)
 
-        return self._store.transact(body)
+        return self._once(request.request_id, f"CreateReference of table {table.table_id}", pb.Reference, body)
 
     def find(self, table: LakeTable, kind: int = pb.REFERENCE_KIND_UNSPECIFIED) -> list[pb.Reference]:
         """In order of name, main first."""
@@ -66,11 +65,10 @@ class References:
 
     def drop(self, table: LakeTable, name: str, request_id: str = "") -> None:
         """Writers in flight on a dropped branch cannot commit. Raises BranchNotFound, InvalidName (main)."""
-        check_request_id(request_id)
         if name in ("", MAIN):
             raise InvalidName("main cannot be dropped; drop the table")
 
-        def body(tx: Transaction) -> pb.DropReferenceResponse:
+        def body(tx: Transaction, _: int) -> pb.DropReferenceResponse:
             branches.drop(tx, table.table_id, name)
             return pb.DropReferenceResponse()
 
@@ -79,9 +77,8 @@ class References:
 
     def merge(self, table: LakeTable, request: pb.MergeBranchRequest, owner: str = "") -> pb.MergeBranchResponse:
         """Replays a branch on its parent as one version. Raises what ``direct.merge`` raises."""
-        check_request_id(request.request_id)
 
-        def body(tx: Transaction) -> pb.MergeBranchResponse:
+        def body(tx: Transaction, now: int) -> pb.MergeBranchResponse:
             state = TableState(tx, table.table_id)
             version, replayed = direct.merge(
                 state,
@@ -89,7 +86,7 @@ class References:
                 request.into,
                 fast_forward_only=request.fast_forward_only,
                 owner=owner,
-                now_ms=self._clock(),
+                now_ms=now,
                 log=self._log,
             )
             return pb.MergeBranchResponse(version=version.version, replayed=replayed)
@@ -109,11 +106,8 @@ class References:
             if self._store.transact(lambda tx, at=(ms, table_id, name): _expire(tx, *at))  # type: ignore[misc]
         ]
 
-    def _once(self, request_id: str, kind: str, answer: type[T], body: Callable[[Transaction], T]) -> T:
-        def run(tx: Transaction) -> T:
-            return once(tx, request_id, kind, self._clock(), answer, lambda: body(tx))  # type: ignore[type-var]
-
-        return self._store.transact(run)
+    def _once(self, request_id: str, kind: str, answer: type[M], body: Callable[[Transaction, int], M]) -> M:
+        return transact_once(self._store, self._clock, request_id, kind, answer, body)
 
 
 def _create(tx: Transaction, table: LakeTable, request: pb.CreateReferenceRequest, now_ms: int) -> pb.Reference:

@@ -9,7 +9,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs
 from lakemark_server.keyspace import SAVEPOINTS
 from lakemark_server.kv import Store, Transaction
-from lakemark_server.requests import check_request_id, once
+from lakemark_server.requests import transact_once
 from lakemark_server.timeline import branches, records, retention
 from lakemark_server.timeline.lineage import Lineage
 
@@ -23,27 +23,21 @@ class Savepoints:
 
     def create(self, table: LakeTable, request: pb.SavepointRequest, owner: str = "") -> InstantRecord:
         """Raises VersionNotFound, BranchNotFound, AlreadyExists."""
-        check_request_id(request.request_id)
 
-        def body(tx: Transaction) -> InstantRecord:
-            now = self._clock()
-            kind = f"CreateSavepoint of table {table.table_id}"
-            return once(
-                tx, request.request_id, kind, now, InstantRecord, lambda: _create(tx, table, request, owner, now)
-            )
+        def body(tx: Transaction, now: int) -> InstantRecord:
+            return _create(tx, table, request, owner, now)
 
-        return self._store.transact(body)
+        kind = f"CreateSavepoint of table {table.table_id}"
+        return transact_once(self._store, self._clock, request.request_id, kind, InstantRecord, body)
 
     def drop(self, table: LakeTable, request: pb.SavepointRequest) -> InstantRecord:
         """The savepoint's instant, which is rolled back now. Raises NotFound, BranchNotFound."""
-        check_request_id(request.request_id)
 
-        def body(tx: Transaction) -> InstantRecord:
-            now = self._clock()
-            kind = f"DropSavepoint of table {table.table_id}"
-            return once(tx, request.request_id, kind, now, InstantRecord, lambda: _drop(tx, table, request, now))
+        def body(tx: Transaction, now: int) -> InstantRecord:
+            return _drop(tx, table, request, now)
 
-        return self._store.transact(body)
+        kind = f"DropSavepoint of table {table.table_id}"
+        return transact_once(self._store, self._clock, request.request_id, kind, InstantRecord, body)
 
     def find(self, table: LakeTable) -> list[TagRecord]:
         """In order of branch and version."""

@@ -18,7 +18,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.keyspace import INSTANTS
 from lakemark_server.kv import ReadTransaction, Store, Transaction
-from lakemark_server.requests import check_request_id, once
+from lakemark_server.requests import check_request_id, transact_once
 from lakemark_server.snapshot.blocks import LIST_FILES_MAX
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline import alive, branches, direct, records, staging
@@ -205,21 +205,16 @@ class Timeline:
 
     def restore(self, table: LakeTable, request: pb.RestoreRequest, owner: str = "") -> pb.CommitResponse:
         """A new version of a branch with the files of an old one. Raises VersionNotFound, BranchNotFound …"""
-        check_request_id(request.request_id)
 
-        def body(tx: Transaction) -> pb.CommitResponse:
-            now, state = self._clock(), TableState(tx, table.table_id)
+        def body(tx: Transaction, now: int) -> pb.CommitResponse:
+            state = TableState(tx, table.table_id)
+            version = direct.restore(state, state.branch_named(request.branch), request.version, owner, now)
+            return pb.CommitResponse(
+                version=version.version, instant=version.instant, committed_ms=version.committed_ms
+            )
 
-            def create() -> pb.CommitResponse:
-                version = direct.restore(state, state.branch_named(request.branch), request.version, owner, now)
-                return pb.CommitResponse(
-                    version=version.version, instant=version.instant, committed_ms=version.committed_ms
-                )
-
-            kind = f"Restore of table {table.table_id}"
-            return once(tx, request.request_id, kind, now, pb.CommitResponse, create)
-
-        return self._store.transact(body)
+        kind = f"Restore of table {table.table_id}"
+        return transact_once(self._store, self._clock, request.request_id, kind, pb.CommitResponse, body)
 
     def heartbeat(self, table_id: int, instants: Iterable[int]) -> list[int]:
         """Renews them; returns those that are not alive any more."""
