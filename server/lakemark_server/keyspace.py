@@ -47,6 +47,7 @@ EXPIRING: Final = Space.of("expire")  # (ms, table id, name of a branch or tag) 
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord
+REQUEST_TIMES: Final = Space.of("reqt")  # (when it was answered in ms, request id) -> empty
 QUOTAS: Final = Space.of("quota")  # (catalog) -> Quota: the tenant's own limits
 USAGE: Final = Space.of("usage")  # (catalog, what) -> counter of what the tenant has
 

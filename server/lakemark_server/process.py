@@ -27,6 +27,7 @@ from lakemark_server.backup import refuse_half_restored
 from lakemark_server.base_folder import BaseFolder
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.clock import ClockMs, now_ms
+from lakemark_server.housekeeping import Housekeeping
 from lakemark_server.kv import Store, open_store, public_url
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
@@ -86,7 +87,15 @@ class Service:
             self.store,
             clock,
             settings.sweep_interval_s,
-            lambda store: _sweep(self.catalog, Timeline(store, clock, self.snapshots)),
+            lambda store: (
+                Housekeeping(
+                    store,
+                    clock,
+                    self.catalog,
+                    Timeline(store, clock, self.snapshots),
+                    request_retain_ms=int(settings.request_retain_s * 1_000),
+                ).round
+            ),
         )
         self._folder = BaseFolder(
             self.store,
@@ -155,15 +164,6 @@ class Service:
             admission=admission,
             timeline=self.timeline,
         )
-
-
-def _sweep(catalog: Catalog, timeline: Timeline) -> list[tuple[int, int]]:
-    """Ends what ran out: branches and tags, and writers, which are returned as (table id, instant)."""
-    for location in catalog.finish_deletions():
-        _log.info("deleted what a dropped table had left", location=location)
-    for table_id, name in timeline.references.drop_expired():
-        _log.info("dropped a branch or tag whose time is over", table_id=table_id, name=name)
-    return timeline.roll_back_expired()
 
 
 def open_or_make(url: str) -> Store:

@@ -19,8 +19,11 @@ from lakemark_server.leases import FencedStore, Lease, LeaseLost, Leases
 LEASE: Final = "sweep"
 _ROUNDS_MISSED_MAX: Final = 3
 
-Sweep = Callable[[Store], Iterable[tuple[int, int]]]
-"""Rolls back what is lost, by transactions of this store only; (table id, instant) of each."""
+Round = Callable[[], Iterable[tuple[int, int]]]
+"""Rolls back what is lost; (table id, instant) of each."""
+
+Sweep = Callable[[Store], Round]
+"""The rounds of one lease, by transactions of this store only."""
 
 _log = structlog.get_logger(__name__)
 
@@ -36,6 +39,7 @@ class Sweeper:
         self._ttl_ms = max(1, int(interval_s * 1_000 * _ROUNDS_MISSED_MAX))
         self._sweep = sweep
         self._lease: Lease | None = None
+        self._round: Round | None = None  # of the lease
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
 
@@ -49,18 +53,20 @@ class Sweeper:
 
     def once(self) -> list[tuple[int, int]]:
         """One round; nothing if another process has the lease. Raises LakemarkError."""
-        self._lease = self._held()
-        if self._lease is None:
-            return []
-        return list(self._sweep(FencedStore(self._store, self._lease)))
+        self._hold()
+        return [] if self._round is None else list(self._round())
 
-    def _held(self) -> Lease | None:
+    def _hold(self) -> None:
         if self._lease is not None:
             try:
-                return self._leases.renew(self._lease, self._ttl_ms)
+                self._lease = self._leases.renew(self._lease, self._ttl_ms)
             except LeaseLost as error:
                 _log.info("another process looks for lost writers now", reason=error.message)
-        return self._leases.acquire(LEASE, self.holder, self._ttl_ms)
+                self._lease = self._round = None
+        if self._lease is None:
+            self._lease = self._leases.acquire(LEASE, self.holder, self._ttl_ms)
+            if self._lease is not None:
+                self._round = self._sweep(FencedStore(self._store, self._lease))
 
     def _run(self) -> None:
         while not self._stopped.wait(self._interval_s):

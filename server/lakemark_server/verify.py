@@ -16,11 +16,21 @@ from lakemark_proto.v1 import catalog_pb2
 from lakemark_server import verify_bases, verify_lake
 from lakemark_server.admission import recount
 from lakemark_server.catalog import lake, tables
-from lakemark_server.keyspace import DATABASES, HIVE_TABLES, LAKE_TABLES, LOCATIONS, OF_TABLE, TABLE_NAMES
+from lakemark_server.keyspace import (
+    DATABASES,
+    HIVE_TABLES,
+    LAKE_TABLES,
+    LOCATIONS,
+    OF_TABLE,
+    REQUEST_TIMES,
+    REQUESTS,
+    TABLE_NAMES,
+)
 from lakemark_server.kv import ReadTransaction, Space, Store, strinc, unpack
 from lakemark_server.verify_lake import Problems, keys_below
 
 LOOKS: Final = 3
+PROBLEMS_MAX: Final = 10
 
 _Check: TypeAlias = Callable[[], Problems]
 
@@ -49,7 +59,7 @@ def verify(store: Store) -> Problems:
         if one.entry.kind == catalog_pb2.LAKE and not found:
             problems += _settled(_on(verify_lake.check_table, store, one.entry.table_id, one.full))
             problems += _settled(_on(verify_bases.check_bases, store, one.entry.table_id, one.full))
-    for check in (_check_locations, _check_dropped, _check_usage):
+    for check in (_check_locations, _check_dropped, _check_usage, _check_requests):
         problems += _settled(_on(check, store))
     return problems
 
@@ -130,6 +140,16 @@ def _check_dropped(store: Store) -> Problems:
 def _check_usage(store: Store) -> Problems:
     """Tenants have what their counters say."""
     return recount.wrong(store, lambda space: keys_below(store, space))
+
+
+def _check_requests(store: Store) -> Problems:
+    """Each answer is found by its time, so that it does not stay for ever."""
+    answered = {str(items[0]) for items, _ in keys_below(store, REQUESTS)}
+    timed = {str(items[-1]) for items, _ in keys_below(store, REQUEST_TIMES)}
+    return [
+        f"request {request_id!r} has {'no time' if request_id in answered else 'a time and no answer'}"
+        for request_id in sorted(answered ^ timed)[:PROBLEMS_MAX]
+    ]
 
 
 def _check_locations(store: Store) -> Problems:

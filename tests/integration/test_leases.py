@@ -165,7 +165,7 @@ def test_one_of_two_sweepers_sweeps_and_the_other_takes_over(tmp_path: Path, sto
     lake = Lake(store, tmp_path, clock)
     table = lake.table()
     sweepers = [
-        Sweeper(store, clock, 1.0, lambda fenced: Lake(fenced, tmp_path, clock).timeline.roll_back_expired())
+        Sweeper(store, clock, 1.0, lambda fenced: Lake(fenced, tmp_path, clock).timeline.roll_back_expired)
         for _ in range(2)
     ]
     lost = lake.open(table, timeout_ms=50)
@@ -190,7 +190,7 @@ def test_a_sweep_that_hangs_until_another_has_the_lease_changes_nothing(tmp_path
     table = lake.table()
     instant = lake.open(table, timeout_ms=50)
     clock.advance(100)
-    other = Sweeper(store, clock, 1.0, lambda fenced: [])
+    other = Sweeper(store, clock, 1.0, lambda fenced: list)
 
     def hang(fenced: Store) -> list[tuple[int, int]]:
         clock.advance(3_001)
@@ -198,7 +198,7 @@ def test_a_sweep_that_hangs_until_another_has_the_lease_changes_nothing(tmp_path
         return Lake(fenced, tmp_path, clock).timeline.roll_back_expired()
 
     with pytest.raises(LeaseLost):
-        Sweeper(store, clock, 1.0, hang).once()
+        Sweeper(store, clock, 1.0, lambda fenced: lambda: hang(fenced)).once()
     assert lake.timeline.instant(table.table_id, instant)[1] is not None
 
 
