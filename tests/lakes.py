@@ -10,6 +10,7 @@ from lakemark.types import BIGINT, DOUBLE, INT, STRING, Field, Schema, Struct, a
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
+from lakemark_server import store_format
 from lakemark_server.catalog.lake import POLICY_PROPERTY, LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.kv import Store, open_store
@@ -100,6 +101,7 @@ class Lake:
 
     def __init__(self, store: Store, directory: Path, clock: Clock) -> None:
         self.store, self.clock = store, clock
+        store_format.ensure(store)
         self.catalog = Catalog(store, f"file:{directory}/warehouse", clock)
         self.catalog.ensure_default_database()
         self.snapshots = Snapshots(store)

@@ -12,6 +12,7 @@ from lakemark_server.kv.keys import Space
 
 MAIN: Final = "main"
 
+META: Final = Space.of("meta")  # ("format") -> the format of the store
 IDS: Final = Space.of("ids")  # (kind) -> the next free id
 DATABASES: Final = Space.of("db")  # (catalog, name) -> DatabaseRecord
 TABLE_NAMES: Final = Space.of("name")  # (database id, name) -> TableEntry

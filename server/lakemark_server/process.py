@@ -18,7 +18,7 @@ import pyarrow as pa
 import structlog
 
 from lakemark.errors import LakemarkError, NotFound
-from lakemark_server import logs
+from lakemark_server import logs, store_format
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.recount import ensure_counted
@@ -53,6 +53,7 @@ class Service:
         self.store = store or open_or_make(settings.store)
         try:
             refuse_half_restored(self.store)
+            store_format.ensure(self.store)
         except LakemarkError:
             self.store.close()
             raise

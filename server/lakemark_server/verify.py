@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, cast
 from lakemark.errors import LakemarkError, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2
-from lakemark_server import verify_bases, verify_lake
+from lakemark_server import store_format, verify_bases, verify_lake
 from lakemark_server.admission import recount
 from lakemark_server.catalog import lake, tables
 from lakemark_server.keyspace import (
@@ -51,6 +51,9 @@ class _Name:
 
 def verify(store: Store) -> Problems:
     """A sentence for each thing that does not hold; none: all is well. Raises what reading the store raises."""
+    wrong_format = store.read(store_format.wrong)
+    if wrong_format:
+        return [wrong_format]
     names = _names(store)
     problems = _settled(lambda: _check_unique(_names(store)))
     for one in names:

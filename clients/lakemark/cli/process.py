@@ -72,6 +72,7 @@ def verify(
 ) -> None:
     """Checks every invariant of a store's key space, and a SQLite file itself; also while it is served."""
     try:
+        from lakemark_server import store_format
         from lakemark_server.backup import refuse_half_restored
         from lakemark_server.process import open_existing
         from lakemark_server.verify import verify as check
@@ -80,6 +81,7 @@ def verify(
     opened = open_existing(store, read_only=True)
     try:
         refuse_half_restored(opened)
+        store_format.require(opened)
         problems = opened.integrity_check() + check(opened)
     finally:
         opened.close()
