@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from decimal import Decimal as PyDecimal
 from decimal import InvalidOperation
 from typing import Final
 
-from lakemark.errors import InvalidPredicate
+from lakemark.convert import value_from_proto
+from lakemark.errors import InvalidArgument, InvalidPredicate
 from lakemark.expressions import (
     FALSE,
     TRUE,
@@ -34,12 +34,11 @@ from lakemark.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     Decimal,
+    Type,
 )
 from lakemark_proto.v1 import types_pb2 as pb
 
 DEPTH_MAX: Final = 50
-_EPOCH_DATE: Final = dt.date(1970, 1, 1)
-_EPOCH: Final = dt.datetime(1970, 1, 1)
 _OPERATORS: Final[dict[int, Operator]] = {
     pb.Comparison.EQUAL: "=",
     pb.Comparison.NOT_EQUAL: "!=",
@@ -48,6 +47,16 @@ _OPERATORS: Final[dict[int, Operator]] = {
     pb.Comparison.GREATER: ">",
     pb.Comparison.GREATER_OR_EQUAL: ">=",
     pb.Comparison.NULL_SAFE_EQUAL: "<=>",
+}
+_WIDEST: Final[dict[str, Type]] = {
+    "boolean": BOOLEAN,
+    "integer": BIGINT,
+    "floating": DOUBLE,
+    "text": STRING,
+    "binary": BINARY,
+    "date": DATE,
+    "timestamp": TIMESTAMP,
+    "timestamp_ntz": TIMESTAMP_NTZ,
 }
 
 
@@ -96,36 +105,19 @@ def _expression(node: pb.Expression, depth: int) -> Expr:
 def literal_from_proto(value: pb.Value) -> Literal:
     """A constant with the widest type of its kind. Raises InvalidPredicate."""
     kind = value.WhichOneof("kind")
+    if kind is None:
+        raise InvalidPredicate("a literal has no value")
+    if kind == "null":
+        return Literal(None)
     try:
-        return _literal(value, kind)
-    except (OverflowError, InvalidOperation, ValueError) as error:
+        column_type = _smallest_decimal(value.decimal) if kind == "decimal" else _WIDEST[kind]
+        return Literal(value_from_proto(value, column_type), column_type)
+    except (InvalidArgument, InvalidOperation, ValueError) as error:
         raise InvalidPredicate(f"a literal of kind {kind} is out of range") from error
 
 
-def _literal(value: pb.Value, kind: str | None) -> Literal:
-    match kind:
-        case "null":
-            return Literal(None)
-        case "boolean":
-            return Literal(value.boolean, BOOLEAN)
-        case "integer":
-            return Literal(value.integer, BIGINT)
-        case "floating":
-            return Literal(value.floating, DOUBLE)
-        case "text":
-            return Literal(value.text, STRING)
-        case "binary":
-            return Literal(value.binary, BINARY)
-        case "decimal":
-            number = PyDecimal(value.decimal)
-            scale = max(0, -int(number.as_tuple().exponent))
-            return Literal(number, Decimal(max(scale, len(number.as_tuple().digits), 1), scale))
-        case "date":
-            return Literal(_EPOCH_DATE + dt.timedelta(days=value.date), DATE)
-        case "timestamp":
-            instant = _EPOCH + dt.timedelta(microseconds=value.timestamp)
-            return Literal(instant.replace(tzinfo=dt.UTC), TIMESTAMP)
-        case "timestamp_ntz":
-            return Literal(_EPOCH + dt.timedelta(microseconds=value.timestamp_ntz), TIMESTAMP_NTZ)
-        case _:
-            raise InvalidPredicate("a literal has no value")
+def _smallest_decimal(text: str) -> Type:
+    """The smallest type that holds the number. Raises InvalidOperation, ValueError, InvalidSchema."""
+    number = PyDecimal(text).as_tuple()
+    scale = max(0, -int(number.exponent))
+    return Decimal(max(scale, len(number.digits), 1), scale)

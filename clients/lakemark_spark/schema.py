@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql import types as T  # noqa: N812
 
 from lakemark.errors import InvalidSchema
+from lakemark.evolution import why_not_widen
 from lakemark.types import (
     BIGINT,
     BINARY,
@@ -17,7 +18,6 @@ from lakemark.types import (
     DOUBLE,
     FLOAT,
     INT,
-    INTEGER_BITS,
     SMALLINT,
     STRING,
     TIMESTAMP,
@@ -51,7 +51,6 @@ _SIMPLE: dict[Type, T.DataType] = {
     TIMESTAMP_NTZ: T.TimestampNTZType(),
 }
 _FROM_SPARK: dict[type[T.DataType], Type] = {type(spark): ours for ours, spark in _SIMPLE.items()}
-_INTEGER_DIGITS: dict[Type, int] = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
 
 
 def to_spark(column_type: Type) -> T.DataType:
@@ -177,16 +176,7 @@ def _type_misfits(wanted: Type, given: Type, name: str) -> list[str]:
 
 def _widens(given: Type, wanted: Type) -> bool:
     """Whether every value of one type is one of the other."""
-    if given == wanted or (is_textual(given) and wanted == STRING):
-        return True
-    if given in INTEGER_BITS and wanted in INTEGER_BITS:
-        return INTEGER_BITS[given] <= INTEGER_BITS[wanted]
-    if given in INTEGER_BITS and isinstance(wanted, Decimal):
-        return wanted.precision - wanted.scale >= _INTEGER_DIGITS[given]
     if isinstance(given, Decimal) and isinstance(wanted, Decimal):
+        # A file keeps its scale; a cast may add zeros.
         return wanted.scale >= given.scale and wanted.precision - wanted.scale >= given.precision - given.scale
-    if wanted == DOUBLE:
-        return given in (FLOAT, TINYINT, SMALLINT, INT)
-    if wanted == FLOAT:
-        return given in (TINYINT, SMALLINT)
-    return given == DATE and wanted == TIMESTAMP_NTZ
+    return not why_not_widen(given, wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 from uuid import uuid4
 
 import pyarrow as pa
@@ -18,12 +18,10 @@ from lakemark.convert import schema_from_proto
 from lakemark.errors import InstantStateError, InvalidArgument, LakemarkError
 from lakemark.files import DataFile, files_message
 from lakemark.files.columns import arrow_stream
+from lakemark.parquet import WrittenFiles, write_table
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
-
-if TYPE_CHECKING:
-    from lakemark.parquet import WrittenFiles
 
 STAGE_FILES_MAX: Final = 20_000
 """Files in one request; more are staged in several."""
@@ -141,8 +139,6 @@ class Writer:
 
     def write(self, table: pa.Table) -> WrittenFiles:
         """Writes rows as parquet, one file a partition, and stages the files. See ``lakemark.parquet.write_table``."""
-        from lakemark.parquet import write_table
-
         written = write_table(table, self)
         self.stage(written.files, file_schema=written.schema)
         return written

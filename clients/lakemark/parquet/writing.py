@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -19,11 +19,19 @@ from lakemark.locations import join, open_location
 from lakemark.parquet.footers import describe_metadata
 from lakemark.types import Schema, check_fits, is_floating, schema_to_arrow
 
-if TYPE_CHECKING:
-    from lakemark.client.writer import Writer
-
 FILE_NAME: Final = "data.parquet"
 _ROW: Final = " row"  # no column is named so: names do not begin with a space
+
+
+class Staging(Protocol):
+    """Where the files of an instant go, and what they must fit: a ``Writer``."""
+
+    schema: Schema
+    location: str
+
+    @property
+    def table(self) -> str:
+        """``database.table``, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,7 @@ class WrittenFiles:
     schema: pa.Schema
 
 
-def write_table(table: pa.Table, writer: Writer) -> WrittenFiles:
+def write_table(table: pa.Table, writer: Staging) -> WrittenFiles:
     """Writes the rows as one parquet file for each partition, below the writer's location.
 
     ``table`` has all columns of the lake table, the partition columns included, in any order and case; a nullable one
