@@ -106,7 +106,9 @@ def test_a_failed_commit_is_told_and_not_applied(store: Store, fault: Fault, cas
     fault.set(statement, code)
     for _ in range(2):
         with pytest.raises(error, match=message):
-            store.transact(lambda tx: [tx.get(b"kept"), tx.set(b"lost", b"1"), tx.clear(b"kept")])
+            store.transact(
+                lambda tx: [tx.get(b"kept"), tx.set(b"lost", b"1"), tx.clear(b"kept"), tx.add(b"lost, too", 1)]
+            )
         assert content(store) == {b"kept": b"1"}
     assert fault.hits == 2, "the fault was never met, or it was retried"
     fault.clear()

@@ -7,8 +7,8 @@ transactions as there are waiting callers, and a lone caller waits for nobody. F
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
 from typing import Final
 
 from lakemark.errors import Internal, LakemarkError, Overloaded
@@ -26,52 +26,43 @@ Apply = Callable[[Sequence[CommitRequest]], Sequence[LakemarkError | None]]
 """Commits a batch in order; answers for each request why it was not applied, or None."""
 
 
-class _Waiting:
-    """A request and the caller that sleeps until it is decided."""
+class _Group:
+    """Requests that are committed together, by their identity, and the callers that sleep until they are decided.
 
-    __slots__ = ("_claimed", "_decided", "error", "request")
+    All of them sleep on one lock, and whoever wakes wakes the next: woken all at once, they would only queue up for the
+    interpreter's lock, before the thread that is to write the next group.
+    """
 
-    def __init__(self, request: CommitRequest) -> None:
-        self.request = request
-        self.error: LakemarkError | None = None
-        # A bare lock is the cheapest thing that a thread can sleep on: taken here, released by the decision.
-        self._decided = threading.Lock()
-        self._decided.acquire()
-        self._claimed = threading.Lock()
+    __slots__ = ("decided", "errors", "requests", "size_bytes")
 
-    def claim(self) -> bool:
-        """True once: for the batch that takes the request, or for the caller who gives it up before one does."""
-        return self._claimed.acquire(blocking=False)
+    def __init__(self) -> None:
+        self.requests: dict[int, CommitRequest] = {}
+        self.size_bytes = 0
+        self.errors: dict[int, LakemarkError | None] = {}
+        self.decided = threading.Lock()
+        self.decided.acquire()
 
-    def wait(self) -> None:
-        """Raises DeadlineExceeded if the time is over before a batch took the request, DeadlineUnknown if later."""
-        until = deadline.current()
-        if until is deadline.NEVER:
-            self._decided.acquire()
-        elif not self._decided.acquire(timeout=min(until.remaining_s(), threading.TIMEOUT_MAX)):
-            if self.claim():
-                raise deadline.exceeded()
-            raise deadline.unknown()
-
-    def decide(self, error: LakemarkError | None) -> None:
-        self.error = error
-        self._decided.release()
+    @property
+    def full(self) -> bool:
+        return len(self.requests) >= BATCH_TRANSACTIONS_MAX or self.size_bytes >= BATCH_BYTES_MAX
 
 
 class GroupCommitter:
     """Owns the writer thread. ``apply`` is only ever called from that thread.
 
-    A request whose caller's deadline is over before a batch takes it is withdrawn, whole.
+    A request whose caller's deadline is over before its group is taken is withdrawn, whole.
 
-    So is ``turn``, before each batch is gathered, where processes take turns: whoever arrives during the wait is in the
-    batch. It must not raise.
+    So is ``turn``, before each group is taken, where processes take turns: whoever arrives during the wait is in it. It
+    must not raise.
     """
 
     def __init__(self, apply: Apply, name: str, turn: Callable[[], None] = lambda: None) -> None:
         self._apply = apply
         self._turn = turn
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._gate = threading.Lock()
+        self._arrived = threading.Condition(self._gate)
+        self._groups: deque[_Group] = deque()  # that are not taken; the last one grows
+        self._waiting = 0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -81,60 +72,75 @@ class GroupCommitter:
 
         Raises what ``apply`` answered, StoreClosed, Overloaded, DeadlineExceeded (nothing happened), DeadlineUnknown.
         """
-        waiting = _Waiting(request)
         with self._gate:
             if self._closed:
                 raise StoreClosed("the store is closed")
-            if self._queue.qsize() >= WAITING_MAX:
+            if self._waiting >= WAITING_MAX:
                 raise Overloaded(
                     f"{WAITING_MAX:,} commits already wait for the store; try again in {RETRY_MS} ms",
                     retry_after_ms=str(RETRY_MS),
                 )
-            self._queue.put(waiting)
-        waiting.wait()
-        if waiting.error is not None:
-            raise waiting.error
+            if not self._groups or self._groups[-1].full:
+                self._groups.append(_Group())
+                self._arrived.notify()
+            group = self._groups[-1]
+            group.requests[id(request)] = request
+            group.size_bytes += request.size_bytes
+            self._waiting += 1
+        self._wait(group, request)
+        error = group.errors[id(request)]
+        if error is not None:
+            raise error
 
     def waiting(self) -> int:
-        """How many requests no batch has taken yet."""
-        return self._queue.qsize()
+        """How many requests are not taken yet."""
+        return self._waiting
 
     def close(self) -> None:
         """Waits until everything that was handed in before is decided."""
         with self._gate:
-            if not self._closed:
-                self._closed = True
-                self._queue.put(None)
+            self._closed = True
+            self._arrived.notify()
         self._thread.join()
 
-    def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
-            self._turn()
-            batch, last = self._gather(first)
-            self._decide(batch)  # one that is empty, too: whoever took the turn gives it back
-            if last:
+    def _wait(self, group: _Group, request: CommitRequest) -> None:
+        """Raises DeadlineExceeded if the time is over before the group was taken, DeadlineUnknown if later."""
+        until = deadline.current()
+        if until is deadline.NEVER:
+            with group.decided:  # and wakes the next one
                 return
+        if group.decided.acquire(timeout=min(until.remaining_s(), threading.TIMEOUT_MAX)):
+            group.decided.release()
+            return
+        with self._gate:
+            if group in self._groups:
+                del group.requests[id(request)]
+                self._waiting -= 1
+                raise deadline.exceeded()
+        raise deadline.unknown()
 
-    def _gather(self, first: _Waiting) -> tuple[list[_Waiting], bool]:
-        """The requests that wait, within the limits, and whether the end of the queue came after them."""
-        batch = [first] if first.claim() else []
-        size_bytes = first.request.size_bytes if batch else 0
-        while len(batch) < BATCH_TRANSACTIONS_MAX and size_bytes < BATCH_BYTES_MAX:
-            try:
-                waiting = self._queue.get_nowait()
-            except Empty:
-                break
-            if waiting is None:
-                return batch, True
-            if waiting.claim():
-                batch.append(waiting)
-                size_bytes += waiting.request.size_bytes
-        return batch, False
+    def _run(self) -> None:
+        while self._await_group():
+            self._turn()
+            with self._gate:
+                group = self._groups.popleft()
+                self._waiting -= len(group.requests)
+            self._decide(group)  # one that is empty, too: whoever took the turn gives it back
 
-    def _decide(self, batch: list[_Waiting]) -> None:
+    def _await_group(self) -> bool:
+        """False if there will be none any more."""
+        with self._gate:
+            while not self._groups:
+                if self._closed:
+                    return False
+                self._arrived.wait()
+        return True
+
+    def _decide(self, group: _Group) -> None:
+        batch = list(group.requests.values())
         try:
-            errors = self._apply([waiting.request for waiting in batch])
+            errors = self._apply(batch)
         except Exception as error:  # a defect in ``apply`` must neither kill the thread nor leave callers asleep
             errors = [Internal(f"the commit failed: {error!r}") for _ in batch]
-        for waiting, verdict in zip(batch, errors, strict=True):
-            waiting.decide(verdict)
+        group.errors = dict(zip(group.requests, errors, strict=True))
+        group.decided.release()

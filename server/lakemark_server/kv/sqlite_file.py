@@ -16,6 +16,8 @@ from .api import StoreFormatUnknown, StoreInUse
 APPLICATION_ID: Final = 0x4C4B4D4B  # "LKMK", in the file's header
 FORMAT: Final = 1
 BUSY_TIMEOUT_MS: Final = 5_000
+STATEMENTS_KEPT: Final = 256
+"""Prepared: those of the writer for each number of rows that it writes at once, and for each number of keys."""
 
 _SCHEMA = """
 CREATE TABLE kv(key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
@@ -57,7 +59,11 @@ class FileLock:
 def connect(database: Path, *, cache_kib: int, read_only: bool) -> sqlite3.Connection:
     """A connection in autocommit mode that any thread may use, one at a time. Raises sqlite3.Error."""
     connection = sqlite3.connect(
-        database, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+        database,
+        timeout=BUSY_TIMEOUT_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=STATEMENTS_KEPT,
     )
     execute = connection.execute
     execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")

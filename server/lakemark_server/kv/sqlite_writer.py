@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from lakemark.errors import LakemarkError
 
-from .api import TRANSACTION_SECONDS_MAX, CommitUnknownResult
+from .api import TRANSACTION_SECONDS_MAX, CommitUnknownResult, KeyValue
 from .batch import resolve
 from .buffer import CommitRequest
 from .overlay import Overlay, add_to_counter
@@ -72,16 +72,18 @@ class SqliteWriter:
             self._connection = None
 
     def _begin(self) -> tuple[sqlite3.Connection, Resolver]:
-        if self._connection is None:
-            self._connection = self._connect()
-        self._connection.execute("BEGIN IMMEDIATE")
-        version: int = self._connection.execute("SELECT version FROM clock").fetchone()[0]
+        if self._connection is not None and self._resolver is not None:
+            self._connection.execute("BEGIN IMMEDIATE")
+            return self._connection, self._resolver
+        self._connection = connection = self._connect()
+        connection.execute("BEGIN IMMEDIATE")
+        version: int = connection.execute("SELECT version FROM clock").fetchone()[0]
         if self._resolver is None:
             self._resolver = Resolver(version)
         elif self._resolver.newest != version:
             # A COMMIT of unknown outcome did happen after all.
             self._resolver.restart(version)
-        return self._connection, self._resolver
+        return connection, self._resolver
 
     def _abandon(self) -> None:
         """Closing the connection rolls back."""
@@ -101,34 +103,36 @@ class SqliteWriter:
 def _write(connection: sqlite3.Connection, writes: Overlay, version: int) -> None:
     execute = connection.execute
     connection.executemany("DELETE FROM kv WHERE key >= ? AND key < ?", writes.cleared_ranges())
-    values: list[tuple[bytes, bytes]] = []
+    rows: list[KeyValue] = []
     cleared: list[bytes] = []
+    added: list[tuple[bytes, int]] = []
     for key, pending in writes.points.items():
         if pending is None:
             cleared.append(key)
         elif isinstance(pending, int):
-            row = execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone()
-            values.append((key, add_to_counter(row[0] if row else None, pending)))
+            added.append((key, pending))
         else:
-            values.append((key, pending))
+            rows.append((key, pending))
+    if added:
+        stored: dict[bytes, bytes] = {}
+        for keys in _pieces([key for key, _ in added]):
+            stored.update(execute(f"SELECT key, value FROM kv WHERE key IN ({_marks('?', keys)})", keys))  # noqa: S608
+        rows += [(key, add_to_counter(stored.get(key), number)) for key, number in added]
     for keys in _pieces(cleared):
-        execute(f"DELETE FROM kv WHERE key IN ({','.join('?' * len(keys))})", keys)  # noqa: S608
-    for rows in _pieces(values):
-        marks = ",".join(["(?,?)"] * len(rows))
-        execute(f"INSERT OR REPLACE INTO kv VALUES {marks}", [item for row in rows for item in row])  # noqa: S608
+        execute(f"DELETE FROM kv WHERE key IN ({_marks('?', keys)})", keys)  # noqa: S608
+    for some in _pieces(rows):
+        flat = [item for row in some for item in row]
+        execute(f"INSERT OR REPLACE INTO kv VALUES {_marks('(?,?)', some)}", flat)  # noqa: S608
     execute("UPDATE clock SET version = ?", (version,))
 
 
 def _pieces(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Few statements instead of one for each row: each gives up the interpreter's lock and has to wait for it again.
+    """Few statements instead of one for each row: each gives up the interpreter's lock and has to wait for it again."""
+    return (rows[at : at + ROWS_PER_STATEMENT] for at in range(0, len(rows), ROWS_PER_STATEMENT))
 
-    The pieces' sizes are powers of two, so that few different statements are prepared and all stay cached.
-    """
-    at = 0
-    while at < len(rows):
-        size = min(ROWS_PER_STATEMENT, 1 << ((len(rows) - at).bit_length() - 1))
-        yield rows[at : at + size]
-        at += size
+
+def _marks(mark: str, rows: Sequence[object]) -> str:
+    return ",".join([mark] * len(rows))
 
 
 def _failure(error: sqlite3.Error, committing: bool) -> LakemarkError:

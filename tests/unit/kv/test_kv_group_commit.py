@@ -111,7 +111,7 @@ def test_what_arrives_while_the_turn_is_awaited_is_in_the_batch() -> None:
         first = pool.submit(committer.commit, request(0))
         assert waits.wait(60)
         others = [pool.submit(committer.commit, request(version)) for version in (2, 4)]
-        while committer.waiting() < len(others):
+        while committer.waiting() < 1 + len(others):
             pass
         has_come.set()
         for each in (first, *others):
