@@ -102,6 +102,8 @@ class PostgresServer:
                 [
                     *(self._programs / "postgres", "-D", self.directory / "data", "-k", self.directory),
                     *("-c", "listen_addresses=", "-c", "fsync=on", "-c", "synchronous_commit=on"),
+                    # After a crash it makes sure of each file of the directory, or of the file system in one call.
+                    *("-c", "recovery_init_sync_method=syncfs"),
                     *self._settings,
                 ],
                 stdout=log,

@@ -6,9 +6,15 @@ and adds one to a common counter, so that half a transaction shows.
 
 from __future__ import annotations
 
-from collections.abc import Set
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Set
+from types import TracebackType
 
-from lakemark_server.kv import Space, Store, blob, counter
+from lakemark_server.kv import Space, Store, blob, counter, open_store
 
 PARTS = 4
 WRITERS = 4
@@ -89,3 +95,72 @@ def check(store: Store, acknowledged: Set[int], refused: Set[int] = frozenset(),
         if mine:
             assert stored == b"%09d" % max(mine) * (20_000 if max(mine) % 3 else 5)
     return set(parts)
+
+
+class Writers:
+    """Processes that write while the block runs; ``count``: their threads in all."""
+
+    def __init__(self, url: str, processes: int) -> None:
+        self.outcomes = Outcomes()
+        self.count = processes * WRITERS
+        sizes = (PARTS, WRITERS, self.count)
+        self._children = [
+            subprocess.Popen(
+                [sys.executable, "-c", CHILD, url, *map(str, (process * WRITERS, *sizes))],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for process in range(processes)
+        ]
+        self._listeners = [threading.Thread(target=self._listen, args=(child,)) for child in self._children]
+
+    def __enter__(self) -> Writers:
+        try:
+            for child in self._children:
+                assert child.stdout is not None
+                assert child.stdout.readline() == "ready\n"
+        except BaseException:
+            self._kill()
+            raise
+        for listener in self._listeners:
+            listener.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._kill()
+        for listener in self._listeners:
+            listener.join()
+
+    def wait_for(self, done: int) -> None:
+        """Until so many transactions have been acknowledged."""
+        while len(self.outcomes.done) < done:
+            assert [child.poll() for child in self._children] == [None] * len(self._children), "a writer gave up"
+            time.sleep(0.01)
+
+    def _listen(self, child: subprocess.Popen[str]) -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            self.outcomes.note(line)
+
+    def _kill(self) -> None:
+        for child in self._children:
+            child.kill()
+            child.wait()
+
+
+def write_over_restarts(url: str, rounds: int, restart: Callable[[], None]) -> None:
+    """Two processes write all the while; the server is killed in the middle, recovers, and they go on."""
+    moments = random.Random(rounds)
+    open_store(url).close()
+    with Writers(url, processes=2) as writers:
+        outcomes = writers.outcomes
+        for _ in range(rounds):
+            writers.wait_for(len(outcomes.done) + writers.count)
+            time.sleep(moments.uniform(0, 0.1))
+            restart()
+        writers.wait_for(len(outcomes.done) + 1)
+    store = open_store(url)
+    there = check(store, outcomes.done, outcomes.failed, writers=writers.count)
+    store.close()
+    assert outcomes.failed | outcomes.unknown, "the server was never killed in the middle of anything"
+    assert len(there - outcomes.done - outcomes.unknown) <= writers.count, "only what was on its way at the end"

@@ -14,7 +14,7 @@ from lakemark_server.process import Service
 from lakemark_server.settings import Settings
 from lakemark_server.verify import verify
 from tests.fault.history_load import Load, history
-from tests.fault.test_server_kill import Killable
+from tests.fault.killable import Killable
 from tests.faulty_store import Faults, FaultyStore, Rates
 from tests.histories import check
 from tests.stores import STORE_VARIABLE, store_url
@@ -73,7 +73,7 @@ def test_several_services_on_a_store_that_fails(tmp_path: Path, seed: int, steps
 )
 def test_the_service_is_killed_and_comes_back(tmp_path: Path, steps: int, kills: int) -> None:
     """Of two services on a store that has room for two, they are killed in turn."""
-    services = [Killable(tmp_path) for _ in range(1 if SQLITE else SERVICES)]
+    services = [Killable(store_url(tmp_path), f"{tmp_path}/warehouse") for _ in range(1 if SQLITE else SERVICES)]
     turn = 0
 
     def kill() -> None:

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import random
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,7 +26,7 @@ from lakemark_server.kv import (
 from lakemark_server.kv.fdb_client import FdbClient
 from lakemark_server.kv.fdb_layout import EXPORTS, EXPORTS_END, LOG, LOG_END
 from lakemark_server.kv.sqlite import SqliteStore
-from tests.fault.kill_load import CHILD, PARTS, WRITERS, Outcomes, check
+from tests.fault.kill_load import Writers, check, write_over_restarts
 from tests.fdb_server import SERVER_VARIABLE, FdbServer, program
 from tests.stores import fdb_cluster, fdb_url, schema_of
 
@@ -138,51 +133,11 @@ def test_waiting_for_a_change_outlives_a_restart(own_server: FdbServer, own_url:
     "rounds", [4, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])], ids=["quick", "long"]
 )
 def test_the_cluster_is_killed_again_and_again(own_server: FdbServer, own_url: str, rounds: int) -> None:
-    """Two processes write all the while; the cluster is killed in the middle, recovers, and they go on."""
-    processes, every = 2, 2 * WRITERS
-    moments = random.Random(rounds)
-    outcomes = Outcomes()
-    open_store(own_url).close()
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", CHILD, own_url, *map(str, (process * WRITERS, PARTS, WRITERS, every))],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for process in range(processes)
-    ]
+    def restart() -> None:
+        own_server.kill()
+        own_server.start()
 
-    def listen(child: subprocess.Popen[str]) -> None:
-        assert child.stdout is not None
-        for line in child.stdout:
-            outcomes.note(line)
-
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    listeners = [threading.Thread(target=listen, args=(child,)) for child in children]
-    try:
-        for listener in listeners:
-            listener.start()
-        for _ in range(rounds):
-            so_far = len(outcomes.done)
-            while len(outcomes.done) < so_far + every and all(child.poll() is None for child in children):
-                time.sleep(0.01)
-            time.sleep(moments.uniform(0, 0.1))
-            own_server.kill()
-            own_server.start()
-        assert [child.poll() for child in children] == [None] * processes, "a writer gave up"
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-        for listener in listeners:
-            listener.join()
-    store = open_store(own_url)
-    there = check(store, outcomes.done, outcomes.failed, writers=every)
-    store.close()
-    assert outcomes.failed | outcomes.unknown, "the cluster was never killed in the middle of anything"
-    assert len(there - outcomes.done - outcomes.unknown) <= every, "only what was on its way at the end is not known"
+    write_over_restarts(own_url, rounds, restart)
 
 
 # -- exports -----------------------------------------------------------------------------------------------------------
@@ -199,47 +154,18 @@ def own_keys(store: Store) -> list[tuple[bytes, bytes]]:
 
 def test_exports_while_other_processes_write(url: str, tmp_path: Path) -> None:
     """Each is one state of the store, with all that was acknowledged before it began, and no transaction by half."""
-    processes, every = 2, 2 * WRITERS
-    outcomes = Outcomes()
     store = open_store(url)
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", CHILD, url, *map(str, (process * WRITERS, PARTS, WRITERS, every))],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for process in range(processes)
-    ]
-
-    def listen(child: subprocess.Popen[str]) -> None:
-        assert child.stdout is not None
-        for line in child.stdout:
-            outcomes.note(line)
-
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    listeners = [threading.Thread(target=listen, args=(child,)) for child in children]
     sizes = []
-    try:
-        for listener in listeners:
-            listener.start()
+    with Writers(url, processes=2) as writers:
         for number in range(3):
-            while len(outcomes.done) < 10 * every * (number + 1):
-                time.sleep(0.01)
-            before = set(outcomes.done)
+            writers.wait_for(10 * writers.count * (number + 1))
+            before = set(writers.outcomes.done)
             copy = SqliteStore(tmp_path / f"{number}.db")
             with store.export() as export:
                 for page in export.pages:
                     copy.transact(lambda tx, page=page: [tx.set(*pair) for pair in page])  # type: ignore[misc]
-            sizes.append(len(check(copy, before, writers=every)))
+            sizes.append(len(check(copy, before, writers=writers.count)))
             copy.close()
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-        for listener in listeners:
-            listener.join()
     assert sizes == sorted(set(sizes)), "nothing was written meanwhile"
     # The writers noted their commits for a moment longer than they had to. The next export clears that.
     with store.export():

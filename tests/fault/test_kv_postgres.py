@@ -3,9 +3,6 @@ there afterwards."""
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,10 +24,10 @@ from lakemark_server.kv import (
 )
 from lakemark_server.kv import postgres as postgres_store
 from lakemark_server.kv.batch import resolve
-from tests.fault.kill_load import CHILD, PARTS, WRITERS, Outcomes, check
+from tests.fault.kill_load import Outcomes, write_over_restarts
 from tests.fault.socket_proxy import Fault, SocketProxy
-from tests.postgres_server import PostgresServer, binaries
-from tests.stores import postgres_server, postgres_url, schema_of, with_schema
+from tests.postgres_server import PostgresServer
+from tests.stores import postgres_server, postgres_url, schema_of
 
 BIND_COMMIT = b"\0commit\0"
 BIND_LOCK = b"\0lock\0"
@@ -49,36 +46,20 @@ def store(url: str) -> Iterator[Store]:
     opened.close()
 
 
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[PostgresServer]:
-    """One that a test may kill."""
-    postgres_server()
-    programs = binaries()
-    if programs is None:
-        pytest.skip("no PostgreSQL server is installed here that could be killed")
-    with PostgresServer(programs) as server:
-        yield server
-
-
 @pytest.fixture
-def own_url(own_server: PostgresServer, tmp_path: Path) -> str:
-    return with_schema(own_server.url, schema_of(tmp_path))
-
-
-@pytest.fixture
-def proxy(own_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SocketProxy]:
-    directory = own_server.directory / "front"
+def proxy(own_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SocketProxy]:
+    directory = own_postgres.directory / "front"
     directory.mkdir(exist_ok=True)
     front = directory / ".s.PGSQL.5432"
     front.unlink(missing_ok=True)
-    made = SocketProxy(front, own_server.directory / ".s.PGSQL.5432")
+    made = SocketProxy(front, own_postgres.directory / ".s.PGSQL.5432")
     yield made
     made.close()
 
 
 @pytest.fixture
-def through_proxy(own_server: PostgresServer, own_url: str, proxy: SocketProxy) -> Iterator[Store]:
-    back, front = (quote(str(path), safe="") for path in (own_server.directory, own_server.directory / "front"))
+def through_proxy(own_postgres: PostgresServer, own_url: str, proxy: SocketProxy) -> Iterator[Store]:
+    back, front = (quote(str(path), safe="") for path in (own_postgres.directory, own_postgres.directory / "front"))
     opened = open_store(own_url.replace(f"host={back}", f"host={front}"))
     opened.transact(lambda tx: tx.set(b"a", b"0"))
     yield opened
@@ -202,10 +183,10 @@ def waiting_for_standby(admin: psycopg.Connection) -> int | None:
     return None if row is None else int(row[0])
 
 
-def test_a_commit_that_was_not_replicated_is_of_unknown_outcome(own_server: PostgresServer, own_url: str) -> None:
+def test_a_commit_that_was_not_replicated_is_of_unknown_outcome(own_postgres: PostgresServer, own_url: str) -> None:
     """The server calls such a commit done, with a warning: after a failover it may be gone."""
     store = open_store(own_url)
-    with psycopg.connect(own_server.url, autocommit=True) as admin, ThreadPoolExecutor(1) as pool:
+    with psycopg.connect(own_postgres.url, autocommit=True) as admin, ThreadPoolExecutor(1) as pool:
         admin.execute("SET synchronous_commit = local")
         admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         admin.execute("SELECT pg_reload_conf()")
@@ -280,61 +261,21 @@ def test_sessions_that_are_terminated_again_and_again(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "rounds", [6, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])], ids=["quick", "long"]
+    "rounds", [6, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])], ids=["quick", "long"]
 )
-def test_the_server_is_killed_again_and_again(own_server: PostgresServer, own_url: str, rounds: int) -> None:
-    """Two processes write all the while; the server is killed in the middle, recovers, and they go on."""
-    processes, every = 2, 2 * WRITERS
-    moments = random.Random(rounds)
-    outcomes = Outcomes()
-    open_store(own_url).close()
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", CHILD, own_url, *map(str, (process * WRITERS, PARTS, WRITERS, every))],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for process in range(processes)
-    ]
+def test_the_server_is_killed_again_and_again(own_postgres: PostgresServer, own_url: str, rounds: int) -> None:
+    def restart() -> None:
+        own_postgres.kill()
+        own_postgres.start()
 
-    def listen(child: subprocess.Popen[str]) -> None:
-        assert child.stdout is not None
-        for line in child.stdout:
-            outcomes.note(line)
-
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    listeners = [threading.Thread(target=listen, args=(child,)) for child in children]
-    try:
-        for listener in listeners:
-            listener.start()
-        for _ in range(rounds):
-            so_far = len(outcomes.done)
-            while len(outcomes.done) < so_far + every and all(child.poll() is None for child in children):
-                time.sleep(0.01)
-            time.sleep(moments.uniform(0, 0.1))
-            own_server.kill()
-            own_server.start()
-        assert [child.poll() for child in children] == [None] * processes, "a writer gave up"
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-        for listener in listeners:
-            listener.join()
-    store = open_store(own_url)
-    there = check(store, outcomes.done, outcomes.failed, writers=every)
-    store.close()
-    assert outcomes.failed | outcomes.unknown, "the server was never killed in the middle of anything"
-    assert len(there - outcomes.done - outcomes.unknown) <= every, "only what was on its way at the end is not known"
+    write_over_restarts(own_url, rounds, restart)
 
 
-def test_an_open_store_outlives_a_restart(own_server: PostgresServer, own_url: str) -> None:
+def test_an_open_store_outlives_a_restart(own_postgres: PostgresServer, own_url: str) -> None:
     store = open_store(own_url)
     store.transact(lambda tx: tx.set(b"a", b"1"))
     assert value(store) == b"1"
-    own_server.stop()
+    own_postgres.stop()
     for _ in range(2):
         with pytest.raises(Unavailable):
             value(store)
@@ -342,7 +283,7 @@ def test_an_open_store_outlives_a_restart(own_server: PostgresServer, own_url: s
             store.transact(lambda tx: tx.set(b"a", b"2"))
     with pytest.raises(Unavailable):
         open_store(own_url)
-    own_server.start()
+    own_postgres.start()
     assert value(store) == b"1"
     store.transact(lambda tx: tx.set(b"a", b"3"))
     assert value(store) == b"3"
@@ -382,11 +323,11 @@ def test_another_applications_tables_are_not_touched(url: str, tmp_path: Path, t
     assert tables == [(table,)]
 
 
-def test_a_wrong_password_is_told_without_any(own_server: PostgresServer) -> None:
+def test_a_wrong_password_is_told_without_any(own_postgres: PostgresServer) -> None:
     wrong = "correct-horse-battery"
-    user, _, host = own_server.url.partition("@")
+    user, _, host = own_postgres.url.partition("@")
     with pytest.raises(Unavailable, match="password authentication failed") as raised:
         open_store(f"{user.rpartition(':')[0]}:{wrong}@{host}")
     assert wrong not in f"{raised.value!r} {raised.value} {raised.value.__cause__!r} {raised.value.__context__!r}"
     with pytest.raises(Unavailable, match='"missing" does not exist'):
-        open_store(own_server.url.replace("/postgres?", "/missing?"))
+        open_store(own_postgres.url.replace("/postgres?", "/missing?"))
