@@ -24,6 +24,9 @@ SCHEMA_VERSIONS: Final = Space.of("schemav")  # (table id, schema id) -> SchemaV
 HIVE_TABLES: Final = Space.of("hive")  # (table id) -> HiveTableRecord with the Thrift Table
 PARTITIONS: Final = Space.of("part")  # (table id, value …) -> HivePartitionRecord with the Thrift Partition
 PARTITION_CHANGES: Final = Space.of("partv")  # (table id, 0) -> counter of changes; (table id, ms, random) -> which
+# (table id, 0, batch) -> when a part was added last, ms, 8 bytes, or empty: it is taken back;
+# (table id, 1, batch, number) -> PartitionChangeRecord with what the batch has added
+PENDING_PARTITIONS: Final = Space.of("partp")
 COLUMN_STATISTICS: Final = Space.of("stats")  # (table id, partition or "", column) -> Thrift ColumnStatisticsObj
 FUNCTIONS: Final = Space.of("func")  # (database id, name) -> Thrift Function
 HEADS: Final = Space.of("head")  # (table id, branch) -> HeadRecord
@@ -43,6 +46,8 @@ BRANCHES: Final = Space.of("branch")  # (table id, name) -> BranchRecord
 BRANCH_KEYS: Final = Space.of("branchk")  # (table id, key) -> BranchRecord, of dropped branches too
 TAGS: Final = Space.of("tag")  # (table id, name) -> TagRecord
 SAVEPOINTS: Final = Space.of("save")  # (table id, branch key, version) -> TagRecord
+# (table id, branch key, key of a branch that merged versions of it, version that did, the last one merged) -> empty
+MERGES: Final = Space.of("merge")
 CLEANED: Final = Space.of("cleaned")  # (table id, branch key) -> CleanedRecord
 EXPIRING: Final = Space.of("expire")  # (ms, table id, name of a branch or tag) -> empty: when it is to be dropped
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
@@ -56,5 +61,6 @@ USAGE: Final = Space.of("usage")  # (catalog, what) -> counter of what the tenan
 OF_TABLE: Final = (
     LAKE_TABLES, SCHEMAS, SCHEMA_VERSIONS, HIVE_TABLES, PARTITIONS, PARTITION_CHANGES, COLUMN_STATISTICS, HEADS,
     LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED, BASES,
-    BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS, CLEANED,
+    BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS, MERGES, CLEANED,
+    PENDING_PARTITIONS,
 )  # fmt: skip

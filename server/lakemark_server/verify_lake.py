@@ -34,7 +34,7 @@ from lakemark_server.snapshot.arrow import texts
 from lakemark_server.timeline import records
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
-from lakemark_server.verify_references import check_references, lineages, references_of
+from lakemark_server.verify_references import check_merges, check_references, lineages, references_of
 from lakemark_server.verify_schemas import check_versions, schemas_of
 
 Problems: TypeAlias = list[str]
@@ -127,6 +127,7 @@ class _Look:
             self._head_and_times(key)
         self.problems += check_versions(self.store, self.table, self._by_branch[MAIN])
         self.problems += check_references(found, tags, self._lineages, self._by_branch)
+        self.problems += check_merges(self.store, self.table_id, self._lineages, self._by_branch)
 
     def _versions(self, key: str) -> None:
         """Those behind the fork without a gap, in order of time, each of an instant of its own and read before it was

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, TagRecord, VersionRecord
-from lakemark_server.keyspace import BRANCH_KEYS, BRANCHES, MAIN, SAVEPOINTS, TAGS
+from lakemark_server.keyspace import BRANCH_KEYS, BRANCHES, MAIN, MERGES, SAVEPOINTS, TAGS
 from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.timeline.changes import replays_of
+from lakemark_server.timeline.divergence import merged_upto
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 
 Versions = Mapping[str, Mapping[int, VersionRecord]]  # by branch key, then by number; its own ones only
@@ -55,6 +57,26 @@ def lineages(records: Iterable[BranchRecord], tell: Callable[[str], None]) -> di
     return found
 
 
+def check_merges(store: Store, table_id: int, known: Mapping[str, Lineage], versions: Versions) -> list[str]:
+    """A sentence for each merge that is not listed for a branch that it took versions of, and the other way round."""
+    listed = store.read(lambda tx: {MERGES.unpack(key)[1:] for key, _ in tx.get_range(*MERGES.range(table_id))})
+    wanted = {
+        (branch, key, version.version, upto)
+        for key, of_branch in versions.items()
+        for version in of_branch.values()
+        if version.HasField("merged") and version.merged.branch in known
+        for branch, upto in merged_upto(
+            replays_of(version),
+            known[version.merged.branch].owner(version.merged.upto_version),
+            version.merged.upto_version,
+        ).items()
+    }
+    return [
+        f"the list of merges of branch {one[0]!r} and version {one[2]} of {one[1]!r} do not tell the same"
+        for one in sorted(listed ^ wanted, key=str)
+    ]
+
+
 def check_references(
     branches: Iterable[BranchRecord], tags: Iterable[TagRecord], known: Mapping[str, Lineage], versions: Versions
 ) -> list[str]:
@@ -68,8 +90,6 @@ def check_references(
     for branch in branches:
         if not exists(branch.parent_key, branch.fork_version):
             problems.append(f"branch {branch.key!r} forks at version {branch.fork_version}, which is not there")
-        if branch.merged_version and not exists(branch.key, branch.merged_version):
-            problems.append(f"branch {branch.key!r} was merged up to version {branch.merged_version}, not there")
     problems += [
         f"tag {tag.name!r} keeps version {tag.version}, which is not there"
         for tag in tags
@@ -80,6 +100,11 @@ def check_references(
             where = f"version {version.version}" + ("" if key == MAIN else f" of branch {key!r}")
             if version.restored_version and not exists(key, version.restored_version):
                 problems.append(f"{where} restores version {version.restored_version}, which is not there")
+            problems += [
+                f"{where} merges versions {run.after + 1} to {run.upto} of branch {run.branch!r}, not all there"
+                for run in replays_of(version)
+                if not all(one in versions.get(run.branch, {}) for one in range(run.after + 1, run.upto + 1))
+            ]
             if version.HasField("merged") and not exists(version.merged.branch, version.merged.upto_version):
                 problems.append(f"{where} merges branch {version.merged.branch!r}, which does not have what it names")
     return problems

@@ -1,8 +1,9 @@
 """Branches, tags, merges, restores and transactions over two tables against sets of files.
 
-The model keeps for each version of each branch the whole set of its files, computed by brute force: what a merge must
-give is the parent's files with each replayed version applied to them in turn. Old versions are read again at the end of
-every step through caches of another process.
+The model keeps for each version of each branch the whole set of its files and all that led to it, computed by brute
+force: what a merge must give is the target's files with each step of the source applied to them that the target has not
+had yet. Whether it may is asked for each pair of steps that would change places. Old versions are read again at the end
+of every step through caches of another process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lakemark.errors import BranchNotFound, CommitConflict, FailedPrecondition, LakemarkError
+from lakemark.errors import BranchNotFound, CommitConflict, FailedPrecondition, InvalidArgument, LakemarkError
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
@@ -38,7 +39,7 @@ def month_of(path: str) -> str:
     return path.split("/")[1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """What one version does: its kind, the partitions that it touches, and its effect on a set of files."""
 
@@ -54,19 +55,21 @@ class Step:
             return False
         return bool(self.months & later.months)
 
+    def commutes(self, other: Step) -> bool:
+        """Whether their order is the same for the files, if neither has seen the other."""
+        if "restore" in (self.kind, other.kind):
+            return False
+        return "overwrite" not in (self.kind, other.kind) or not self.months & other.months
+
 
 @dataclass
 class Branch:
-    """``states[v]``: the files of version v, inherited ones included. ``own[v]``: the steps of its own version v."""
+    """``states[v]``: the files of version v, inherited ones included; ``steps[v]``: all that led to it."""
 
     parent: str = ""
     fork: int = 0
-    merged: int = 0
     states: list[Files] = field(default_factory=lambda: [frozenset()])
-    own: dict[int, list[Step]] = field(default_factory=dict)
-    # Of its own versions: the branch, by number of making, that a merge brought in.
-    from_merge: dict[int, int] = field(default_factory=dict)
-    made: int = 0
+    steps: list[tuple[Step, ...]] = field(default_factory=lambda: [()])
 
     @property
     def head(self) -> int:
@@ -77,7 +80,12 @@ class Branch:
         for step in steps:
             content = step.apply(content)
         self.states.append(content)
-        self.own[self.head] = list(steps)
+        self.steps.append((*self.steps[-1], *steps))
+
+
+def restoring(before: Files, content: Files) -> Step:
+    """On another branch it does what it did on its own."""
+    return Step("restore", frozenset(), lambda files: (files - (before - content)) | (content - before))
 
 
 def named(months: frozenset[int]) -> frozenset[str]:
@@ -186,7 +194,7 @@ class BranchesMachine(RuleBasedStateMachine):
         content = branch.states[version]
         self.lake.clock.advance(1)
         self.lake.timeline.restore(self.t, t.RestoreRequest(branch=name, version=version))
-        branch.add(Step("restore", frozenset(), lambda _: content))
+        branch.add(restoring(branch.states[-1], content))
 
     @precondition(lambda self: len(self.branches) < 5)
     @rule(which=st.integers(0, 9), version=st.integers(0, 30), name=st.sampled_from(["dev", "etl", "x_1"]))
@@ -208,8 +216,7 @@ class BranchesMachine(RuleBasedStateMachine):
             while owner != "main" and version <= self.branches[owner].fork:
                 owner = self.branches[owner].parent
         assert (made.parent, made.fork_version) == (owner, version)
-        self.count += 1
-        self.branches[name] = Branch(owner, version, states=branch.states[: version + 1], made=self.count)
+        self.branches[name] = Branch(owner, version, branch.states[: version + 1], branch.steps[: version + 1])
 
     @precondition(lambda self: len(self.branches) > 1)
     @rule(which=st.integers(0, 9))
@@ -226,26 +233,34 @@ class BranchesMachine(RuleBasedStateMachine):
             self.lake.timeline.rollback(self.t, instant, "its branch is gone")
 
     @precondition(lambda self: len(self.branches) > 1)
-    @rule(which=st.integers(0, 9), fast=st.booleans(), work=st.sampled_from(["", "append", "overwrite"]), months=MONTHS)
-    def merge(self, which: int, fast: bool, work: str, months: frozenset[int]) -> None:
-        """After some work on the branch."""
-        names = sorted(self.branches.keys() - {"main"})
-        name = names[which % len(names)]
+    @rule(
+        which=st.integers(0, 9),
+        other=st.integers(0, 9),
+        fast=st.booleans(),
+        work=st.sampled_from(["", "append", "overwrite"]),
+        months=MONTHS,
+    )
+    def merge(self, which: int, other: int, fast: bool, work: str, months: frozenset[int]) -> None:
+        """From any branch into any other one, after some work on the first."""
+        name, into = self.pick(which), self.pick(other)
         if work:
-            {"append": self.append, "overwrite": self.overwrite}[work](sorted(self.branches).index(name), months)
-        source = self.branches[name]
-        target = self.branches[source.parent]
-        after = max(source.fork, source.merged)
-        replayed = [source.own[version] for version in range(after + 1, source.head + 1)]
-        missed = [
-            step
-            for version in range(source.fork + 1, target.head + 1)
-            if target.from_merge.get(version) != source.made
-            for step in target.own[version]
-        ]
-        collides = any(theirs.excludes(mine) for steps in replayed for mine in steps for theirs in missed)
+            {"append": self.append, "overwrite": self.overwrite}[work](which, months)
         self.lake.clock.advance(1)
-        request = c.MergeBranchRequest(branch=name, into=source.parent, fast_forward_only=fast)
+        request = c.MergeBranchRequest(branch=name, into=into, fast_forward_only=fast)
+        if name == into:
+            with pytest.raises(InvalidArgument, match="into itself"):
+                self.lake.timeline.references.merge(self.t, request)
+            return
+        source, target = self.branches[name], self.branches[into]
+        had, brings = target.steps[-1], source.steps[-1]
+        missed = [step for step in had if step not in brings]
+        replayed = [step for step in brings if step not in had]
+        collides = any(theirs.excludes(mine) for mine in replayed for theirs in missed) or any(
+            theirs.excludes(mine) and not (not missed and mine.commutes(theirs))
+            for mine in replayed
+            for theirs in brings[brings.index(mine) :]
+            if theirs in had
+        )
         try:
             done = self.lake.timeline.references.merge(self.t, request)
         except FailedPrecondition:
@@ -257,10 +272,10 @@ class BranchesMachine(RuleBasedStateMachine):
         assert replayed
         assert not collides
         assert not (fast and missed)
-        assert done.replayed == len(replayed)
-        target.add(*(step for steps in replayed for step in steps))
-        target.from_merge[target.head] = source.made
-        source.merged = source.head
+        target.add(*replayed)
+        assert (done.version, done.replayed, done.fast_forward) == (target.head, len(replayed), not missed)
+        if not missed:
+            assert target.states[-1] == source.states[-1], "both have the same now"
 
     @rule(which=st.integers(0, 9), version=st.integers(0, 30))
     def make_tag(self, which: int, version: int) -> None:

@@ -113,10 +113,14 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A branch was replayed as one ``version`` of its parent, which has the changes of ``replayed`` of its own."""
+    """A branch was replayed as one ``version`` of another, which has the changes of ``replayed`` versions.
+
+    ``fast_forward``: both have the same now.
+    """
 
     version: int
     replayed: int
+    fast_forward: bool = False
 
 
 @dataclass(frozen=True, slots=True)

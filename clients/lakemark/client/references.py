@@ -64,10 +64,11 @@ class Branches(_References):
         return self._list(table, pb.BRANCH)
 
     def merge(self, table: str, name: str, *, into: str = "", fast_forward_only: bool = False) -> Merge:
-        """Replays the branch as one version of its parent. ``fast_forward_only``: only if that has not moved on.
+        """What the branch has and ``into`` does not comes to be one version of ``into``; "" or "main": main, for both.
 
-        Raises CommitConflict (names the version of the branch and what it collides with), FailedPrecondition (nothing
-        to merge, not a fast-forward), InvalidArgument (not its parent), BranchNotFound.
+        ``fast_forward_only``: only if ``into`` has nothing that the branch does not have. Raises CommitConflict (names
+        the version of the branch and what it collides with), FailedPrecondition (nothing to merge, not a fast-forward),
+        InvalidArgument (into itself), BranchNotFound, LimitExceeded.
         """
         request = pb.MergeBranchRequest(
             table=parse_table_name(table),
@@ -77,7 +78,7 @@ class Branches(_References):
             request_id=str(uuid4()),
         )
         answer = self._call(self._stub.MergeBranch, request, mutation=True)
-        return Merge(answer.version, answer.replayed)
+        return Merge(answer.version, answer.replayed, answer.fast_forward)
 
 
 class Tags(_References):

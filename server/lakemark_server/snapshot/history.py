@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from lakemark_server.snapshot.fold import Change, Snapshot, restoring
 from lakemark_server.snapshot.page_source import PageSource
 from lakemark_server.snapshot.parts import PART_FILES_MAX, Part, in_memory
 from lakemark_server.timeline import branches, records
+from lakemark_server.timeline.changes import Run, replays_of
 from lakemark_server.timeline.lineage import Lineage
 
 VERSIONS_A_READ: Final = 2_000
@@ -61,19 +62,18 @@ class History:
         found: list[Change] = []
         if record.restored_version:
             found.append(Change(record.version, restored=self._load(lineage, record.restored_version)))
-        if record.HasField("merged"):
-            found += self._merged(record)
+        found += self.replayed(replays_of(record), record.version)
         found.append(self._own(record, record.version))
         return found
 
-    def _merged(self, record: VersionRecord) -> Iterator[Change]:
-        """The changes of a branch as changes of the version that merged them."""
-        merged, table_id = record.merged, self._table.table_id
-        lineage = self._store.read(lambda tx: branches.lineage(tx, table_id, merged.branch))
-        for first in range(merged.after_version, merged.upto_version, VERSIONS_A_READ):
-            upto = min(first + VERSIONS_A_READ, merged.upto_version)
-            for one in self.records(lineage, first, upto):
-                yield from self._replayed(lineage, one, record.version)
+    def replayed(self, runs: Iterable[Run], version: int) -> Iterator[Change]:
+        """What branches got, as changes of a version elsewhere."""
+        for run in runs:
+            lineage = self._store.read(lambda tx, key=run.branch: branches.lineage(tx, self._table.table_id, key))  # type: ignore[misc]
+            for first in range(run.after, run.upto, VERSIONS_A_READ):
+                for one in self.records(lineage, first, min(first + VERSIONS_A_READ, run.upto)):
+                    if not one.HasField("merged"):
+                        yield from self._replayed(lineage, one, version)
 
     def _replayed(self, lineage: Lineage, record: VersionRecord, version: int) -> Iterator[Change]:
         if record.restored_version:
@@ -81,10 +81,6 @@ class History:
             before, target = self._load(lineage, record.version - 1), self._load(lineage, record.restored_version)
             change = restoring(before.parts, target.parts, version)
             yield Change(version, removed=change.removed, added=change.added, unless_live=True)
-        if record.HasField("merged"):
-            merged = VersionRecord(version=version)
-            merged.merged.CopyFrom(record.merged)
-            yield from self._merged(merged)
         yield self._own(record, version)
 
     def _own(self, record: VersionRecord, version: int) -> Change:

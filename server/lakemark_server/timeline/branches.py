@@ -57,14 +57,6 @@ def lineage(tx: ReadTransaction, table_id: int, key: str) -> Lineage:
     return Lineage((*forks, *OF_MAIN.forks))
 
 
-def by_key(tx: ReadTransaction, table_id: int, key: str) -> BranchRecord:
-    """Of a dropped branch, too. Raises BranchNotFound."""
-    stored = tx.get(BRANCH_KEYS.key(table_id, key))
-    if stored is None:
-        raise BranchNotFound(f"the table has no branch with key {key!r}", branch=key)
-    return BranchRecord.FromString(stored)
-
-
 def require_kept(tx: ReadTransaction, table_id: int, key: str) -> None:
     """Raises BranchNotFound if the branch was dropped."""
     stored = tx.get(BRANCH_KEYS.key(table_id, key))
@@ -129,15 +121,10 @@ def put_branch(tx: Transaction, table_id: int, record: BranchRecord, parent: Lin
     """``parent`` is that of the version it forks from. Raises LimitExceeded."""
     if len(parent.forks) >= DEPTH_MAX:
         raise LimitExceeded(f"branches of branches are at most {DEPTH_MAX} deep; merge some first")
-    rewrite(tx, table_id, record)
-    return Lineage(((record.key, record.fork_version), *parent.forks))
-
-
-def rewrite(tx: Transaction, table_id: int, record: BranchRecord) -> None:
-    """A branch that exists, with another state of what was merged."""
     value = record.SerializeToString()
     tx.set(BRANCHES.key(table_id, record.name), value)
     tx.set(BRANCH_KEYS.key(table_id, record.key), value)
+    return Lineage(((record.key, record.fork_version), *parent.forks))
 
 
 def put_tag(tx: Transaction, table_id: int, record: TagRecord) -> None:

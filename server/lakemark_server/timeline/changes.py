@@ -7,9 +7,9 @@ hash would only make a commit collide that need not.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2
@@ -17,6 +17,14 @@ from lakemark_proto.v1 import timeline_pb2
 Operation: TypeAlias = timeline_pb2.Operation.ValueType
 
 T = TypeVar("T", str, int)
+
+
+class Run(NamedTuple):
+    """What a branch, by key, itself got: ``after < version <= upto``. Merges among these versions count for nothing."""
+
+    branch: str
+    after: int
+    upto: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class Change:
     that deltas are laid on, whose files are replaced, or that a writer of rows begins; ``files`` the base files among
     them; ``removed`` the files that are taken out by name; ``begun`` the groups (with their partition) that get their
     first base file. A flag ``all_…`` says that there are more than are listed. No ``columns``: whole rows.
-    ``merged_from`` is the key of the branch from which a merge brought the change.
+    A merge itself changes nothing; ``replays`` are the changes that it brought.
     """
 
     instant: int
@@ -45,7 +53,7 @@ class Change:
     columns: frozenset[int] = frozenset()
     version: int = 0
     owner: str = ""
-    merged_from: str = ""
+    replays: tuple[Run, ...] = ()
     group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -68,7 +76,12 @@ def common(mine: frozenset[T], all_mine: bool, theirs: frozenset[T], all_theirs:
 def of_record(record: InstantRecord | VersionRecord) -> Change:
     """What a stored instant or version changes."""
     touched = record.touched
-    names = record.group_names if isinstance(record, InstantRecord) else ()
+    names: Sequence[str] = ()
+    replays: tuple[Run, ...] = ()
+    if isinstance(record, InstantRecord):
+        names = record.group_names
+    else:
+        replays = replays_of(record)
     return Change(
         instant=record.instant,
         operation=record.operation,
@@ -85,8 +98,14 @@ def of_record(record: InstantRecord | VersionRecord) -> Change:
         columns=frozenset(touched.columns),
         version=record.version,
         owner=record.owner,
+        replays=replays,
         group_names={hash_of(name): name for name in names},
     )
+
+
+def replays_of(record: VersionRecord) -> tuple[Run, ...]:
+    """What a merge brought, in this order; nothing for another version."""
+    return tuple(Run(one.branch, one.after_version, one.upto_version) for one in record.merged.replayed)
 
 
 def by_group(change: Change) -> Change:

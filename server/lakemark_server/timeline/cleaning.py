@@ -20,12 +20,12 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog import storage
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs
-from lakemark_server.keyspace import INSTANTS, MAIN
+from lakemark_server.keyspace import INSTANTS
 from lakemark_server.kv import Store, Transaction
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.changes import removed_between
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.timeline import branches, records, retention
+from lakemark_server.timeline import records, retention
 from lakemark_server.timeline.lineage import Lineage
 from lakemark_server.timeline.table_state import BranchState, TableState
 
@@ -113,7 +113,7 @@ class Cleaner:
         """Only if nobody has begun to need what is to end: whoever makes a tag, a branch or a writer is seen."""
         state = TableState(tx, table.table_id)
         again = _planned(state, state.branch(plan.key), plan.retain, self._clock())
-        if again.horizon < plan.horizon or (again.kept, again.restores) != (plan.kept, plan.restores):
+        if again.horizon < plan.horizon or again.needs != plan.needs:
             return None
         now = self._clock()
         record = InstantRecord(
@@ -148,7 +148,7 @@ class Cleaner:
             found.append(pa.Table.from_batches([removed_between(before, after).entries().select(names)]))
             before = after
         gone = pa.concat_tables([empty, *found])
-        # What it inherits is its parent's to delete, and what was merged into its parent is in both.
+        # What it inherits is its parent's to delete, and what was merged into another branch is in both.
         gone = gone.filter(pa.array(gone.column("added_version").to_numpy() > plan.own_after))
         for version in sorted({version for version in plan.kept if version <= plan.horizon} | plan.restores):
             stays = self._snapshots.load(table, plan.lineage, version).entries().column("path")
@@ -196,6 +196,11 @@ class _Plan:
     own_after: int
 
     @property
+    def needs(self) -> tuple[frozenset[int], frozenset[int], int]:
+        """What may change until the horizon is moved."""
+        return self.kept, self.restores, self.own_after
+
+    @property
     def work(self) -> bool:
         return self.horizon > self.deleted
 
@@ -212,7 +217,7 @@ def _planned(state: TableState, branch: BranchState, retain: Retain, now_ms: int
     horizon = max(min(horizon, max(done.deleted, fork) + VERSIONS_AT_ONCE_MAX), done.horizon)
     # Files of a version that the branch only inherits belong to its parent.
     first = max(done.deleted + 1 if done.deleted else 1, fork)
-    own_after = max(fork, 0 if key == MAIN else branches.by_key(tx, table_id, key).merged_version)
+    own_after = max(fork, retention.merged_elsewhere(tx, table_id, key))
     restores = _restores(state, lineage, horizon, latest)
     ended = set(range(max(done.horizon, fork) + 1, horizon + 1)) - kept
     return _Plan(

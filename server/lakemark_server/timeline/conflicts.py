@@ -120,6 +120,10 @@ RULES: Final[Mapping[str, Rules]] = MappingProxyType(
 )
 
 
+_WHOLESALE: Final = frozenset({OVERWRITE_PARTITIONS, *WHOLE_TABLE})
+"""Operations that take out files which they do not name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collision:
     """Why a commit is refused. Of what both touch, None is more than is known by name."""
@@ -218,6 +222,14 @@ def find_collision(policy: str, mine: Change, others: Iterable[Change]) -> Colli
         if collision is not None:
             return collision
     return None
+
+
+def commute(one: Change, other: Change) -> bool:
+    """Whether it is the same for the files which of two changes comes first that have not seen each other."""
+    if one.operation not in _WHOLESALE and other.operation not in _WHOLESALE:
+        return True
+    shared = common(one.partitions, one.all_partitions, other.partitions, other.all_partitions)
+    return shared is not None and not shared
 
 
 def _collision(policy: str, verdict: Verdict, mine: Change, theirs: Change) -> Collision | None:

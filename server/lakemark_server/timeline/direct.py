@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakemark.errors import CommitConflict, FailedPrecondition, InvalidArgument, LimitExceeded, VersionNotFound
-from lakemark_proto.store.v1.store_pb2 import InstantRecord, Merged, VersionRecord
+from lakemark.errors import FailedPrecondition, InvalidArgument, LimitExceeded, VersionNotFound
+from lakemark_proto.store.v1.store_pb2 import InstantRecord, Merged, Replayed, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.keyspace import MAIN
-from lakemark_server.timeline import branches, records, retention
+from lakemark_server.timeline import records, retention
 from lakemark_server.timeline.change_log import ChangeLog
-from lakemark_server.timeline.changes import Change, Operation, by_group
-from lakemark_server.timeline.conflicts import Collision, find_collision
+from lakemark_server.timeline.changes import Operation
+from lakemark_server.timeline.divergence import Head, put_merge
+from lakemark_server.timeline.merging import check_merge, diverged
 from lakemark_server.timeline.publish import following, put
 from lakemark_server.timeline.table_state import BranchState, TableState
 
-MERGED_VERSIONS_MAX: Final = 10_000
+# So that the list of them fits into the version's record.
+RUNS_MAX: Final = 1_000
 
 
 def publish_now(
@@ -63,57 +65,43 @@ def restore(state: TableState, branch: BranchState, version: int, owner: str, no
 
 def merge(
     state: TableState, name: str, into: str, *, fast_forward_only: bool, owner: str, now_ms: int, log: ChangeLog
-) -> tuple[VersionRecord, int]:
-    """Replays what a branch has over its parent as one version of it; returns that, and how many versions it replays.
+) -> tuple[VersionRecord, int, bool]:
+    """Replays on a branch what another one has and it does not, as one version.
 
-    The cost does not depend on the number of files. Raises BranchNotFound, InvalidArgument (not its parent),
-    FailedPrecondition (nothing to merge, or not a fast-forward), CommitConflict, LimitExceeded.
+    Returns that, how many versions it replays, and whether it was a fast-forward: both have the same now. The cost does
+    not depend on the number of files. Raises BranchNotFound, InvalidArgument (into itself), FailedPrecondition (nothing
+    to merge, or not a fast-forward), CommitConflict, LimitExceeded.
     """
     tx, table_id, table = state.tx, state.table_id, state.table
-    record = branches.branch(tx, table_id, name)
-    target, source = state.branch_named(into), state.branch_named(name)
-    if target.lineage.key != record.parent_key:
-        raise InvalidArgument(
-            f"branch {name!r} forked from {record.parent_name or MAIN!r}; it can be merged into that one only, not "
-            f"into {into or MAIN!r}"
-        )
-    after, upto = max(record.fork_version, record.merged_version), source.head.version
-    if upto <= after:
-        raise FailedPrecondition(f"branch {name!r} has nothing that {into or MAIN!r} does not have", branch=name)
-    if upto - after > MERGED_VERSIONS_MAX:
-        raise LimitExceeded(
-            f"branch {name!r} has {upto - after} versions to replay; at most {MERGED_VERSIONS_MAX} are merged at once"
-        )
-    theirs = [
-        change
-        for change in log.between(tx, table_id, target.lineage, record.fork_version, target.head.version, target.fresh)
-        if change.merged_from != source.lineage.key
-    ]
-    if theirs and fast_forward_only:
+    name, into = name or MAIN, into or MAIN
+    source, target = state.branch_named(name), state.branch_named(into)
+    if source is target:
+        raise InvalidArgument(f"branch {name!r} cannot be merged into itself; say with into which branch is to get it")
+    heads = (Head(one, of.lineage, of.head.version) for one, of in ((name, source), (into, target)))
+    found = diverged(tx, table_id, log, *heads)
+    if not found.source.own:
+        raise FailedPrecondition(f"branch {name!r} has nothing that {into!r} does not have", branch=name)
+    if fast_forward_only and not found.fast_forward:
         raise FailedPrecondition(
-            f"{into or MAIN!r} has moved on since branch {name!r} forked at version {record.fork_version}: it can be "
+            f"branch {into!r} has what branch {name!r} does not have since version {found.target.after}: it can be "
             "merged by replay, not by fast-forward",
-            fork_version=str(record.fork_version),
+            shared_version=str(found.target.after),
             latest=str(target.head.version),
         )
-    for mine in log.between(tx, table_id, source.lineage, after, upto, source.fresh):
-        collision = find_collision(table.policy, by_group(mine), theirs)
-        if collision:
-            raise _refusal(table.name, name, into or MAIN, mine, collision)
-    fields = VersionRecord(
-        merged=Merged(branch=source.lineage.key, name=name, after_version=after, upto_version=upto), owner=owner
+    count = check_merge(tx, table_id, log, table.name, table.policy, found)
+    runs = found.source.own
+    if len(runs) > RUNS_MAX:
+        raise LimitExceeded(
+            f"what branch {name!r} would bring came in {len(runs)} pieces between merges from other branches; at most "
+            f"{RUNS_MAX} are merged at once"
+        )
+    merged = Merged(
+        branch=source.lineage.key,
+        name=name,
+        after_version=found.source.after,
+        upto_version=source.head.version,
+        replayed=(Replayed(branch=run.branch, after_version=run.after, upto_version=run.upto) for run in runs),
     )
-    version = publish_now(state, target, fields, pb.MERGE_BRANCH, now_ms)
-    record.merged_version = upto
-    branches.rewrite(tx, table_id, record)
-    return version, upto - after
-
-
-def _refusal(table: str, name: str, into: str, mine: Change, collision: Collision) -> CommitConflict:
-    return CommitConflict(
-        f"merge of branch {name!r} into {into!r} of {table} refused: version {mine.version} of the branch against "
-        f"{collision.describe()}. Make a new branch of {into!r} and do the work again on it",
-        branch=name,
-        branch_version=str(mine.version),
-        **collision.details(),
-    )
+    version = publish_now(state, target, VersionRecord(merged=merged, owner=owner), pb.MERGE_BRANCH, now_ms)
+    put_merge(tx, table_id, target.lineage.key, version.version, found.source)
+    return version, count, found.fast_forward

@@ -58,4 +58,9 @@ class Lineage:
         return Lineage(self.forks[place:])
 
 
+def alone(key: str) -> Lineage:
+    """For what a branch itself got."""
+    return Lineage(((key, 0),))
+
+
 OF_MAIN: Final = Lineage(((MAIN, 0),))

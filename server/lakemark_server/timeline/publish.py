@@ -13,7 +13,7 @@ from lakemark_server.admission import usage
 from lakemark_server.keyspace import ALIVE, INSTANTS
 from lakemark_server.timeline import records, staging
 from lakemark_server.timeline.alive import Alive
-from lakemark_server.timeline.change_log import ChangeLog, changes_of
+from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.changes import Change, of_record
 from lakemark_server.timeline.conflicts import Collision, find_collision
 from lakemark_server.timeline.partition_list import PartitionList
@@ -111,7 +111,7 @@ def put(state: TableState, branch: BranchState, record: InstantRecord, version: 
         staging.forget_slices(tx, table_id, record.instant)
     branch.head = HeadRecord(version=version.version, committed_ms=version.committed_ms)
     records.put_head(tx, table_id, key, branch.head)
-    branch.fresh += changes_of(tx, table_id, version)
+    branch.fresh.append(of_record(version))
 
 
 def _check_state(

@@ -76,11 +76,11 @@ class References:
         self._once(request_id, kind, pb.DropReferenceResponse, body)
 
     def merge(self, table: LakeTable, request: pb.MergeBranchRequest, owner: str = "") -> pb.MergeBranchResponse:
-        """Replays a branch on its parent as one version. Raises what ``direct.merge`` raises."""
+        """Replays on a branch what another one has, as one version. Raises what ``direct.merge`` raises."""
 
         def body(tx: Transaction, now: int) -> pb.MergeBranchResponse:
             state = TableState(tx, table.table_id)
-            version, replayed = direct.merge(
+            version, replayed, fast_forward = direct.merge(
                 state,
                 request.branch,
                 request.into,
@@ -89,7 +89,7 @@ class References:
                 now_ms=now,
                 log=self._log,
             )
-            return pb.MergeBranchResponse(version=version.version, replayed=replayed)
+            return pb.MergeBranchResponse(version=version.version, replayed=replayed, fast_forward=fast_forward)
 
         kind = f"MergeBranch of table {table.table_id}"
         return self._once(request.request_id, kind, pb.MergeBranchResponse, body)

@@ -16,6 +16,7 @@ from lakemark_proto.store.v1.store_pb2 import (
     LakeTableRecord,
     Merged,
     RemovedTotals,
+    Replayed,
     StagedTotals,
     VersionRecord,
 )
@@ -200,17 +201,20 @@ class World:
         """What is new on a branch; nothing is merged twice."""
         source = self.branches[name]
         if source.merged < source.head:
-            merged = Merged(branch=source.lineage.key, name=name, after_version=source.merged, upto_version=source.head)
+            key = source.lineage.key
+            merged = Merged(branch=key, name=name, after_version=source.merged, upto_version=source.head)
+            for number in range(source.merged + 1, source.head + 1):
+                own = Replayed(branch=key, after_version=number - 1, upto_version=number)
+                merged.replayed.extend(self.records[key, number].merged.replayed or [own])
             source.merged = source.head
             self.commit(into, t.MERGE_BRANCH, merged=merged)
 
     def _replayed(self, content: Content, merged: Merged, version: int) -> Content:
-        lineage = next(one.lineage for one in self.branches.values() if one.lineage.key == merged.branch)
-        for number in range(merged.after_version + 1, merged.upto_version + 1):
-            record = self.records[lineage.owner(number), number]
+        for run in merged.replayed:
+            lineage = next(one.lineage for one in self.branches.values() if one.lineage.key == run.branch)
+            number = run.upto_version
+            record = self.records[run.branch, number]
             before, after = self.content(lineage, number - 1), self.content(lineage, number)
-            if record.HasField("merged"):
-                content = self._replayed(content, record.merged, version)
             if record.restored_version:
                 gone, fresh = before.keys() - after.keys(), after.keys() - before.keys() - content.keys()
                 content = {path: entry for path, entry in content.items() if path not in gone}

@@ -79,7 +79,7 @@ def test_a_merge_that_collides_names_both_sides(lake: Lake) -> None:
     put(lake, table, "dev", 2)
     put(lake, table, "dev", 1, operation=P)
     put(lake, table, "", 1)
-    with pytest.raises(CommitConflict, match=r"version 3 of the branch .* version 2 .* partition m=1") as refused:
+    with pytest.raises(CommitConflict, match=r"version 3 of branch 'dev' .* version 2 .* partition m=1") as refused:
         merge(lake, table, "dev")
     assert refused.value.details["branch"] == "dev"
     assert refused.value.details["branch_version"] == "3"
@@ -102,21 +102,99 @@ def test_a_writer_on_main_collides_with_what_a_merge_brought(lake: Lake) -> None
     assert lake.commit(table, free, [file(free, "free", 7)]).version == 3
 
 
-def test_only_into_the_parent(lake: Lake) -> None:
+def test_a_branch_is_brought_up_to_date_and_merged_back(lake: Lake) -> None:
     table = lake.table()
     put(lake, table, "", 1)
     branch(lake, table, "dev")
     put(lake, table, "dev", 2)
+    put(lake, table, "", 3)
+    put(lake, table, "", 4)
+    assert merge(lake, table, "main", into="dev") == (3, 2)
+    assert months(lake, "dev") == [1, 2, 3, 4]
+    with pytest.raises(FailedPrecondition, match="nothing that 'dev' does not have"):
+        merge(lake, table, "main", into="dev")
+    put(lake, table, "", 5)
+    assert merge(lake, table, "main", into="dev") == (4, 1), "what was merged before is not replayed again"
+    put(lake, table, "dev", 6)
+    put(lake, table, "", 7)
+    assert merge(lake, table, "dev") == (6, 2), "main's own versions do not come back"
+    assert months(lake) == [1, 2, 3, 4, 5, 6, 7]
+    assert merge(lake, table, "main", into="dev", fast_forward_only=True) == (6, 1)
+    assert months(lake, "dev") == months(lake)
+    for name, into in (("dev", "main"), ("main", "dev")):
+        with pytest.raises(FailedPrecondition, match="has nothing"):
+            merge(lake, table, name, into=into)
+    with pytest.raises(InvalidArgument, match="into itself"):
+        merge(lake, table, "")
+    assert verify(lake.store) == []
+
+
+def test_between_siblings_and_past_generations(lake: Lake) -> None:
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "dev")
+    branch(lake, table, "etl")
+    put(lake, table, "dev", 2)
     branch(lake, table, "fix", from_branch="dev")
     put(lake, table, "fix", 3)
-    with pytest.raises(InvalidArgument, match="forked from 'dev'"):
-        merge(lake, table, "fix")
-    merge(lake, table, "fix", into="dev")
-    merge(lake, table, "dev")
-    assert months(lake) == [1, 2, 3]
+    put(lake, table, "etl", 4)
+    assert merge(lake, table, "fix") == (2, 2), "with what it has of dev"
+    assert merge(lake, table, "dev", into="etl") == (3, 1)
+    assert merge(lake, table, "main", into="etl") == (4, 1), "only that of fix: dev's is there"
+    assert months(lake, "etl") == [1, 2, 3, 4]
+    with pytest.raises(FailedPrecondition, match="has nothing"):
+        merge(lake, table, "dev")
     early = branch(lake, table, "early", from_branch="fix", from_version=1)
     assert early.parent == "main", "it forks from a version that fix only inherits"
+    old = branch(lake, table, "old", from_branch="etl", from_version=3)
+    assert (old.parent, old.version) == ("etl", 3)
+    assert merge(lake, table, "fix", into="old") == (4, 1), "it forked when etl had dev's, and not yet fix's"
     assert verify(lake.store) == []
+
+
+def test_a_merge_does_not_take_a_version_past_one_that_came_after_it(lake: Lake) -> None:
+    """An append may follow an upsert that it has not seen, an upsert must not follow an append, and so on."""
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "dev")
+    put(lake, table, "dev", 1)
+    put(lake, table, "", 1, operation=t.UPSERT)
+    with pytest.raises(CommitConflict, match=r"version 2 of branch 'main' against .* on branch 'dev'\."):
+        merge(lake, table, "main", into="dev")
+    merge(lake, table, "dev")
+    assert merge(lake, table, "main", into="dev") == (3, 1), "dev has nothing of its own: it becomes what main is"
+    assert months(lake, "dev") == months(lake) == [1, 1, 1]
+    put(lake, table, "", 2, operation=t.UPSERT)
+    put(lake, table, "dev", 2)
+    merge(lake, table, "dev")
+    put(lake, table, "dev", 3)
+    with pytest.raises(CommitConflict, match=r"got only after it and 'dev' has already"):
+        merge(lake, table, "main", into="dev")
+    assert verify(lake.store) == []
+
+
+def test_an_overwrite_is_not_undone_by_a_compaction_before_it(lake: Lake) -> None:
+    table = lake.table()
+    old = put_group(lake, table, 1)
+    branch(lake, table, "dev")
+    put(lake, table, "dev", 1, operation=P)
+    compaction = lake.open(table, t.COMPACT)
+    request = t.CommitRequest(instant=compaction, added=files(file(compaction, "g1", 1)))
+    request.removed.paths.append(old)
+    lake.timeline.commit(table, request)
+    merge(lake, table, "dev")
+    assert months(lake) == [1]
+    with pytest.raises(CommitConflict, match="got only after it"):
+        merge(lake, table, "main", into="dev")
+    assert months(lake, "dev") == [1]
+
+
+def put_group(lake: Lake, table: LakeTable, month: int) -> str:
+    """The path of a file in a commit of its own."""
+    instant = lake.open(table)
+    given = file(instant, f"g{month}", month)
+    lake.commit(table, instant, [given])
+    return given.path
 
 
 def test_a_name_used_again_is_another_branch(lake: Lake) -> None:
