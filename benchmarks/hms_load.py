@@ -63,17 +63,25 @@ def connected(port: int) -> Iterator[Any]:
 def create_table(system: System) -> None:
     with connected(system.port) as client:
         client.create_database(Database(DATABASE, "", system.location, {}))
-        client.create_table(
-            Table(
-                dbName=DATABASE,
-                tableName=TABLE,
-                owner="bench",
-                sd=_storage(f"{system.location}/{TABLE}"),
-                partitionKeys=KEYS,
-                parameters={"EXTERNAL": "TRUE"},
-                tableType="EXTERNAL_TABLE",
-            )
-        )
+        client.create_table(table(system, TABLE))
+
+
+def table(system: System, name: str) -> Table:
+    return Table(
+        dbName=DATABASE,
+        tableName=name,
+        owner="bench",
+        sd=_storage(f"{system.location}/{name}"),
+        partitionKeys=KEYS,
+        parameters={"EXTERNAL": "TRUE"},
+        tableType="EXTERNAL_TABLE",
+    )
+
+
+def partition(system: System, day: str, hour: str) -> Partition:
+    """Of the table."""
+    place = f"{system.location}/{TABLE}/dt={day}/hour={hour}"
+    return Partition([day, hour], DATABASE, TABLE, 0, 0, _storage(place), {})
 
 
 def partition_batches(system: System) -> Iterator[list[Partition]]:
@@ -81,8 +89,7 @@ def partition_batches(system: System) -> Iterator[list[Partition]]:
     batch = []
     for day in range(DAYS):
         for hour in range(HOURS):
-            place = f"{system.location}/{TABLE}/dt=d{day:03}/hour={hour}"
-            batch.append(Partition([f"d{day:03}", str(hour)], DATABASE, TABLE, 0, 0, _storage(place), {}))
+            batch.append(partition(system, f"d{day:03}", str(hour)))
             if len(batch) == BATCH:
                 yield batch
                 batch = []

@@ -45,6 +45,15 @@ def test_plan() -> None:
     assert figures["selective_files"] == 50
 
 
+def test_soak() -> None:
+    figures = _run("soak", "--minutes", "0.1")
+
+    assert (figures["unexpected_errors"], figures["verify_problems"]) == (0, [])
+    assert len(figures["samples"]) == 10
+    done = {kind for sample in figures["samples"] for kind in sample["latency_ms"]}
+    assert done >= {"commit", "upsert", "cluster", "plan, selective", "incremental", "branch merged", "get_table"}
+
+
 @pytest.mark.slow  # three services, one after the other
 def test_commit() -> None:
     figures = _run("commit", "--no-peers", "--seconds", "0.5", "--versions", "200")

@@ -1,0 +1,66 @@
+"""The verdict of the ``soak`` benchmark, on minutes made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from benchmarks.soak import verdict
+
+MINUTES = 30
+
+
+def minutes(**at: Any) -> list[dict[str, Any]]:
+    """``at``: a figure by the number of the minute; those that are not given stay as they are."""
+    return [
+        {
+            "at_s": 60.0 * (number + 1),
+            "rss_mb": at.get("rss_mb", lambda _: 300)(number),
+            "fds": at.get("fds", lambda _: 50)(number),
+            "threads": 80,
+            "latency_ms": {
+                "commit": {
+                    "count": at.get("count", lambda _: 900)(number),
+                    "p50": at.get("p50", lambda _: 4.0)(number),
+                    "p99": at.get("p99", lambda _: 12.0)(number),
+                }
+            },
+        }
+        for number in range(MINUTES)
+    ]
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        {},
+        {"rss_mb": lambda n: 120 if n < 3 else 300},  # while caches fill
+        {"rss_mb": lambda n: 900 if n == 29 else 300, "p50": lambda n: 90.0 if n == 25 else 4.0},  # one bad minute
+        {"p50": lambda n: 4.0 + n * 0.01},
+        {"count": lambda _: 20, "p99": lambda n: 12.0 + n},  # of so few it is the slowest
+        {"rss_mb": lambda n: 400 - n},
+    ],
+)
+def test_flat(at: dict[str, Any]) -> None:
+    found = verdict(minutes(**at))
+    assert (found["memory_flat"], found["latency_flat"], found["not_flat"]) == (True, True, [])
+
+
+@pytest.mark.parametrize(
+    ("at", "name"),
+    [
+        ({"rss_mb": lambda n: 300 + 2 * n}, "rss_mb"),
+        ({"fds": lambda n: 50 + n}, "fds"),
+        ({"p50": lambda n: 4.0 + 0.1 * n}, "commit p50_ms"),
+        ({"p99": lambda n: 12.0 + n}, "commit p99_ms"),
+    ],
+)
+def test_not_flat(at: dict[str, Any], name: str) -> None:
+    found = verdict(minutes(**at))
+    assert found["not_flat"] == [name]
+    assert found["memory_flat"] == (name != "rss_mb")
+    assert found["latency_flat"] == (not name.startswith("commit"))
+
+
+def test_slopes_are_per_hour() -> None:
+    assert verdict(minutes(rss_mb=lambda n: 300 + n))["thirds"]["rss_mb"]["per_hour"] == 60.0
