@@ -24,7 +24,7 @@ OVERLAP_MS: Final = 60_000
 """How far back in time unseen records are looked for: the life of a transaction and the difference of clocks."""
 
 NAMED_MAX: Final = 1_000
-_KEYS_BYTES_MAX: Final = 50_000
+KEYS_BYTES_MAX: Final = 50_000
 
 
 class Position(NamedTuple):
@@ -37,10 +37,22 @@ class Position(NamedTuple):
 
 def note(tx: Transaction, table_id: int, changed: Iterable[Values], now_ms: int) -> None:
     """Once in every transaction that changes partitions of the table."""
-    keys = [PartitionKey(values=values) for values in changed]
-    record = PartitionChangeRecord(partitions=keys)
-    if len(keys) > NAMED_MAX or record.ByteSize() > _KEYS_BYTES_MAX:
+    record = record_of(changed)
+    if len(record.partitions) > NAMED_MAX or record.ByteSize() > KEYS_BYTES_MAX:
         record = PartitionChangeRecord(all=True)
+    _note(tx, table_id, record, now_ms)
+
+
+def note_all(tx: Transaction, table_id: int, now_ms: int) -> None:
+    """Instead of ``note``: too many partitions changed to name them."""
+    _note(tx, table_id, PartitionChangeRecord(all=True), now_ms)
+
+
+def record_of(changed: Iterable[Values]) -> PartitionChangeRecord:
+    return PartitionChangeRecord(partitions=[PartitionKey(values=values) for values in changed])
+
+
+def _note(tx: Transaction, table_id: int, record: PartitionChangeRecord, now_ms: int) -> None:
     tx.add(PARTITION_CHANGES.key(table_id, 0), 1)
     tx.clear_range(PARTITION_CHANGES.key(table_id, 1), PARTITION_CHANGES.key(table_id, max(1, now_ms - KEPT_MS)))
     tx.set(PARTITION_CHANGES.key(table_id, now_ms, secrets.randbits(62)), record.SerializeToString())

@@ -15,7 +15,7 @@ from lakemark_server.catalog import partition_changes, warehouse_records
 from lakemark_server.catalog.partition_changes import Position
 from lakemark_server.catalog.warehouse_records import Partition, Values
 from lakemark_server.clock import ClockMs
-from lakemark_server.kv import KeyValue, ReadTransaction, Store
+from lakemark_server.kv import ReadTransaction, Store
 
 T = TypeVar("T")
 
@@ -139,15 +139,9 @@ class PartitionSets:
         """Page by page, each a transaction: what changes meanwhile is read again afterwards."""
         position = self._store.read(lambda tx: partition_changes.position(tx, table_id, self._clock()))
         rows: list[Partition] = []
+        begin: bytes | None
         begin, end = warehouse_records.partition_range(table_id, ())
-        while True:
-            pairs = self._store.read(partial(_pairs, begin, end))
-            rows.extend(warehouse_records.parse_partitions(pairs))
-            if len(pairs) < _PAGE:
-                return position, PartitionSet(rows)
-            # A partition of which the page has only a part is read again as a whole.
-            begin = warehouse_records.partition_range(table_id, rows[-1].values)[1]
-
-
-def _pairs(begin: bytes, end: bytes, tx: ReadTransaction) -> list[KeyValue]:
-    return tx.get_range(begin, end, limit=_PAGE, snapshot=True)
+        while begin is not None:
+            page, begin = self._store.read(partial(warehouse_records.partitions_page, table_id, begin, end, _PAGE))
+            rows.extend(page)
+        return position, PartitionSet(rows)

@@ -17,11 +17,14 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HivePartitionRecord, HiveTableRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.catalog import tables
-from lakemark_server.keyspace import HIVE_TABLES, PARTITIONS
+from lakemark_server.keyspace import HIVE_TABLES, PARTITIONS, PENDING_PARTITIONS
 from lakemark_server.kv import KeyValue, ReadTransaction, Transaction, blob
 
 Values = tuple[str, ...]
 """Of one partition: texts in the order of the partition columns, null as the text of the default partition."""
+
+PENDING_HEAD = 0
+"""Where the pending batches of a table are, see ``partition_batches``."""
 
 _FIRST_CHUNK = b"\x14"  # the end of the key of a blob's first chunk: 0 in the tuple encoding
 
@@ -56,7 +59,7 @@ class HiveTable:
 class Partition(NamedTuple):
     """One partition: ``head``, location and ``tail`` are its Thrift struct without its end and without the names of
     its table, ``located`` whether there is a location between them. ``location`` may be relative to the table's
-    ``partition_base``.
+    ``partition_base``. It is not there as long as its ``batch`` is pending, if that is not 0.
     """
 
     values: Values
@@ -65,6 +68,7 @@ class Partition(NamedTuple):
     located: bool
     head: bytes
     tail: bytes
+    batch: int = 0
 
     def full_location(self, base: str) -> str:
         return f"{base}/{self.location}" if self.relative else self.location
@@ -110,31 +114,69 @@ def require_table(tx: ReadTransaction, table: HiveTable) -> None:
 
 
 def put_partition(tx: Transaction, table_id: int, partition: Partition) -> None:
-    record = HivePartitionRecord(**partition._asdict())
-    blob.put(tx, PARTITIONS.space(table_id, *partition.values), record.SerializeToString())
+    """Whatever there was before with these values."""
+    blob.put(tx, PARTITIONS.space(table_id, *partition.values), _serialized(partition))
+
+
+def put_new_partition(tx: Transaction, table_id: int, partition: Partition) -> None:
+    """``put_partition`` where there is none."""
+    blob.put_new(tx, PARTITIONS.space(table_id, *partition.values), _serialized(partition))
+
+
+def _serialized(partition: Partition) -> bytes:
+    return HivePartitionRecord(**partition._asdict()).SerializeToString()
 
 
 def find_partition(tx: ReadTransaction, table_id: int, values: Values) -> Partition | None:
-    stored = blob.get(tx, PARTITIONS.space(table_id, *values))
-    return None if stored is None else _parse(stored)
+    return find_partitions(tx, table_id, [values])[0]
 
 
 def find_partitions(tx: ReadTransaction, table_id: int, wanted: Sequence[Values]) -> list[Partition | None]:
     """In the order of ``wanted``, with one round trip for those that fit into one value."""
-    keys = [PARTITIONS.space(table_id, *values).key(0) for values in wanted]
+    found = stored_partitions(tx, table_id, wanted)
+    hidden = pending_batches(tx, table_id, found)
+    return [None if row is not None and row.batch in hidden else row for row in found] if hidden else found
+
+
+def stored_partitions(tx: ReadTransaction, table_id: int, wanted: Sequence[Values]) -> list[Partition | None]:
+    """``find_partitions``, and those that are not there yet."""
+    spaces = [PARTITIONS.space(table_id, *values) for values in wanted]
     found: list[Partition | None] = []
-    for values, stored in zip(wanted, tx.get_many(keys), strict=True):
-        if stored is not None and stored[:2] == b"\0\1":
-            found.append(_parse(stored[2:]))
-        else:
-            found.append(None if stored is None else find_partition(tx, table_id, values))
+    for space, first in zip(spaces, tx.get_many([space.key(0) for space in spaces]), strict=True):
+        whole = first[2:] if first and first[:2] == b"\0\1" else first and blob.get(tx, space)
+        found.append(None if whole is None else _parse(whole))
     return found
 
 
-def existing(tx: ReadTransaction, table_id: int, wanted: Sequence[Values]) -> list[bool]:
-    """Which of the partitions there are."""
-    keys = [PARTITIONS.space(table_id, *values).key(0) for values in wanted]
-    return [stored is not None for stored in tx.get_many(keys)]
+def pending_batches(tx: ReadTransaction, table_id: int, rows: Sequence[Partition | None]) -> set[int]:
+    """Which of the batches that these belong to are pending. Reads nothing where there is no batch, as is usual."""
+    batches = sorted({row.batch for row in rows if row is not None and row.batch})
+    if not batches:
+        return set()
+    heads = tx.get_many([PENDING_PARTITIONS.key(table_id, PENDING_HEAD, batch) for batch in batches])
+    return {batch for batch, head in zip(batches, heads, strict=True) if head is not None}
+
+
+def partitions_in(tx: ReadTransaction, table_id: int, begin: bytes, end: bytes, limit: int = 0) -> list[Partition]:
+    """The partitions in a range of keys that begins and ends between two. With a limit, those that are whole within so
+    many pairs."""
+    return _there(tx, table_id, list(_parsed(tx.get_range(begin, end, limit=limit))))
+
+
+def partitions_page(
+    table_id: int, begin: bytes, end: bytes, limit: int, tx: ReadTransaction
+) -> tuple[list[Partition], bytes | None]:
+    """Those that are whole within ``limit`` pairs, and where to read on, if there may be more; without conflicts."""
+    pairs = tx.get_range(begin, end, limit=limit, snapshot=True)
+    rows = list(_parsed(pairs))
+    # A partition of which the page has only a part is read again as a whole.
+    following = partition_range(table_id, rows[-1].values)[1] if len(pairs) == limit else None
+    return _there(tx, table_id, rows), following
+
+
+def _there(tx: ReadTransaction, table_id: int, rows: list[Partition]) -> list[Partition]:
+    hidden = pending_batches(tx, table_id, rows)
+    return [row for row in rows if row.batch not in hidden] if hidden else rows
 
 
 def get_partition(tx: ReadTransaction, table: HiveTable, values: Values) -> Partition:
@@ -154,8 +196,7 @@ def partition_range(table_id: int, leading: Values) -> tuple[bytes, bytes]:
     return PARTITIONS.range(table_id, *leading)
 
 
-def parse_partitions(pairs: Sequence[KeyValue]) -> Iterator[Partition]:
-    """The partitions in a range of keys that ends at the end of one."""
+def _parsed(pairs: Sequence[KeyValue]) -> Iterator[Partition]:
     chunks: list[bytes] = []
     for key, value in pairs:
         if key.endswith(_FIRST_CHUNK) and not chunks and value[:2] == b"\0\1":
@@ -169,7 +210,9 @@ def parse_partitions(pairs: Sequence[KeyValue]) -> Iterator[Partition]:
 
 def _parse(stored: bytes) -> Partition:
     record = HivePartitionRecord.FromString(stored)
-    return Partition(tuple(record.values), record.location, record.relative, record.located, record.head, record.tail)
+    return Partition(
+        tuple(record.values), record.location, record.relative, record.located, record.head, record.tail, record.batch
+    )
 
 
 def inside(location: str, directory: str) -> bool:

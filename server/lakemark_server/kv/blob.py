@@ -19,15 +19,18 @@ FIRST_CHUNK_BYTES: Final = VALUE_BYTES_MAX - _COUNT_BYTES
 
 def put(transaction: Transaction, space: Space, value: bytes) -> None:
     """Stores ``value`` as the only thing in ``space``, whatever was there before. Raises TransactionTooLarge."""
+    transaction.clear_range(space.key(_chunks(value)), space.range()[1])
+    put_new(transaction, space, value)
+
+
+def put_new(transaction: Transaction, space: Space, value: bytes) -> None:
+    """``put`` where there is nothing yet. Raises TransactionTooLarge."""
     if len(value) > TRANSACTION_BYTES_MAX:
         raise TransactionTooLarge(
             f"a blob of {len(value)} bytes; at most {TRANSACTION_BYTES_MAX} fit into a transaction"
         )
-    rest = range(FIRST_CHUNK_BYTES, len(value), VALUE_BYTES_MAX)
-    count = 1 + len(rest)
-    transaction.clear_range(space.key(count), space.range()[1])
-    transaction.set(space.key(0), count.to_bytes(_COUNT_BYTES, "big") + value[:FIRST_CHUNK_BYTES])
-    for index, start in enumerate(rest, 1):
+    transaction.set(space.key(0), _chunks(value).to_bytes(_COUNT_BYTES, "big") + value[:FIRST_CHUNK_BYTES])
+    for index, start in enumerate(range(FIRST_CHUNK_BYTES, len(value), VALUE_BYTES_MAX), 1):
         transaction.set(space.key(index), value[start : start + VALUE_BYTES_MAX])
 
 
@@ -48,3 +51,7 @@ def get(transaction: ReadTransaction, space: Space, *, snapshot: bool = False) -
 def clear(transaction: Transaction, space: Space) -> None:
     """Removes the value; no error if there is none."""
     transaction.clear_range(*space.range())
+
+
+def _chunks(value: bytes) -> int:
+    return 1 + len(range(FIRST_CHUNK_BYTES, len(value), VALUE_BYTES_MAX))
