@@ -15,6 +15,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.timeline import branches
 from tests.contract.test_branches_model import BranchesMachine, Files
 from tests.lakes import Lake, file, open_lake
 
@@ -36,6 +37,24 @@ class CleaningMachine(BranchesMachine):
         except VersionNotFound as ended:
             return not ended.details.get("earliest")
         return True
+
+    def on_disk(self) -> set[str]:
+        """Without those of the other table, which are made here, too."""
+        others = {str(one.instant) for one in self.lake.timeline.instants(self.u.table_id, limit=1_000)[0]}
+        found = (path.relative_to(self.below) for path in self.below.rglob("*.parquet"))
+        return {path.as_posix() for path in found if path.parts[0] not in others}
+
+    def needed(self) -> set[str]:
+        """The files that something which can be read has."""
+        found = set().union(*self.tags.values())
+        for name, branch in self.branches.items():
+            readable = (version for version in range(branch.head + 1) if self.readable(name, version))
+            found = found.union(*(branch.states[version] for version in readable))
+        for one in self.lake.timeline.savepoints.find(self.t):  # of dropped branches, too
+            lineage = self.lake.store.read(lambda tx, one=one: branches.lineage(tx, self.t.table_id, one.branch_key))  # type: ignore[misc]
+            kept = self.lake.snapshots.load(self.t, lineage, one.version)
+            found.update(texts(kept.entries().column("path")))
+        return found
 
     @rule(which=st.integers(0, 9), version=st.integers(1, 30))
     def keep(self, which: int, version: int) -> None:
@@ -67,6 +86,7 @@ class CleaningMachine(BranchesMachine):
         assert all(self.readable(name, version) for version in stay)
         again = self.lake.timeline.cleaner.clean(self.t, request)
         assert (again.files, again.instant) == (0, 0)
+        assert self.on_disk() == self.needed()
 
     @invariant()
     def every_version_of_every_branch_holds_what_it_did(self) -> None:

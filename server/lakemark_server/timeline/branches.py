@@ -97,6 +97,11 @@ def branches(tx: ReadTransaction, table_id: int) -> list[BranchRecord]:
     return _all(tx, *BRANCHES.range(table_id), BranchRecord)
 
 
+def all_branches(tx: ReadTransaction, table_id: int) -> list[BranchRecord]:
+    """Without main, dropped ones too, in order of key."""
+    return _all(tx, *BRANCH_KEYS.range(table_id), BranchRecord)
+
+
 def tags(tx: ReadTransaction, table_id: int) -> list[TagRecord]:
     """In order of name."""
     return _all(tx, *TAGS.range(table_id), TagRecord)

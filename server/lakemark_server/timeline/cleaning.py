@@ -1,36 +1,33 @@
 """Cleaning: old versions end, and the data files that no version left has are deleted.
 
-In two steps, so that it can be interrupted anywhere and asked for again: one transaction moves the horizon, from where
-on nobody can read what is before; then files are deleted, and how far they are is written down.
+In two steps, so that it can be interrupted anywhere and goes on where it was: one transaction moves the horizon, from
+where on nobody can read what is before; then files are deleted, and how far they are is written down. Between the two
+a background clean waits for readers. Versions of dropped branches end with the next clean of the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
 
-from lakemark.errors import InvalidArgument, LakemarkError, StoreConflict
+from lakemark.errors import InvalidArgument, LakemarkError
 from lakemark_proto.store.v1.store_pb2 import CleanedRecord, InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog import storage
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs
-from lakemark_server.keyspace import INSTANTS
-from lakemark_server.kv import Store, Transaction
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.changes import removed_between
+from lakemark_server.keyspace import INSTANTS, MAIN
+from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.timeline import records, retention
+from lakemark_server.timeline import alive, branches, garbage, records, retention
+from lakemark_server.timeline.garbage import Collector, Ending, Garbage
 from lakemark_server.timeline.lineage import Lineage
-from lakemark_server.timeline.table_state import BranchState, TableState
 
 VERSIONS_AT_ONCE_MAX: Final = 1_000
-ATTEMPTS_MAX: Final = 5
+DROPPED_AT_ONCE_MAX: Final = 10
 _log = structlog.get_logger(__name__)
 
 
@@ -63,6 +60,46 @@ def horizon_of(latest: int, retain: Retain, version_then: int, read_versions: It
     return max(0, min(bounds))
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Versions of one branch that end, or have ended: up to ``horizon``.
+
+    ``done``: how far it was cleaned before; ``kept``: versions up to the horizon that stay; ``more``: the branch has
+    versions behind the horizon, else it was dropped.
+    """
+
+    lineage: Lineage
+    done: CleanedRecord
+    horizon: int
+    kept: frozenset[int]
+    more: bool = True
+
+    @property
+    def key(self) -> str:
+        return self.lineage.key
+
+    @property
+    def moves(self) -> bool:
+        return self.horizon > max(self.done.horizon, self.lineage.forks[0][1])
+
+    @property
+    def deletes(self) -> bool:
+        """There are versions that have ended, or end now, and whose files were not deleted."""
+        return self.horizon > self._deleted
+
+    @property
+    def expired(self) -> int:
+        return len(set(range(max(self.done.horizon, self.lineage.forks[0][1]) + 1, self.horizon + 1)) - self.kept)
+
+    @property
+    def ending(self) -> Ending:
+        return Ending(self.lineage, self._deleted + 1, self.horizon, self.more)
+
+    @property
+    def _deleted(self) -> int:
+        return max(self.done.deleted, self.lineage.forks[0][1])
+
+
 class Cleaner:
     """Thread-safe; holds no state that another process would need."""
 
@@ -78,181 +115,167 @@ class Cleaner:
         """
         retain = Retain(request.retain_versions, request.retain_ms)
         retain.check()
-        for _ in range(ATTEMPTS_MAX):
-            answer = self._attempt(table, request, retain)
-            if answer is not None:
-                return answer
-        raise StoreConflict(f"tags, branches or writers of {table.name} come and go all the time; ask again later")
+        table_id = table.table_id
 
-    def _attempt(self, table: LakeTable, request: pb.CleanRequest, retain: Retain) -> pb.CleanResponse | None:
-        """None if what keeps versions has changed since it was looked at."""
-        plan = self._store.transact(lambda tx: self._plan(tx, table, request.branch, retain))
-        gone = self._files(table, plan)
+        def planned(tx: ReadTransaction) -> list[Plan]:
+            key = branches.resolve(tx, table_id, request.branch).key
+            if key != MAIN:
+                branches.require_kept(tx, table_id, key)
+            return [plan(tx, table_id, key, retain, self._clock()), *plans_of_dropped(tx, table_id)]
+
+        def moved(tx: Transaction) -> list[Plan]:
+            records.guard_starts(tx, table_id)
+            return [self._moved(tx, table_id, one) for one in planned(tx)]
+
+        plans = self._store.read(planned) if request.dry_run else self._store.transact(moved)
+        found = self._collect(table, plans, 0)
         answer = pb.CleanResponse(
-            earliest_version=plan.horizon + 1,
-            expired_versions=plan.expired,
-            files=gone.num_rows,
-            bytes=int(gone.column("size_bytes").to_numpy().sum()) if gone.num_rows else 0,
-            kept_versions=sorted(version for version in plan.kept if version <= plan.horizon),
+            earliest_version=plans[0].horizon + 1,
+            expired_versions=plans[0].expired,
+            files=len(found.gone),
+            bytes=sum(found.gone.values()),
+            kept_versions=sorted(plans[0].kept),
         )
-        if request.dry_run or not plan.work:
-            return answer
-        instant = self._store.transact(lambda tx: self._move(tx, table, plan, answer))
-        if instant is None:
-            return None
-        answer.instant = instant
-        self._delete(table, gone)
-        self._store.transact(lambda tx: _done(tx, table.table_id, plan))
+        if not request.dry_run:
+            answer.instant = self.delete(table, plans, found)
         return answer
 
-    def _plan(self, tx: Transaction, table: LakeTable, branch: str, retain: Retain) -> _Plan:
-        state = TableState(tx, table.table_id)
-        return _planned(state, state.branch_named(branch), retain, self._clock())
+    def end(self, table: LakeTable, retain: Retain) -> None:
+        """The first step for all branches, dropped ones too, of which no files are to be deleted just now."""
+        table_id = table.table_id
 
-    def _move(self, tx: Transaction, table: LakeTable, plan: _Plan, answer: pb.CleanResponse) -> int | None:
-        """Only if nobody has begun to need what is to end: whoever makes a tag, a branch or a writer is seen."""
-        state = TableState(tx, table.table_id)
-        again = _planned(state, state.branch(plan.key), plan.retain, self._clock())
-        if again.horizon < plan.horizon or again.needs != plan.needs:
-            return None
+        def body(tx: Transaction) -> None:
+            records.guard_starts(tx, table_id)
+            keys = [MAIN, *(one.key for one in branches.branches(tx, table_id))]
+            live = [plan(tx, table_id, key, retain, self._clock()) for key in keys]
+            for one in (*live, *plans_of_dropped(tx, table_id)):
+                if one.done.horizon <= one.done.deleted:
+                    self._moved(tx, table_id, one)
+
+        self._store.transact(body)
+
+    def finish(self, table: LakeTable, grace_ms: int) -> int:
+        """The second step for all branches whose horizon moved ``grace_ms`` ago, and for what was left by earlier
+        cleans; how many files were deleted."""
+        plans = self._store.read(lambda tx: plans_of_ended(tx, table.table_id, self._clock() - grace_ms))
+        found = self._collect(table, plans, grace_ms)
+        self.delete(table, plans, found)
+        return len(found.gone)
+
+    def delete(self, table: LakeTable, plans: Sequence[Plan], found: Garbage) -> int:
+        """The second step; the clean's instant, 0 if there was nothing to do."""
+        table_id, now = table.table_id, self._clock()
+        garbage.remember(self._store, table_id, found, now)
+        self._delete_files(table, found)
+        garbage.forget(self._store, table_id, found)
+        if not found.gone and not any(one.deletes for one in plans):
+            return 0
+        return self._store.transact(lambda tx: self._done(tx, table_id, plans, found))
+
+    def _collect(self, table: LakeTable, plans: Sequence[Plan], grace_ms: int) -> Garbage:
+        collector = Collector(self._store, self._snapshots, table)
+        endings = [one.ending for one in plans if one.deletes]
+        return self._snapshots.again(lambda: collector.collect(endings, self._clock(), grace_ms))
+
+    def _moved(self, tx: Transaction, table_id: int, one: Plan) -> Plan:
+        """The versions end. Whoever makes a tag, a branch or a writer meanwhile is seen, or sees it."""
+        if not one.moves:
+            return one
+        record = self._instant(tx, table_id, one.key, one.horizon)
+        done = CleanedRecord()
+        done.CopyFrom(one.done)
+        done.horizon, done.moved_ms, done.instant = one.horizon, record.opened_ms, record.instant
+        retention.put_cleaned(tx, table_id, one.key, done)
+        return one
+
+    def _instant(self, tx: Transaction, table_id: int, key: str, horizon: int) -> InstantRecord:
         now = self._clock()
         record = InstantRecord(
-            instant=records.next_instant(tx, table.table_id, now),
-            branch=plan.key,
+            instant=records.next_instant(tx, table_id, now),
+            branch=key,
             operation=pb.CLEAN_FILES,
             state=pb.COMPLETED,
-            read_version=plan.horizon,
+            read_version=horizon,
             opened_ms=now,
             completed_ms=now,
-            metadata={
-                "earliest_version": str(plan.horizon + 1),
-                "files": str(answer.files),
-                "bytes": str(answer.bytes),
-            },
+            metadata={"earliest_version": str(horizon + 1)},
         )
-        records.put_instant(tx, table.table_id, record)
-        moved = CleanedRecord(horizon=plan.horizon, deleted=plan.deleted, instant=record.instant)
-        retention.put_cleaned(tx, table.table_id, plan.key, moved)
-        return record.instant
+        records.put_instant(tx, table_id, record)
+        return record
 
-    def _files(self, table: LakeTable, plan: _Plan) -> pa.Table:
-        """What versions behind ``plan.deleted`` up to the horizon have, and no version that stays: path, size_bytes."""
-        names = ["path", "size_bytes", "added_version"]
-        empty = pa.table([pa.array([], kind) for kind in (pa.string(), pa.int64(), pa.int64())], names)
-        if not plan.work:
-            return empty
-        found = []
-        before = self._snapshots.load(table, plan.lineage, plan.first)
-        for version in range(plan.first + 1, plan.horizon + 2):
-            after = self._snapshots.load(table, plan.lineage, version)
-            found.append(pa.Table.from_batches([removed_between(before, after).entries().select(names)]))
-            before = after
-        gone = pa.concat_tables([empty, *found])
-        # What it inherits is its parent's to delete, and what was merged into another branch is in both.
-        gone = gone.filter(pa.array(gone.column("added_version").to_numpy() > plan.own_after))
-        for version in sorted({version for version in plan.kept if version <= plan.horizon} | plan.restores):
-            stays = self._snapshots.load(table, plan.lineage, version).entries().column("path")
-            gone = gone.filter(pc.invert(pc.is_in(gone.column("path"), value_set=stays)))
-        gone = gone.group_by("path", use_threads=False).aggregate([("size_bytes", "max")])
-        return self._without_merged(table, plan, gone.rename_columns(names[:2]))
+    def _done(self, tx: Transaction, table_id: int, plans: Sequence[Plan], found: Garbage) -> int:
+        instant = 0
+        for one in plans:
+            if not one.deletes:
+                continue
+            record = retention.cleaned(tx, table_id, one.key)
+            record.deleted = max(record.deleted, one.horizon)
+            retention.put_cleaned(tx, table_id, one.key, record)
+            instant = instant or record.instant
+        if instant:
+            told = records.instant(tx, table_id, instant)
+        else:
+            told = self._instant(tx, table_id, MAIN, retention.cleaned(tx, table_id, MAIN).horizon)
+        told.metadata["files"], told.metadata["bytes"] = str(len(found.gone)), str(sum(found.gone.values()))
+        records.put_instant(tx, table_id, told)
+        return told.instant
 
-    def _without_merged(self, table: LakeTable, plan: _Plan, gone: pa.Table) -> pa.Table:
-        """A file that a merge brought is its branch's, which may still have it."""
-        paths = texts(gone.column("path").combine_chunks())
-        instants = sorted({int(path.split("/")[0]) for path in paths})
-        own: set[int] = set()
-        for at in range(0, len(instants), VERSIONS_AT_ONCE_MAX):
-            page = instants[at : at + VERSIONS_AT_ONCE_MAX]
-            keys = [INSTANTS.key(table.table_id, instant) for instant in page]
-            stored = self._store.read(lambda tx, keys=keys: tx.get_many(keys))  # type: ignore[misc]
-            written = (InstantRecord.FromString(value) for value in stored if value is not None)
-            own |= {record.instant for record in written if record.branch == plan.key}
-        return gone.filter(pa.array([int(path.split("/")[0]) in own for path in paths], pa.bool_()))
-
-    def _delete(self, table: LakeTable, gone: pa.Table) -> None:
-        """Each file is alone in its directory, which goes with it."""
-        for path in texts(gone.column("path").combine_chunks()):
+    def _delete_files(self, table: LakeTable, found: Garbage) -> None:
+        """Each file is alone in its directory, which goes with it. What cannot be deleted is tried again."""
+        failed = {}
+        for path, size in found.gone.items():
             directory = path.rpartition("/")[0]
             try:
                 storage.delete_directory(storage.child(table.record.location, directory))
             except LakemarkError as error:
-                _log.warning("a file of an ended version was left behind", path=path, reason=error.message)
+                _log.warning("a file of an ended version could not be deleted yet", path=path, reason=error.message)
+                failed[path] = size
+        if failed:
+            garbage.remember(self._store, table.table_id, replace(found, kept={}, waiting=failed), self._clock())
+            for path in failed:
+                del found.gone[path]
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """``first``: the oldest version whose files may still be there; ``restores``: versions that stay and may have files
-    again which were gone between; ``own_after``: files that were added by a later version are the branch's own."""
-
-    key: str
-    lineage: Lineage
-    retain: Retain
-    horizon: int
-    deleted: int
-    first: int
-    expired: int
-    kept: frozenset[int]
-    restores: frozenset[int]
-    own_after: int
-
-    @property
-    def needs(self) -> tuple[frozenset[int], frozenset[int], int]:
-        """What may change until the horizon is moved."""
-        return self.kept, self.restores, self.own_after
-
-    @property
-    def work(self) -> bool:
-        return self.horizon > self.deleted
-
-
-def _planned(state: TableState, branch: BranchState, retain: Retain, now_ms: int) -> _Plan:
-    tx, table_id, lineage = state.tx, state.table_id, branch.lineage
-    key, fork = lineage.forks[0]
-    records.guard_starts(tx, table_id)
-    done = retention.cleaned(tx, table_id, key)
-    kept = retention.kept(tx, table_id, key)
+def plan(tx: ReadTransaction, table_id: int, key: str, retain: Retain, now_ms: int) -> Plan:
+    """Of a branch that is not dropped. In a transaction that moves the horizon, guard starts: see ``records``."""
+    lineage = branches.lineage(tx, table_id, key)
+    done, latest = retention.cleaned(tx, table_id, key), records.head(tx, table_id, key).version
     then = records.version_at_time(tx, table_id, lineage, now_ms - retain.ms) if retain.ms else 0
-    latest = branch.head.version
-    horizon = horizon_of(latest, retain, then, _read_versions(state, key))
-    horizon = max(min(horizon, max(done.deleted, fork) + VERSIONS_AT_ONCE_MAX), done.horizon)
-    # Files of a version that the branch only inherits belong to its parent.
-    first = max(done.deleted + 1 if done.deleted else 1, fork)
-    own_after = max(fork, retention.merged_elsewhere(tx, table_id, key))
-    restores = _restores(state, lineage, horizon, latest)
-    ended = set(range(max(done.horizon, fork) + 1, horizon + 1)) - kept
-    return _Plan(
-        key=key,
-        lineage=lineage,
-        retain=retain,
-        horizon=horizon,
-        deleted=max(done.deleted, fork),
-        first=first,
-        expired=len(ended),
-        kept=frozenset(kept),
-        restores=frozenset(restores),
-        own_after=own_after,
-    )
+    horizon = horizon_of(latest, retain, then, _read_versions(tx, table_id, key))
+    horizon = max(min(horizon, max(done.deleted, lineage.forks[0][1]) + VERSIONS_AT_ONCE_MAX), done.horizon)
+    return Plan(lineage, done, horizon, _kept(tx, table_id, key, horizon))
 
 
-def _read_versions(state: TableState, key: str) -> list[int]:
-    stored = state.tx.get_many([INSTANTS.key(state.table_id, instant) for instant in state.writers], snapshot=True)
-    found = (InstantRecord.FromString(value) for value in stored if value is not None)
-    return [record.read_version for record in found if record.branch == key]
+def plans_of_dropped(tx: ReadTransaction, table_id: int) -> list[Plan]:
+    """Branches that were dropped and still have files, at most ``DROPPED_AT_ONCE_MAX``."""
+    found = []
+    for one in branches.all_branches(tx, table_id):
+        done, head = retention.cleaned(tx, table_id, one.key), records.head(tx, table_id, one.key).version
+        deleted = max(done.deleted, one.fork_version)
+        if one.dropped and head > deleted:
+            horizon = max(min(head, deleted + VERSIONS_AT_ONCE_MAX), done.horizon)
+            lineage = branches.lineage(tx, table_id, one.key)
+            found.append(Plan(lineage, done, horizon, _kept(tx, table_id, one.key, horizon), horizon < head))
+    return found[:DROPPED_AT_ONCE_MAX]
 
 
-def _restores(state: TableState, lineage: Lineage, horizon: int, latest: int) -> set[int]:
-    """Versions that stay and have the files of one that does not."""
-    found = set()
-    after = horizon
-    while after < latest:
-        upto = min(latest, after + VERSIONS_AT_ONCE_MAX)
-        page = records.versions(state.tx, state.table_id, lineage, after, upto)
-        found |= {record.version for record in page if 0 < record.restored_version <= horizon}
-        after = upto
+def plans_of_ended(tx: ReadTransaction, table_id: int, before_ms: int) -> list[Plan]:
+    """Branches whose versions ended before that time, and whose files are not deleted yet."""
+    found = []
+    for key, done in retention.all_cleaned(tx, table_id):
+        if done.horizon > done.deleted and done.moved_ms <= before_ms:
+            more = done.horizon < records.head(tx, table_id, key).version
+            kept = _kept(tx, table_id, key, done.horizon)
+            found.append(Plan(branches.lineage(tx, table_id, key), done, done.horizon, kept, more))
     return found
 
 
-def _done(tx: Transaction, table_id: int, plan: _Plan) -> None:
-    record = retention.cleaned(tx, table_id, plan.key)
-    record.deleted = max(record.deleted, plan.horizon)
-    retention.put_cleaned(tx, table_id, plan.key, record)
+def _kept(tx: ReadTransaction, table_id: int, key: str, horizon: int) -> frozenset[int]:
+    return frozenset(version for version in retention.kept(tx, table_id, key) if version <= horizon)
+
+
+def _read_versions(tx: ReadTransaction, table_id: int, key: str) -> list[int]:
+    """Of live writers of the branch."""
+    instants = [INSTANTS.key(table_id, one.instant) for one in alive.of_table(tx, table_id)]
+    found = (InstantRecord.FromString(value) for value in tx.get_many(instants, snapshot=True) if value is not None)
+    return [record.read_version for record in found if record.branch == key]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from lakemark.errors import VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import CleanedRecord, TagRecord
-from lakemark_server.keyspace import CLEANED, MAIN, MERGES, SAVEPOINTS
+from lakemark_server.keyspace import CLEANED, SAVEPOINTS
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.timeline import branches
 from lakemark_server.timeline.lineage import Lineage
@@ -18,6 +16,12 @@ def cleaned(tx: ReadTransaction, table_id: int, key: str) -> CleanedRecord:
     return CleanedRecord.FromString(stored) if stored else CleanedRecord()
 
 
+def all_cleaned(tx: ReadTransaction, table_id: int) -> list[tuple[str, CleanedRecord]]:
+    """By branch key."""
+    pairs = tx.get_range(*CLEANED.range(table_id))
+    return [(str(CLEANED.unpack(key)[-1]), CleanedRecord.FromString(value)) for key, value in pairs]
+
+
 def put_cleaned(tx: Transaction, table_id: int, key: str, record: CleanedRecord) -> None:
     tx.set(CLEANED.key(table_id, key), record.SerializeToString())
 
@@ -27,22 +31,6 @@ def kept(tx: ReadTransaction, table_id: int, key: str) -> set[int]:
     found = {one.version for one in branches.tags(tx, table_id) if one.branch_key == key}
     found |= {one.fork_version for one in branches.branches(tx, table_id) if one.parent_key == key}
     return found | {one.version for one in savepoints(tx, table_id) if one.branch_key == key}
-
-
-def merged_elsewhere(tx: ReadTransaction, table_id: int, key: str) -> int:
-    """The last version of a branch, by key, that another one got by a merge; 0: none that can still be read."""
-    marks = [*branches.tags(tx, table_id), *savepoints(tx, table_id)]
-    readable = {one.key for one in branches.branches(tx, table_id)} | {one.branch_key for one in marks}
-    readable = {owner for one in readable for owner, _ in branches.lineage(tx, table_id, one).forks} | {MAIN}
-    last = 0
-    begin, end = MERGES.range(table_id, key)
-    while found := tx.get_range(begin, end, limit=1):
-        target = str(MERGES.unpack(found[0][0])[2])
-        first, begin = MERGES.range(table_id, key, target)
-        if target in readable:
-            latest = tx.get_range(first, begin, limit=1, reverse=True)[0][0]
-            last = max(last, cast(int, MERGES.unpack(latest)[-1]))
-    return last
 
 
 def savepoints(tx: ReadTransaction, table_id: int) -> list[TagRecord]:
