@@ -54,7 +54,10 @@ def drop(
     call = invocation(context)
     with call.client() as client:
         client.timeline.drop_savepoint(table, version, branch=branch)
-    show_done(f"version {version} of {table} has no savepoint any more")
+    if call.as_json:
+        show_json({"dropped": version})
+    else:
+        show_done(f"version {version} of {table} has no savepoint any more")
 
 
 def clean(
@@ -66,6 +69,8 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only tell what would be done")] = False,
 ) -> None:
     """Ends old versions and deletes the files that only they have."""
+    if not retain_versions and not retain_days:
+        raise typer.BadParameter("say what is to stay: --retain-versions, --retain-days or both")
     call = invocation(context)
     with call.client() as client:
         done = client.timeline.clean(
