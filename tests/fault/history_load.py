@@ -21,13 +21,9 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import snapshot_pb2 as s
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.kv import Store
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.service import At, Snapshots
-from lakemark_server.timeline.service import Timeline
-from tests.histories import MAIN, History, Operation, Outcome, Place, Recorder, Version, Write
+from tests.histories import DELTA_NAME, MAIN, Clean, Operation, Outcome, Place, Recorder, Write
 from tests.lakes import file, files
-from tests.wire import Refused, Wire
+from tests.wire import COLUMNS, Refused, Wire
 
 T = TypeVar("T")
 
@@ -38,7 +34,10 @@ ATTEMPTS_MAX = 2_000
 GIVE_UP = 0.2
 MONTHS = 5
 WAIT_S = 120.0
-KEPT_MAX = 100
+RETAINED = 6
+LOOKS_BACK = 15
+MARKS_MAX = 4  # of one client: tags and savepoints, which stay
+BASE_COLUMNS = {name for name, _ in COLUMNS}
 NOTHING: Mapping[Place, int] = MappingProxyType({})
 
 
@@ -53,6 +52,7 @@ class Client:
         self._addresses, self._chance = addresses, chance
         self._wires: dict[tuple[str, str], Wire] = {}
         self.unanswered = 0
+        self.refusal = ""  # the code of the last one
 
     def ask(self, table: str, question: Callable[[Wire], T]) -> T:
         """Until there is an answer. Raises Gone."""
@@ -72,6 +72,7 @@ class Client:
                 told = Refused(error)
             assert told.detail.code != "internal", told
             if told.detail.outcome == "fatal":
+                self.refusal = told.detail.code
                 return "refused", None
             if told.detail.outcome != "retryable":  # or there is no answer at all
                 self.unanswered += 1
@@ -157,11 +158,12 @@ class _Worker:
         self, client: Client, recorder: Recorder, chance: random.Random, number: int, branches: set[Place]
     ) -> None:
         self._client, self._recorder, self._chance = client, recorder, chance
-        self._number, self._steps = number, 0
+        self._number, self._steps, self._marks = number, 0, 0
         self._branches = branches
         self._kinds: dict[Callable[[], object], int] = {
-            self._append: 6, self._together: 8, self._replace: 4, self._overwrite: 2, self._restore: 1,
-            self._create: 1, self._merge: 2, self._read_one: 5, self._read_all: 8,
+            self._append: 6, self._together: 8, self._replace: 4, self._lay: 3, self._compact: 3, self._cluster: 2,
+            self._overwrite: 2, self._restore: 1, self._create: 1, self._merge: 2, self._alter: 1, self._mark: 1,
+            self._clean: 2, self._read_one: 5, self._read_all: 8, self._look: 4,
         }  # fmt: skip
 
     def step(self) -> None:
@@ -188,18 +190,48 @@ class _Worker:
         self._commit("together", self._chance.sample(places, self._chance.randint(2, min(4, len(places)))), t.APPEND)
 
     def _replace(self) -> None:
-        """A file of the version that was read gives way to another one of its group."""
+        """A slice of the version that was read gives way to a new file of its group."""
+        self._rewrite("replace", t.UPSERT, 1)
+
+    def _compact(self) -> None:
+        """Likewise; a delta that came meanwhile is on top of it."""
+        self._rewrite("compact", t.COMPACT, 1)
+
+    def _cluster(self) -> None:
+        """Slices of a month give way to a file of a new group."""
+        self._rewrite("cluster", t.CLUSTER, 3)
+
+    def _rewrite(self, what: str, operation: t.Operation.ValueType, groups: int) -> None:
         place = self._chance.choice(self._places())
         version, paths = self._read_one(place)
         if not paths:
             return
-        gone = self._chance.choice(sorted(paths)[:4])  # few, so that others want the same
-        _, month, group, _ = gone.split("/")
+        month, group = _slice(self._chance.choice(sorted(paths)[:4]))  # few, so that others want the same
+        wanted = sorted({one for at, one in map(_slice, paths) if at == month} - {group})[: groups - 1]
+        gone = [path for path in paths if _slice(path) in {(month, one) for one in (group, *wanted)}]
+        instant = self._open(place, operation, read_version=version).instant
+        name = f"{self._number}-{self._steps}" if operation == t.CLUSTER else group
+        given = file(instant, name, month)
+        write = Write(frozenset({given.path}), frozenset(gone), instant=instant)
+        request = self._request(place, instant, [given], removed=t.RemovedFiles(paths=gone))
+        self._settle(what, {place: write}, lambda wire: [wire.timeline.Commit(request)])
+
+    def _lay(self) -> None:
+        """A delta on a slice of the version that was read."""
+        place = self._chance.choice(self._places())
+        version, paths = self._read_one(place)
+        bases = [path for path in paths if not path.endswith(DELTA_NAME)]
+        if not bases:
+            return
+        base = self._chance.choice(sorted(bases)[:4])
+        month, group = _slice(base)
         instant = self._open(place, t.UPSERT, read_version=version).instant
-        given = file(instant, group, int(month.removeprefix("m=")))
-        write = Write(frozenset({given.path}), frozenset({gone}), instant=instant)
-        request = self._request(place, instant, [given], removed=t.RemovedFiles(paths=[gone]))
-        self._settle("replace", {place: write}, lambda wire: [wire.timeline.Commit(request)])
+        given = file(instant, group, month)
+        given.path = given.path.rpartition("/")[0] + DELTA_NAME
+        given.MergeFrom(p.DataFile(file_group=group, kind=p.DELTA, base_instant=int(base.split("/")[0])))
+        write = Write(frozenset({given.path}), instant=instant)
+        request = self._request(place, instant, [given])
+        self._settle("lay", {place: write}, lambda wire: [wire.timeline.Commit(request)])
 
     def _commit(self, what: str, places: list[Place], operation: t.Operation.ValueType) -> None:
         writes, reads, requests = {}, {}, []
@@ -241,6 +273,53 @@ class _Worker:
         table, branch = self._chance.choice(sorted(self._branches))
         request = c.MergeBranchRequest(table=_table((table, MAIN)), branch=branch, request_id=self._name(""))
         self._settle("merge", {(table, MAIN): Write(merges=branch)}, lambda wire: [wire.catalog.MergeBranch(request)])
+
+    def _alter(self) -> None:
+        place, name = (self._chance.choice(TABLES), MAIN), f"x{self._number}_{self._steps}"
+        column = p.Column(name=name, type=p.Type(primitive="bigint"))
+        change = c.SchemaChange(add=c.SchemaChange.AddColumn(column=column))
+        request = c.AlterSchemaRequest(name=_table(place), changes=[change], request_id=self._name(""))
+        began = self._recorder.now_ns()
+        outcome, _ = self._client.settle(place[0], lambda wire: wire.catalog.AlterSchema(request))
+        ended = self._recorder.now_ns()
+        self._recorder.add(Operation(self._name("alter"), began, ended, outcome, {place: Write(column=name)}))
+
+    def _mark(self) -> None:
+        """A version that stays, by a tag or a savepoint."""
+        if self._marks >= MARKS_MAX:
+            return
+        self._marks += 1
+        place = self._chance.choice(self._places())
+        version, _ = self._read_one(place)
+        version = self._chance.randint(max(0, version - LOOKS_BACK), version)
+        if not version:
+            return
+        request_id = self._name("")
+        tag = c.CreateReferenceRequest(
+            table=_table(place), name=f"t{self._number}-{self._steps}", kind=c.TAG, from_branch=place[1],
+            from_version=version, request_id=request_id,
+        )  # fmt: skip
+        savepoint = t.SavepointRequest(table=_table(place), branch=place[1], version=version, request_id=request_id)
+
+        def question(wire: Wire) -> object:
+            return wire.catalog.CreateReference(tag) if tagged else wire.timeline.CreateSavepoint(savepoint)
+
+        tagged = self._chance.random() < 0.5
+        began = self._recorder.now_ns()
+        outcome, _ = self._client.settle(place[0], question)
+        ended = self._recorder.now_ns()
+        self._recorder.add(Operation(self._name("mark"), began, ended, outcome, keeps=(place, version)))
+
+    def _clean(self) -> None:
+        place = self._chance.choice(self._places())
+        request = t.CleanRequest(table=_table(place), branch=place[1], retain_versions=RETAINED)
+        began = self._recorder.now_ns()
+        outcome, answer = self._client.settle(place[0], lambda wire: wire.timeline.Clean(request))
+        ended = self._recorder.now_ns()
+        cleaned = Clean(place, RETAINED)
+        if answer is not None:
+            cleaned = replace(cleaned, earliest=answer.earliest_version, spared=frozenset(answer.kept_versions))
+        self._recorder.add(Operation(self._name("clean"), began, ended, outcome, cleans=cleaned))
 
     def _settle(
         self,
@@ -317,41 +396,37 @@ class _Worker:
         found = self._client.ask(TABLES[0], question).snapshots
         ended = self._recorder.now_ns()
         reads = {place: one.version for place, one in zip(places, found, strict=True)}
+        columns = {
+            place: frozenset(column.name for column in one.schema.columns) - BASE_COLUMNS
+            for place, one in zip(places, found, strict=True)
+        }
+        self._recorder.add(Operation(self._name("read all"), began, ended, "ok", {}, reads, columns=columns))
         place = self._chance.choice(places)
-        at = s.SnapshotReference(branch=place[1], version=reads[place])
-        _, paths = self._client.ask(place[0], lambda wire: wire.read(at))
-        contents = {place: frozenset(paths)}
-        self._recorder.add(Operation(self._name("read all"), began, ended, "ok", {}, reads, contents))
+        self._look_at(place, reads[place])
+
+    def _look(self) -> None:
+        """At an older version, which may have ended."""
+        place = self._chance.choice(self._places())
+        version, _ = self._read_one(place)
+        self._look_at(place, self._chance.randint(max(0, version - LOOKS_BACK), version))
+
+    def _look_at(self, place: Place, version: int) -> None:
+        if not version:
+            return
+        at = s.SnapshotReference(branch=place[1], version=version)
+        began = self._recorder.now_ns()
+        outcome, answer = self._client.settle(place[0], lambda wire: wire.read(at), give_up=0)
+        ended = self._recorder.now_ns()
+        assert outcome != "refused" or self._client.refusal == "version_not_found", self._client.refusal
+        contents = {place: frozenset(answer[1])} if answer else {}
+        looks = (place, version)
+        self._recorder.add(Operation(self._name("look"), began, ended, outcome, contents=contents, looks=looks))
 
 
-def history(store: Store, operations: Sequence[Operation]) -> History:
-    """With what there is in the end, looked at without the services."""
-    snapshots, timeline = Snapshots(store), Timeline(store)
-    versions: dict[Place, list[Version]] = {}
-    forks: dict[Place, tuple[Place, int]] = {}
-    kept = {}
-    for name in TABLES:
-        table = snapshots.resolve("", "default", name, At()).table
-        for branch in timeline.references.find(table, c.BRANCH):
-            place = (name, branch.name)
-            if branch.parent:
-                forks[place] = ((name, branch.parent), branch.fork_version)
-            records = timeline.versions(table.table_id, branch.name, after=branch.fork_version, limit=1_000_000)[0]
-            versions[place] = [
-                Version(
-                    one.version,
-                    one.instant,
-                    one.restored_version,
-                    (one.merged.name, one.merged.after_version, one.merged.upto_version)
-                    if one.HasField("merged")
-                    else None,
-                )
-                for one in records
-            ]
-            for number in range(branch.version, 0, -max(1, branch.version // KEPT_MAX)):
-                found = snapshots.snapshot("", "default", name, At(version=number, branch=branch.name))
-                kept[place, number] = frozenset(texts(found.snapshot.entries().column("path")))
-    return History(operations, versions, forks, kept)
+def _slice(path: str) -> tuple[int, str]:
+    """Month and file group."""
+    _, month, group, _ = path.split("/")
+    return int(month.removeprefix("m=")), group
 
 
 def _table(place: Place) -> p.TableName:

@@ -13,10 +13,11 @@ from lakemark_server.kv import Store, open_store
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
 from lakemark_server.verify import verify
-from tests.fault.history_load import Load, history
+from tests.fault.history_end import history
+from tests.fault.history_load import Load
 from tests.fault.killable import Killable
 from tests.faulty_store import Faults, FaultyStore, Rates
-from tests.histories import check
+from tests.history_checker import check
 from tests.stores import STORE_VARIABLE, store_url
 
 SERVICES = 2

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.histories import MAIN, History, Operation, Outcome, Place, Version, Write, check
+from tests.histories import MAIN, Clean, History, Operation, Outcome, Place, Version, Write
+from tests.history_checker import check
 
 A, B, DEV = ("a", MAIN), ("b", MAIN), ("a", "dev")
 
@@ -176,3 +177,106 @@ def test_merges_and_restores_of_unknown_outcome() -> None:
     assert check(replace(BRANCHED, operations=operations)) == []
     without = [one for one in operations if one.what != "merge"]
     assert check(replace(BRANCHED, operations=without)) == ["nobody made version 4 of a@main"]
+
+
+# -- deltas, columns, old versions -------------------------------------------------------------------------------------
+
+
+def test_a_delta_keeps_its_base() -> None:
+    base, delta, other = "10/m=1/g/a.parquet", "30/m=1/g/delta.parquet", "40/m=1/h/a.parquet"
+    first = Operation("first", 10, 11, writes={A: Write(frozenset({base}), instant=10, version=1)})
+    upsert = Operation("upsert", 30, 31, writes={A: Write(frozenset({delta}), instant=30, version=2)})
+    gone, new = frozenset({base}), frozenset({"40/m=1/g/a.parquet"})
+    compact = Operation("compact", 40, 41, writes={A: Write(new, gone, instant=40, version=3)})
+    cluster = Operation("cluster", 40, 41, writes={A: Write(frozenset({other}), gone, instant=40, version=3)})
+    versions = {A: listed(10, 30, 40)}
+    assert check(History([first, upsert, compact], versions)) == []
+    problems = check(History([first, upsert, cluster], versions))
+    assert problems == ["cluster leaves deltas of m=1/g without a base in version 3 of a@main"]
+
+
+X, XY = frozenset({"x"}), frozenset({"x", "y"})
+ADD_X = Operation("add x", 20, 21, writes={A: Write(column="x")})
+ADD_Y = Operation("add y", 60, 61, writes={A: Write(column="y")})
+ALTERED = History(
+    [write(10, 11, {A: 1}), ADD_X, write(30, 31, {A: 3}), replace(CREATE, began_ns=40, ended_ns=41),
+     write(50, 51, {DEV: 4}), ADD_Y, write(70, 71, {DEV: 5})],
+    {
+        A: [Version(1, 10), Version(2, 20, columns=X), Version(3, 30, columns=X), Version(4, 60, columns=XY)],
+        DEV: [Version(4, 50, columns=X), Version(5, 70, columns=XY)],
+    },
+    {DEV: (A, 3)},
+)  # fmt: skip
+
+
+def test_columns() -> None:
+    reads = [
+        Operation("read", 12, 13, reads={A: 1}, columns={A: frozenset()}),
+        Operation("read", 55, 56, reads={A: 3, DEV: 4}, columns={A: X, DEV: X}),
+        Operation("read", 75, 76, reads={A: 4, DEV: 5}, columns={A: XY, DEV: XY}),
+    ]
+    assert check(replace(ALTERED, operations=[*ALTERED.operations, *reads])) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "versions", "words"),
+    [
+        ([Operation("read", 75, 76, reads={A: 3}, columns={A: XY})], {}, "read version 3 of a@main with x, y, not x"),
+        (
+            [],
+            {A: [*ALTERED.versions[A][:2], Version(3, 30, columns=XY), Version(4, 60, columns=XY)]},
+            "both are version 3",
+        ),
+        ([], {DEV: [Version(4, 50), Version(5, 70, columns=XY)]}, "no order"),  # it had not seen a change before it
+        ([], {DEV: [Version(4, 50, columns=XY), Version(5, 70, columns=XY)]}, "no order"),  # one that came later
+        (
+            [write(80, 81, {A: 5})],
+            {A: [*ALTERED.versions[A], Version(5, 80, columns=X)]},
+            "version 5 of a@main has columns x, not x, y",
+        ),
+        ([], {A: ALTERED.versions[A][:3]}, "add y was told version 0 of a@main: it is lost"),
+    ],
+)
+def test_wrong_columns(more: list[Operation], versions: dict[Place, list[Version]], words: str) -> None:
+    history = replace(ALTERED, operations=[*ALTERED.operations, *more], versions={**ALTERED.versions, **versions})
+    problems = check(history)
+    assert any(words in problem for problem in problems), problems
+
+
+FIVE = [write(10 * number, 10 * number + 5, {A: number}) for number in range(1, 6)]
+TAG = Operation("tag", 52, 53, keeps=(A, 2))
+CLEAN = Operation("clean", 60, 65, cleans=Clean(A, retains=2, earliest=4, spared=frozenset({2})))
+
+
+def look(began: int, version: int, outcome: Outcome = "ok") -> Operation:
+    files = frozenset(str(10 * number) for number in range(1, version + 1))
+    return Operation(f"look at {version}", began, began + 1, outcome, contents={A: files}, looks=(A, version))
+
+
+@pytest.mark.parametrize(
+    ("operations", "words"),
+    [
+        ([TAG, CLEAN, look(70, 1, "refused"), look(70, 2), look(70, 3, "refused"), look(70, 4)], ""),
+        ([TAG, CLEAN, look(62, 1), look(62, 1, "refused")], ""),  # meanwhile
+        ([TAG, replace(CLEAN, outcome="unknown"), look(70, 1), look(80, 3, "refused")], ""),
+        ([TAG, CLEAN, look(70, 1)], "found version 1 of a@main, which clean had ended"),
+        ([TAG, CLEAN, look(70, 2, "refused")], "did not find version 2 of a@main"),
+        ([TAG, CLEAN, look(70, 4, "refused")], "did not find version 4"),
+        ([TAG, CLEAN, look(55, 1, "refused")], "did not find version 1"),  # before it
+        ([TAG, replace(CLEAN, outcome="unknown"), look(80, 2, "refused")], "did not find version 2"),  # kept
+        ([TAG, replace(CLEAN, cleans=Clean(A, 2, 5))], "left fewer than 2 versions"),
+        ([replace(CLEAN, cleans=Clean(A, 2, 4)), replace(TAG, began_ns=70, ended_ns=71)], "tag found version 2"),
+        ([replace(look(58, 3), contents={A: frozenset({"10"})})], "found version 3 of a@main without 20, 30"),
+    ],
+)
+def test_old_versions_end(operations: list[Operation], words: str) -> None:
+    problems = check(History([*FIVE, *operations], {A: listed(10, 20, 30, 40, 50)}))
+    assert any(words in problem for problem in problems) if words else problems == [], problems
+
+
+def test_what_is_there_in_the_end() -> None:
+    history = History([*FIVE, TAG, CLEAN], {A: listed(10, 20, 30, 40, 50)}, gone=frozenset({(A, 1), (A, 3)}))
+    assert check(history) == []
+    assert any("did not find version 2" in one for one in check(replace(history, gone=frozenset({(A, 2)}))))
+    kept = {(A, 1): frozenset({"10"})}
+    assert any("which clean had ended" in one for one in check(replace(history, kept=kept)))
