@@ -26,6 +26,7 @@ from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.timeline.comparing import DryMerge, Wanted
 from lakemark_server.timeline.jobs import OpenJob
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, open_lake, profile
@@ -149,6 +150,35 @@ class BranchesMachine(RuleBasedStateMachine):
         found = Snapshots(self.lake.store).snapshot("", "default", "t", At(**at))  # type: ignore[arg-type]
         return frozenset(texts(found.snapshot.entries().column("path")))
 
+    def compare(self, left: str, right: str) -> DryMerge:
+        """What each has over what both have, by brute force; what a merge of the first into the second would do."""
+        found = self.lake.timeline.comparer.compare(self.t, Wanted(left), Wanted(right))
+        of_left, of_right = self.branches[left], self.branches[right]
+        groups = []
+        for side, one, other in (("left", of_left, of_right), ("right", of_right, of_left)):
+            had = other.steps[-1]
+            shared = max(version for version, steps in enumerate(one.steps) if set(steps) <= set(had))
+            before = one.states[shared]
+            for step in one.steps[-1][len(one.steps[shared]) :]:
+                before = step.apply(before) if step in had else before
+            added, removed = one.states[-1] - before, before - one.states[-1]
+            totals = found.files.totals(side)
+            assert (totals["added_files"], totals["removed_files"]) == (len(added), len(removed))
+            groups.append({tuple(path.split("/")[1:3]) for path in added | removed})
+            months = [month_of(path) for path in added | removed]
+            rows = {row["partition"]: row for row in found.files.partitions.to_pylist()}
+            assert {month: months.count(month) for month in set(months)} == {
+                name: count
+                for name, row in rows.items()
+                if (count := row[f"{side}.added_files"] + row[f"{side}.removed_files"])
+            }
+        both = {(row["partition"], row["file_group"]) for row in found.files.groups.to_pylist()}
+        assert both == groups[0] & groups[1]
+        assert found.versions == tuple(
+            len(set(one.steps[-1]) - set(other.steps[-1])) for one, other in ((of_left, of_right), (of_right, of_left))
+        )
+        return found.merges[0]
+
     # -- rules --------------------------------------------------------------------------------------------------------
 
     @rule(which=st.integers(0, 9), months=MONTHS)
@@ -261,6 +291,8 @@ class BranchesMachine(RuleBasedStateMachine):
             for theirs in brings[brings.index(mine) :]
             if theirs in had
         )
+        dry = self.compare(name, into)
+        assert (dry.refused is not None) == collides
         try:
             done = self.lake.timeline.references.merge(self.t, request)
         except FailedPrecondition:
@@ -274,6 +306,7 @@ class BranchesMachine(RuleBasedStateMachine):
         assert not (fast and missed)
         target.add(*replayed)
         assert (done.version, done.replayed, done.fast_forward) == (target.head, len(replayed), not missed)
+        assert (dry.replayed, dry.fast_forward) == (len(replayed), not missed)
         if not missed:
             assert target.states[-1] == source.states[-1], "both have the same now"
 

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from lakemark.cli.context import Invocation, invocation
-from lakemark.cli.output import show_done, show_json, show_rows, time_text
+from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.tables import Name
+from lakemark.client.comparison import DryMerge, FileChanges
 from lakemark.client.model import Reference
 
 branch = typer.Typer(help="Branches of a table: isolated views that can be written.", no_args_is_help=True)
@@ -18,6 +19,8 @@ tag = typer.Typer(help="Tags of a table: names that keep a version.", no_args_is
 ReferenceName = Annotated[str, typer.Argument(help="of the branch or tag")]
 FromVersion = Annotated[int, typer.Option("--version", min=0, help="from this version; 0: the latest")]
 RetainDays = Annotated[float, typer.Option(min=0, help="dropped after so many days; 0: never")]
+Compared = Annotated[str, typer.Argument(help="a branch, a tag, or a version: dev@v5, v5")]
+_CHANGES = ["files", "rows", "size"]
 _HEADINGS = ["name", "version", "from", "fork", "made (UTC)", "retained"]
 
 
@@ -51,19 +54,65 @@ def merge_branch(
     context: typer.Context,
     table: Name,
     name: ReferenceName,
-    into: Annotated[str, typer.Option(help="the branch that it forked from")] = "main",
+    into: Annotated[str, typer.Option(help="the branch that gets it, any other one")] = "main",
     fast_forward_only: Annotated[
-        bool, typer.Option("--fast-forward-only", help="only if that one has not moved on")
+        bool, typer.Option("--fast-forward-only", help="only if that one has nothing of its own")
     ] = False,
 ) -> None:
-    """Replays a branch as one version of the branch that it forked from."""
+    """Replays what a branch has as one version of another branch; 'main --into dev' brings dev up to date."""
     call = invocation(context)
     with call.client() as client:
         merged = client.branches.merge(table, name, into=into, fast_forward_only=fast_forward_only)
     if call.as_json:
         show_json(merged)
     else:
-        show_done(f"version {merged.version} of {into} of {table} replays {merged.replayed} versions of {name}")
+        how = "; both have the same now" if merged.fast_forward else ""
+        count = f"{merged.replayed} version{'s' if merged.replayed != 1 else ''}"
+        show_done(f"version {merged.version} of {into} of {table} replays {count} of {name}{how}")
+
+
+@branch.command("compare")
+def compare_branches(
+    context: typer.Context,
+    table: Name,
+    left: Compared,
+    right: Compared,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="partitions to show; 0: all")] = 20,
+) -> None:
+    """What each of two has that the other does not, and whether one can be merged into the other."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.branches.compare(table, left, right, limit=limit)
+    if call.as_json:
+        show_json(found)
+        return
+    sides = ((left, found.left), (right, found.right))
+    rows = [
+        [name, f"{side.branch}@v{side.version}", side.shared_version, side.versions, *_changes(side.changes)]
+        for name, side in sides
+    ]
+    show_rows(["", "is", "shared up to", "own versions", *_CHANGES], rows)
+    if found.partitions:
+        title = f"{len(found.partitions)} of {found.partitions_changed} partitions with changes, most files first"
+        show_rows(
+            ["partition", "changed on", *_CHANGES],
+            [
+                [one.name or "–", name, *_changes(changes)]
+                for one in found.partitions
+                for name, changes in ((left, one.left), (right, one.right))
+                if changes.added_files or changes.removed_files
+            ],
+            title=title,
+        )
+    if found.groups:
+        title = f"{len(found.groups)} of {found.groups_on_both} file groups that both changed"
+        show_rows(["partition", "file group"], found.groups, title=title)
+    show_fields(
+        {
+            f"{left} into {right}": _merge_text(found.left_into_right),
+            f"{right} into {left}": _merge_text(found.right_into_left),
+        }
+    )
 
 
 @branch.command("drop")
@@ -107,6 +156,25 @@ def drop_tag(context: typer.Context, table: Name, name: ReferenceName) -> None:
     with call.client() as client:
         client.tags.drop(table, name)
     show_done(f"tag {name} of {table} is dropped")
+
+
+def _changes(changes: FileChanges) -> list[str]:
+    """Cells under ``_CHANGES``."""
+    pairs = (
+        (changes.added_files, changes.removed_files),
+        (changes.added_rows, changes.removed_rows),
+        (size_text(changes.added_bytes), size_text(changes.removed_bytes)),
+    )
+    return [f"+{added} -{removed}" for added, removed in pairs]
+
+
+def _merge_text(merge: DryMerge) -> str:
+    if merge.refused:
+        return merge.refused
+    if not merge.replayed:
+        return "nothing to merge"
+    how = "as a fast-forward" if merge.fast_forward else "without a conflict"
+    return f"can be merged {how}: {merge.replayed} version{'s' if merge.replayed != 1 else ''}"
 
 
 def _done(call: Invocation, made: Reference, text: str) -> None:

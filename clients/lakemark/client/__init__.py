@@ -1,6 +1,7 @@
 """The client of the service: catalog, writers, timeline, plans."""
 
 from lakemark.client.client import Client, connect
+from lakemark.client.comparison import Comparison
 from lakemark.client.model import (
     Commit,
     Database,
@@ -19,6 +20,7 @@ from lakemark.client.writer import Writer
 __all__ = [
     "Client",
     "Commit",
+    "Comparison",
     "Database",
     "Instant",
     "Merge",

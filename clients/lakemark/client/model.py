@@ -148,7 +148,10 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A committed version. ``partitions`` are the names of those written; None: all, or too many to list."""
+    """A committed version. ``partitions`` are the names of those written; None: all, or too many to list.
+
+    ``schema_id``: of the schema that it is read with.
+    """
 
     version: int
     instant: int
@@ -166,6 +169,7 @@ class Version:
     removed_bytes: int = 0
     restored_version: int = 0
     merged_branch: str = ""
+    schema_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +281,7 @@ def version_from(message: timeline_pb2.Version) -> Version:
         removed_bytes=message.removed_bytes,
         restored_version=message.restored_version,
         merged_branch=message.merged.branch,
+        schema_id=message.schema_id,
     )
 
 

@@ -6,10 +6,13 @@ import datetime as dt
 from uuid import uuid4
 
 from lakemark.client.calls import Calls
+from lakemark.client.comparison import Comparison, comparison_from, partition_from, version_name
 from lakemark.client.model import Merge, Reference, reference_from
 from lakemark.client.names import parse_table_name
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
+from lakemark_proto.v1.timeline_pb2 import CompareVersionsRequest
+from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 
 
 class _References:
@@ -79,6 +82,25 @@ class Branches(_References):
         )
         answer = self._call(self._stub.MergeBranch, request, mutation=True)
         return Merge(answer.version, answer.replayed, answer.fast_forward)
+
+    def compare(self, table: str, left: str, right: str, *, limit: int = 100) -> Comparison:
+        """What two branches, tags or versions have that the other does not, and whether one could be merged.
+
+        Each is named as in SQL: "dev", "dev@v5", "v5" (of main), "main" or a tag. ``limit``: partitions, those with the
+        most changed files; 0: all. Raises BranchNotFound, VersionNotFound, InvalidArgument (a version of a tag),
+        LimitExceeded (a side has more than is compared at once).
+        """
+        stub = TimelineServiceStub(self._call.channel)
+        request = CompareVersionsRequest(
+            table=parse_table_name(table), left=version_name(left), right=version_name(right), page_size=limit
+        )
+        first = page = self._call(stub.CompareVersions, request)
+        partitions = list(map(partition_from, page.partitions))
+        while page.next_page_token and (not limit or len(partitions) < limit):
+            request.page_token = page.next_page_token
+            page = self._call(stub.CompareVersions, request)
+            partitions += map(partition_from, page.partitions)
+        return comparison_from(first, partitions[: limit or None])
 
 
 class Tags(_References):

@@ -13,7 +13,7 @@ from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceServicer
 from lakemark_proto.v1.types_pb2 import TableName
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
-from lakemark_server.rpc import messages
+from lakemark_server.rpc import comparing, messages
 from lakemark_server.rpc.answers import Answers
 from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.errors import detail_of
@@ -138,6 +138,9 @@ class TimelineServicer(TimelineServiceServicer):
             newest_first=request.newest_first,
         )
         return pb.ListVersionsResponse(versions=[messages.version(record) for record in found], more=more)
+
+    def CompareVersions(self, request: pb.CompareVersionsRequest, context: Context) -> pb.CompareVersionsResponse:
+        return comparing.compare(self._timeline.comparer, self._table(request.table), request)
 
 
 def _key(name: TableName) -> TableKey:

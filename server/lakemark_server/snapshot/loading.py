@@ -43,7 +43,7 @@ class Loading:
         key = (self._table.table_id, lineage.key, version)
         found = self._known(key, origin)
         if found is None:
-            found = self._forward(lineage, self._start(lineage, version, origin), version)
+            found = self.forward(lineage, self._start(lineage, version, origin), version)
             self._keep(key, found)
         return found
 
@@ -153,7 +153,8 @@ class Loading:
             )
         return empty(self.schema(1))
 
-    def _forward(self, lineage: Lineage, snapshot: Snapshot, version: int) -> Snapshot:
+    def forward(self, lineage: Lineage, snapshot: Snapshot, version: int) -> Snapshot:
+        """The later version ``version`` made from this one, with which it shares what stays."""
         history = self.history(snapshot.origin, lineage)
         while snapshot.version < version:
             upto = min(version, snapshot.version + VERSIONS_A_READ)

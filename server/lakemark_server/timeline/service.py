@@ -28,6 +28,7 @@ from lakemark_server.timeline.batches import Answer, Batches, Job, remember
 from lakemark_server.timeline.batching import Answered, Batcher
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.cleaning import Cleaner
+from lakemark_server.timeline.comparing import Comparer
 from lakemark_server.timeline.jobs import CommittedAndOpened, Opened, OpenJob, StartJob, check_open
 from lakemark_server.timeline.named import Moved, NamedJob, TableKey, TableNames
 from lakemark_server.timeline.publish import CommitJob, check_metadata, response_of
@@ -57,6 +58,7 @@ class Timeline:
         self._snapshots = snapshots or Snapshots(store)
         self._log = ChangeLog()
         self.references = References(store, clock, self._log)
+        self.comparer = Comparer(store, self._snapshots, self._log)
         self.savepoints = Savepoints(store, clock)
         self.cleaner = Cleaner(store, clock, self._snapshots)
         self._reading = threading.Lock()

@@ -1,0 +1,114 @@
+"""Two versions of a table beside each other, as plain objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakemark_proto.v1 import timeline_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """Net changes: a file that came and went again is in neither."""
+
+    added_files: int
+    added_rows: int
+    added_bytes: int
+    removed_files: int
+    removed_rows: int
+    removed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """``versions`` that the other side does not have, and what they change.
+
+    ``shared_version``: the last one that leads to ``version`` which the other side has as a whole.
+    """
+
+    branch: str
+    version: int
+    shared_version: int
+    versions: int
+    changes: FileChanges
+
+
+@dataclass(frozen=True, slots=True)
+class DryMerge:
+    """What a merge would do: replay so many versions, or nothing, or be ``refused`` ("": it is not) and why."""
+
+    replayed: int
+    fast_forward: bool
+    refused: str
+    details: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChanges:
+    """``groups_on_both``: how many file groups both sides changed."""
+
+    name: str
+    left: FileChanges
+    right: FileChanges
+    groups_on_both: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``partitions``: of all ``partitions_changed`` those with the most changed files. ``groups``: (partition, file
+    group), the first of the ``groups_on_both`` that both sides changed."""
+
+    left: Side
+    right: Side
+    left_into_right: DryMerge
+    right_into_left: DryMerge
+    partitions_changed: int
+    partitions: tuple[PartitionChanges, ...]
+    groups_on_both: int
+    groups: tuple[tuple[str, str], ...]
+
+
+def version_name(text: str) -> pb.VersionName:
+    """``dev``, ``dev@v5``, ``v5`` (of main), or a tag's name; "": main."""
+    found = re.fullmatch(r"(?:(.*)@)?v([0-9]+)", text)
+    return pb.VersionName(name=found[1] or "", version=int(found[2])) if found else pb.VersionName(name=text)
+
+
+def comparison_from(first: pb.CompareVersionsResponse, partitions: list[PartitionChanges]) -> Comparison:
+    """``first``: the first page."""
+    return Comparison(
+        left=_side(first.left),
+        right=_side(first.right),
+        left_into_right=_merge(first.left_into_right),
+        right_into_left=_merge(first.right_into_left),
+        partitions_changed=first.partitions_changed,
+        partitions=tuple(partitions),
+        groups_on_both=first.groups_on_both,
+        groups=tuple((one.partition, one.file_group) for one in first.groups),
+    )
+
+
+def partition_from(message: pb.CompareVersionsResponse.Partition) -> PartitionChanges:
+    return PartitionChanges(message.name, _changes(message.left), _changes(message.right), message.groups_on_both)
+
+
+def _side(message: pb.CompareVersionsResponse.Side) -> Side:
+    return Side(message.branch, message.version, message.shared_version, message.versions, _changes(message.changes))
+
+
+def _merge(message: pb.CompareVersionsResponse.Merge) -> DryMerge:
+    refused = message.refused
+    return DryMerge(message.replayed, message.fast_forward, refused.message, dict(refused.details))
+
+
+def _changes(message: pb.FileChanges) -> FileChanges:
+    return FileChanges(
+        message.added_files,
+        message.added_rows,
+        message.added_bytes,
+        message.removed_files,
+        message.removed_rows,
+        message.removed_bytes,
+    )

@@ -1,0 +1,104 @@
+"""CompareVersions: a comparison as pages of partitions. Both versions stay what they were from page to page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any, Final, NamedTuple
+
+from lakemark.errors import InvalidArgument
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.rpc.catalog import page_limit
+from lakemark_server.rpc.errors import detail_of
+from lakemark_server.snapshot.comparing import COUNTS, Compared
+from lakemark_server.timeline.branches import name_of
+from lakemark_server.timeline.comparing import Comparer, Comparison, DryMerge, Wanted
+from lakemark_server.timeline.divergence import Side
+
+GROUPS_MAX: Final = 100
+
+
+class _Token(NamedTuple):
+    left: int
+    right: int
+    offset: int
+    digest: str
+
+    def encode(self) -> str:
+        return base64.urlsafe_b64encode(".".join(map(str, self)).encode()).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> _Token:
+        try:
+            left, right, offset, digest = base64.urlsafe_b64decode(text.encode()).decode().split(".")
+            token = cls(int(left), int(right), int(offset), digest)
+        except ValueError as error:
+            raise InvalidArgument("the page token is not one that this service gave") from error
+        if min(token[:3]) < 0:
+            raise InvalidArgument("the page token is not one that this service gave")
+        return token
+
+
+def compare(comparer: Comparer, table: LakeTable, request: pb.CompareVersionsRequest) -> pb.CompareVersionsResponse:
+    """Raises as ``Comparer.compare``, and InvalidArgument for another request's token."""
+    token = _Token.decode(request.page_token) if request.page_token else None
+    left = Wanted(request.left.name, request.left.version or None)
+    right = Wanted(request.right.name, request.right.version or None)
+    found = comparer.compare(table, left, right, (token.left, token.right) if token else None)
+    versions = (found.left.head.version, found.right.head.version)
+    digest = _digest(table.table_id, request, found)
+    if token and (token.digest != digest or token[:2] != versions):
+        raise InvalidArgument("the page token belongs to another request: send the same one again, with the token only")
+    offset, size = token.offset if token else 0, page_limit(request.page_size)
+    files = found.files
+    response = pb.CompareVersionsResponse(
+        left=_side(found.left, found.versions[0], files, "left"),
+        right=_side(found.right, found.versions[1], files, "right"),
+        left_into_right=_merge(found.merges[0]),
+        right_into_left=_merge(found.merges[1]),
+        partitions_changed=files.partitions.num_rows,
+        partitions=[_partition(row) for row in files.partitions.slice(offset, size).to_pylist()],
+        groups_on_both=files.groups.num_rows,
+    )
+    if not offset:
+        for row in files.groups.slice(0, GROUPS_MAX).to_pylist():
+            response.groups.add(partition=row["partition"], file_group=row["file_group"])
+    if offset + size < files.partitions.num_rows:
+        response.next_page_token = _Token(*versions, offset + size, digest).encode()
+    return response
+
+
+def _digest(table_id: int, request: pb.CompareVersionsRequest, found: Comparison) -> str:
+    """Of what is compared: others may have taken the names meanwhile."""
+    same = pb.CompareVersionsRequest(left=request.left, right=request.right)
+    keys = [side.head.lineage.key for side in (found.left, found.right)]
+    data = f"{table_id} {keys} ".encode() + same.SerializeToString(deterministic=True)
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _side(side: Side, versions: int, files: Compared, name: str) -> pb.CompareVersionsResponse.Side:
+    return pb.CompareVersionsResponse.Side(
+        branch=name_of(side.head.lineage.key),
+        version=side.head.version,
+        shared_version=side.after,
+        versions=versions,
+        changes=pb.FileChanges(**files.totals(name)),
+    )
+
+
+def _merge(merge: DryMerge) -> pb.CompareVersionsResponse.Merge:
+    message = pb.CompareVersionsResponse.Merge(replayed=merge.replayed, fast_forward=merge.fast_forward)
+    if merge.refused is not None:
+        message.refused.CopyFrom(detail_of(merge.refused))
+    return message
+
+
+def _partition(row: dict[str, Any]) -> pb.CompareVersionsResponse.Partition:
+    left, right = ({count: row[f"{side}.{count}"] for count in COUNTS} for side in ("left", "right"))
+    return pb.CompareVersionsResponse.Partition(
+        name=row["partition"],
+        left=pb.FileChanges(**left),
+        right=pb.FileChanges(**right),
+        groups_on_both=row["both"],
+    )

@@ -1,0 +1,101 @@
+"""Two versions of a table beside each other: what each has alone, and whether one could be merged into the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from lakemark.errors import CommitConflict, InvalidArgument, LimitExceeded
+from lakemark_proto.store.v1.store_pb2 import TagRecord
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.keyspace import MAIN
+from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.snapshot.comparing import Compared, compared
+from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.timeline import branches
+from lakemark_server.timeline.change_log import ChangeLog
+from lakemark_server.timeline.divergence import Head, Side
+from lakemark_server.timeline.merging import Divergence, check_merge, diverged
+
+
+@dataclass(frozen=True, slots=True)
+class DryMerge:
+    """``replayed`` versions, or why it is refused."""
+
+    fast_forward: bool
+    replayed: int = 0
+    refused: CommitConflict | LimitExceeded | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``versions``: how many each side has that the other does not; ``merges``: of the left side into the right one,
+    and the other way round."""
+
+    left: Side
+    right: Side
+    versions: tuple[int, int]
+    merges: tuple[DryMerge, DryMerge]
+    files: Compared
+
+
+class Wanted(NamedTuple):
+    """A version of a branch, the latest if None, or what a tag keeps; "": main."""
+
+    name: str
+    version: int | None = None
+
+    def __str__(self) -> str:
+        return (self.name or MAIN) + ("" if self.version is None else f"@v{self.version}")
+
+
+class Comparer:
+    """Thread-safe."""
+
+    def __init__(self, store: Store, snapshots: Snapshots, log: ChangeLog) -> None:
+        self._store, self._snapshots, self._log = store, snapshots, log
+
+    def compare(
+        self, table: LakeTable, left: Wanted, right: Wanted, pinned: tuple[int, int] | None = None
+    ) -> Comparison:
+        """``pinned``: the versions that the names of branches stood for before.
+
+        Raises BranchNotFound, VersionNotFound, InvalidArgument (a version of a tag), LimitExceeded (it is too much).
+        """
+        record, wanted = table.record, (left, right)
+        each = self._store.read(lambda tx: [_at(tx, table.table_id, one) for one in wanted])
+        if pinned:
+            each = [at if at.tag else replace(at, version=pin) for at, pin in zip(each, pinned, strict=True)]
+        found = self._snapshots.resolve_together([(record.catalog, record.database, record.name, at) for at in each])
+        heads = [
+            Head(str(name), one.lineage.at(one.version), one.version) for name, one in zip(wanted, found, strict=True)
+        ]
+
+        def body(tx: ReadTransaction) -> tuple[Divergence, tuple[int, int], tuple[DryMerge, DryMerge]]:
+            between = diverged(tx, table.table_id, self._log, *heads)
+            versions = self._versions(tx, table, between.source), self._versions(tx, table, between.target)
+            return between, versions, (self._merge(tx, table, between), self._merge(tx, table, between.turned()))
+
+        between, versions, merges = self._store.read(body)
+        files = self._snapshots.again(lambda: compared(self._snapshots.loading(table), between.source, between.target))
+        return Comparison(between.source, between.target, versions, merges, files)
+
+    def _versions(self, tx: ReadTransaction, table: LakeTable, side: Side) -> int:
+        side.check_own()
+        return sum(1 for run in side.own for _ in self._log.of_run(tx, table.table_id, run))
+
+    def _merge(self, tx: ReadTransaction, table: LakeTable, between: Divergence) -> DryMerge:
+        try:
+            count = check_merge(tx, table.table_id, self._log, table.name, table.policy, between)
+        except (CommitConflict, LimitExceeded) as error:
+            return DryMerge(between.fast_forward, refused=error)
+        return DryMerge(between.fast_forward, count)
+
+
+def _at(tx: ReadTransaction, table_id: int, wanted: Wanted) -> At:
+    name = wanted.name
+    if name in ("", MAIN) or not isinstance(branches.named(tx, table_id, name), TagRecord):
+        return At(version=wanted.version, branch=name)
+    if wanted.version is not None:
+        raise InvalidArgument(f"{name!r} is a tag and stands for one version: name no other", tag=name)
+    return At(tag=name)
