@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakemark import connect
 from lakemark.cli.app import options_first, run
 from lakemark.errors import CommitConflict, CorruptStore, InvalidSchema, NotFound, TableNotFound, Unavailable
+from lakemark.parquet.adopting import adopt_files
 from lakemark_server.keyspace import LOCATIONS
 from lakemark_server.kv import StoreInUse, open_store
 from lakemark_server.process import Service
@@ -24,12 +26,12 @@ class Cli:
     """Runs command lines; ``json`` gives the parsed document, ``text`` what people see."""
 
     def __init__(self, server: str, capsys: pytest.CaptureFixture[str]) -> None:
-        self._server = server
+        self.server = server
         self._capsys = capsys
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
         self._capsys.readouterr()
-        code = run(["--server", self._server, *arguments])
+        code = run(["--server", self.server, *arguments])
         captured = self._capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -109,7 +111,10 @@ def test_files_are_committed_listed_and_planned(cli: Cli, table: str, january: s
     assert [one["row_count"] for one in cli.json("files", "list", table)["files"]] == [2, 1]
     cli.json("files", "commit", table, new, "--partition", "month=3", "--overwrite", "table")
     assert [one["partition"] for one in cli.json("files", "list", table)["files"]] == [[3]]
-    assert Path(january).exists(), "the files are linked or copied, not taken away"
+    assert Path(january).exists(), "the files are not taken away"
+    pq.write_table(pa.table({"id": [8]}), new)
+    with connect(cli.server) as client:
+        assert client.read(table, columns=["id"]).to_pylist() == [{"id": 9}], "nor do they matter any more"
 
 
 def test_timeline(cli: Cli, table: str, january: str) -> None:
@@ -137,6 +142,35 @@ def test_errors_are_one_line_and_have_their_exit_code(cli: Cli, table: str, tmp_
     code, _, err = cli("files", "commit", table, str(tmp_path / "wrong.parquet"))
     assert code == InvalidSchema.exit_code
     assert CommitConflict.exit_code == 75
+
+
+def test_files_that_plain_spark_could_not_read_are_refused(cli: Cli, table: str, tmp_path: Path) -> None:
+    narrow = tmp_path / "narrow.parquet"
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), narrow)
+    cli.json("tables", "create", "db.young", "id int")
+    with connect(cli.server) as client, client.begin("db.young") as writer:
+        client.tables.widen_column("db.young", "id", "bigint")
+        writer.commit(adopt_files([narrow], writer).files)
+        assert client.read("db.young").to_pylist() == [{"id": 1}], "its instant began with the older schema"
+
+    for name in (table, "db.young"):
+        code, _, err = cli("files", "commit", name, str(narrow), *(["--partition", "month=1"] if name == table else []))
+        assert code == InvalidSchema.exit_code
+        assert f"{narrow} does not fit {name}: column 'id' is bigint in the table and int32, stored as INT32" in err
+        assert "write it as int64" in err
+
+
+def test_names_are_shown_as_they_are(cli: Cli, table: str, january: str) -> None:
+    cli.json("files", "commit", table, january)
+    cli.json("savepoint", "create", table, "--comment", "[red]before[/b]")
+    assert "[red]before[/b]" in cli.text("savepoint", "list", table)
+    assert "[s]" in cli.text("tables", "set", table, "k=[s]")
+
+
+def test_what_is_left_of_a_clean_is_asked_for(cli: Cli, table: str) -> None:
+    code, _, err = cli("clean", table)
+    assert code == 2
+    assert "--retain-versions, --retain-days or both" in " ".join(err.split())
 
 
 def test_no_service(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ RULES = {
     "hms_bridge/lakemark_hms": [f"{SERVER}.rpc", f"{SERVER}.process", "lakemark_spark", "pyspark"],
     "hms_bridge/lakemark_hms/wire": [SERVER],
     "clients/lakemark/types": [SERVER, "lakemark_proto", "lakemark.client", "lakemark.expressions"],
+    "clients/lakemark/parquet": [SERVER, "lakemark.client", "lakemark.reading"],
     "clients/lakemark/evolution": [SERVER, "lakemark.client", "lakemark.reading"],
     "clients/lakemark/expressions": [SERVER, "lakemark_proto", "lakemark.client"],
 }

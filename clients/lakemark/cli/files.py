@@ -147,7 +147,7 @@ def commit(
     request_id: Annotated[str | None, typer.Option(help="commits once, however often it is given")] = None,
     branch: Branch = "",
 ) -> None:
-    """Takes existing parquet files into a table, by links or copies, as one commit.
+    """Copies existing parquet files into a table, as one commit.
 
     The partition of a file is told by --partition or by its path (…/month=1/file.parquet).
     """

@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from lakemark.types import Schema, format_type
 
@@ -27,12 +28,13 @@ def show_json(value: Any) -> None:
 
 def show_rows(headings: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str = "") -> None:
     """A table; numbers stand at the right. What is longer than the terminal is wide is wrapped, not cut."""
-    table = Table(title=title or None, title_justify="left", header_style="bold")
+    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold")
     for index, heading in enumerate(headings):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(cell(one) for one in row))
+        # As Text: brackets in names and reasons are no markup.
+        table.add_row(*(Text(cell(one)) for one in row))
     _console().print(table)
 
 
@@ -43,7 +45,7 @@ def show_fields(fields: Mapping[str, Any]) -> None:
     table.add_column(overflow="fold")
     for name, value in fields.items():
         if value not in (None, "", {}, ()):
-            table.add_row(name, cell(value))
+            table.add_row(name, Text(cell(value)))
     _console().print(table)
 
 

@@ -1,8 +1,10 @@
-"""Parquet files that exist already, taken into a lake table's layout by hard links or copies."""
+"""Parquet files that exist already, copied into a lake table's layout.
+
+Not linked: who writes the original again in place would change what a version holds.
+"""
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,23 +13,23 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import fs
 
-from lakemark.client.partitions import partition_values
-from lakemark.client.writer import Writer
 from lakemark.convert import ColumnValue
 from lakemark.errors import InvalidArgument, InvalidFile, InvalidSchema
 from lakemark.files import DataFile
 from lakemark.files.columns import name_of_partition
 from lakemark.locations import join, open_location
 from lakemark.parquet.footers import describe_metadata, read_metadata
-from lakemark.parquet.writing import WrittenFiles
-from lakemark.types import check_fits, parse_partition_name, partition_value_from_string
+from lakemark.parquet.stored import check_stored
+from lakemark.parquet.writing import Staging, WrittenFiles
+from lakemark.types import Schema, check_fits, parse_partition_name, partition_value_from_string
 
 
-def adopt_files(paths: Sequence[Path], writer: Writer, partition: Mapping[str, str] | None = None) -> WrittenFiles:
+def adopt_files(paths: Sequence[Path], writer: Staging, partition: Mapping[str, str] | None = None) -> WrittenFiles:
     """Brings local files below the writer's location, each into a directory of its own; they are not staged yet.
 
     The partition of each file is ``partition``, else what its path says (``…/month=1/origin=JFK/x.parquet``). All files
-    are checked before the first one is taken. Raises InvalidFile, InvalidSchema, InvalidArgument.
+    are checked before the first one is taken, also for what plain Spark could not read. Raises InvalidFile,
+    InvalidSchema, InvalidArgument.
     """
     schema = writer.schema
     local = fs.LocalFileSystem()
@@ -35,12 +37,13 @@ def adopt_files(paths: Sequence[Path], writer: Writer, partition: Mapping[str, s
     instant = writer.location.rstrip("/").rpartition("/")[2]
     first: pa.Schema | None = None
     for path in paths:
-        footer = describe_metadata(read_metadata(str(path.absolute()), local), schema)
-        reasons = check_fits(schema, footer.schema)
+        metadata = read_metadata(str(path.absolute()), local)
+        footer = describe_metadata(metadata, schema)
+        reasons = check_fits(schema, footer.schema) or check_stored(schema, metadata)
         if reasons:
             raise InvalidSchema(f"{path} does not fit {writer.table}: {'; '.join(reasons)}", path=str(path))
         first = first or footer.schema
-        values = partition_values(partition, schema) if partition else _values_of_path(path, writer)
+        values = _values_given(partition, schema) if partition else _values_of_path(path, writer)
         group = str(uuid4())
         place = join(instant, name_of_partition(values, schema), group, path.name)
         entry = DataFile(place, path.stat().st_size, footer.rows, values, footer.statistics, group)
@@ -53,31 +56,39 @@ def adopt_files(paths: Sequence[Path], writer: Writer, partition: Mapping[str, s
     return WrittenFiles([entry for _, entry in checked], first)
 
 
-def _values_of_path(path: Path, writer: Writer) -> tuple[ColumnValue, ...]:
-    fields = writer.schema.partition_fields
+def _values_given(partition: Mapping[str, str], schema: Schema) -> tuple[ColumnValue, ...]:
+    given = {name.lower(): text for name, text in partition.items()}
+    if set(given) != {field.name.lower() for field in schema.partition_fields}:
+        wanted = ", ".join(schema.partition_columns) or "the table has none"
+        raise InvalidArgument(f"{', '.join(partition)}: these are not the partition columns: {wanted}")
+    return _values(given, schema)
+
+
+def _values_of_path(path: Path, writer: Staging) -> tuple[ColumnValue, ...]:
     found = {
         key.lower(): value
         for part in path.absolute().parts[:-1]
         if "=" in part.lstrip("=")
         for key, value in parse_partition_name(part)
     }
-    missing = [field.name for field in fields if field.name.lower() not in found]
+    missing = [field.name for field in writer.schema.partition_fields if field.name.lower() not in found]
     if missing:
         raise InvalidArgument(
             f"the path of {path} does not tell its partition of {writer.table}: give {', '.join(missing)} with "
             "--partition column=value, or put it below directories such as month=1"
         )
-    return tuple(partition_value_from_string(found[field.name.lower()], field.type) for field in fields)
+    return _values(found, writer.schema)
+
+
+def _values(texts: Mapping[str, str], schema: Schema) -> tuple[ColumnValue, ...]:
+    return tuple(partition_value_from_string(texts[one.name.lower()], one.type) for one in schema.partition_fields)
 
 
 def _bring(path: Path, target: str, system: fs.FileSystem) -> None:
     try:
         system.create_dir(target.rpartition("/")[0], recursive=True)
         if isinstance(system, fs.LocalFileSystem):
-            try:
-                os.link(path, target)
-            except OSError:  # another device, or a file system without links
-                shutil.copyfile(path, target)
+            shutil.copyfile(path, target)
             return
         with path.open("rb") as source, system.open_output_stream(target) as sink:
             shutil.copyfileobj(source, sink, 1 << 20)
