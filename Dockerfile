@@ -1,6 +1,14 @@
 # The Lakemark server on the embedded SQLite store:
 #   docker build -t lakemark . && docker run -p 9083:9083 -p 9090:9090 -v lakemark:/var/lib/lakemark lakemark
 # Port 9083 speaks the Hive Metastore's Thrift protocol, 9090 gRPC.
+#
+# A store in PostgreSQL needs nothing more: --store postgresql://user@host/database. One in FoundationDB needs its client
+# library, of the cluster's version (7.1 or newer), which no package registry carries and which is not in this image.
+# Take libfdb_c.so out of the package foundationdb-clients of FoundationDB's release, and mount it with the cluster file:
+#   docker run -v /path/to/libfdb_c.so:/usr/local/lib/libfdb_c.so:ro -v /etc/foundationdb:/etc/foundationdb \
+#     -e LD_LIBRARY_PATH=/usr/local/lib ... lakemark serve --host 0.0.0.0 --store fdb:///etc/foundationdb/fdb.cluster
+# The cluster file's directory must be writable for user 10001: the client keeps the file up to date. Without the library
+# the service ends at its start and says that it is missing.
 
 FROM python:3.11-slim AS build
 WORKDIR /src

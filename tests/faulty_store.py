@@ -18,8 +18,7 @@ from typing import TypeVar
 
 from lakemark.errors import Unavailable
 from lakemark_server.kv import CommitUnknownResult, Conflict, KeyValue, ReadTransaction, Store, TransactionTooOld
-from lakemark_server.kv.api import KEYS_END, OpenTransaction, Transaction
-from lakemark_server.kv.export import Export
+from lakemark_server.kv.api import KEYS_END, Export, OpenTransaction, Transaction
 from lakemark_server.kv.retry import run_transaction
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from lakemark_server.kv import OpenTransaction, ReadTransaction, Store, Transact
 from lakemark_server.kv.api import KEYS_END
 
 if TYPE_CHECKING:
-    from lakemark_server.kv.export import Export
+    from lakemark_server.kv.api import Export
 
 HOLDER_CHARS_MAX: Final = 200
 _LAYOUT: Final = struct.Struct("<Qq")  # token, when it runs out in ms (0: released); the holder's name follows

@@ -21,7 +21,6 @@ from lakemark.errors import LakemarkError, NotFound
 from lakemark_server import logs, store_format
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.admission.recount import ensure_counted
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.backup import refuse_half_restored
 from lakemark_server.base_folder import BaseFolder
@@ -57,7 +56,6 @@ class Service:
         except LakemarkError:
             self.store.close()
             raise
-        ensure_counted(self.store)
         self.quotas = Quotas(self.store, settings.quotas, cache_s=settings.quota_cache_s, clock=clock)
         self.tenants = Tenants(self.quotas.known)
         self.inflight = InflightBytes(settings.max_inflight_bytes)
@@ -154,6 +152,7 @@ class Service:
             reserved_workers=given.hms_reserved_threads,
             waiting_max=given.hms_waiting_max,
             idle_seconds_max=given.hms_idle_s_max,
+            received_bytes_max=given.max_inflight_bytes,
         )
         admission = Admission(self.tenants, self.inflight, given.request_s_max)
         return HmsBridge(

@@ -12,12 +12,21 @@ from thrift.transport.TTransport import TBufferedTransport
 
 from lakemark_hms.bridge import HmsBridge
 from lakemark_server.catalog.service import Catalog
-from lakemark_server.kv import Store, open_store
+from lakemark_server.kv import Store, buffer, open_store
 from tests.integration.hms_raw import Raw
 from tests.stores import store_url
 
 Client = ThriftHiveMetastore.Client
 Connect = Callable[[], Client]
+
+SMALL_TRANSACTION_BYTES_MAX = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def _small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transaction of these tests, of servers in this process, has more than FoundationDB advises: one that has
+    fails."""
+    monkeypatch.setattr(buffer, "TRANSACTION_BYTES_MAX", SMALL_TRANSACTION_BYTES_MAX)
 
 
 @pytest.fixture

@@ -370,7 +370,7 @@ def test_half_a_message_does_not_hold_the_connection_for_ever() -> None:
 
 def test_unfinished_requests_are_limited_together() -> None:
     half = codec.message_head("getMetaConf", codec.CALL, 1) + b"\x0b\x00\x01\x00\x20\x00\x00" + b"x" * 900_000
-    with serving(buffered_bytes_max=2_000_000, read_ahead_bytes_max=100_000) as served:
+    with serving(received_bytes_max=2_000_000, read_ahead_bytes_max=100_000) as served:
         socks = [connect(served.port) for _ in range(4)]
         for sock in socks:
             sock.sendall(ping())

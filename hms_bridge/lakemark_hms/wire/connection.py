@@ -21,6 +21,7 @@ class Connection:
     __slots__ = (
         "broken",
         "closed",
+        "counted",
         "deadline",
         "eof",
         "inbox",
@@ -38,6 +39,7 @@ class Connection:
         self.sock = sock
         self.session = Session(peer)
         self.inbox = Inbox(message_bytes_max)
+        self.counted = 0  # bytes of the inbox in the server's sum
         self.lock = threading.Lock()
         self.running = False  # guarded by lock
         self.out: memoryview | None = None  # the rest of a reply that the socket did not take

@@ -44,8 +44,9 @@ class ServerSettings:
     message_bytes_max: int = 100 * 1024 * 1024
     """Largest request, and largest length that a request may claim for a string."""
 
-    buffered_bytes_max: int = 1024 * 1024 * 1024
-    """Unfinished requests of all connections together."""
+    received_bytes_max: int = 512 * 1024 * 1024
+    """What was received of all connections together and is not being worked on: requests that are not whole yet, and
+    what is read ahead. Whose bytes would be above it is closed."""
 
     read_ahead_bytes_max: int = 1024 * 1024
     """What is read of a connection while a call of it runs."""
@@ -119,6 +120,7 @@ class HmsServer:
         self._notices: deque[Connection] = deque()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
+        self._received = 0  # bytes in the inboxes
         self._wake_out.setblocking(False)
         self._accept_at = 0.0
         self._swept_at = 0.0
@@ -270,9 +272,28 @@ class HmsServer:
             connection.used_at = time.monotonic()
             if not connection.rejected:
                 connection.inbox.feed(chunk)
+                if not self._count(connection):
+                    return
             if len(chunk) < _RECEIVE_BYTES:
                 break
         self._advance(connection)
+
+    def _count(self, connection: Connection) -> bool:
+        """Brings the sum of what all inboxes hold up to date; False if it grew too large: it is closed then."""
+        grown = connection.inbox.size - connection.counted
+        connection.counted += grown
+        self._received += grown
+        if grown <= 0 or self._received <= self._settings.received_bytes_max:
+            return True
+        log.warning(
+            "closed %s: with it, %d bytes of requests are received, too many", connection.session.peer, self._received
+        )
+        self._close(connection)
+        return False
+
+    def _drop_received(self, connection: Connection) -> None:
+        connection.inbox = Inbox(0)
+        self._count(connection)
 
     def _advance(self, connection: Connection) -> None:
         """Hands the next whole message to a worker, if there is one and nothing runs."""
@@ -290,6 +311,7 @@ class HmsServer:
         now = time.monotonic()
         try:
             message = connection.inbox.take(now)
+            self._count(connection)
         except RejectedError as error:
             self._reject(connection, error.header, str(error))
             return
@@ -331,12 +353,6 @@ class HmsServer:
         if connection.deadline is None:
             connection.deadline = now + self._settings.message_seconds_max
         self._waiting.add(connection)
-        # Only large requests can add up to anything: the sum is taken when one grows large.
-        if connection.inbox.size > self._settings.read_ahead_bytes_max:
-            buffered = sum(waiting.inbox.size for waiting in self._waiting)
-            if buffered > self._settings.buffered_bytes_max:
-                reason = f"unfinished requests hold {buffered} bytes, the limit is {self._settings.buffered_bytes_max}"
-                self._reject(connection, None, reason)
 
     def _flush(self, connection: Connection) -> None:
         """Writes more of a reply that the socket did not take at once; the call has ended when all is written."""
@@ -360,7 +376,7 @@ class HmsServer:
     def _reject(self, connection: Connection, header: codec.Header | None, reason: str) -> None:
         """Says what is wrong where a header told how, and drops the connection: its next message cannot be found."""
         log.warning("rejected %s (user %s): %s", connection.session.peer, connection.session.user, reason)
-        connection.inbox = Inbox(0)
+        self._drop_received(connection)
         if header is None:
             self._close(connection)
             return
@@ -407,6 +423,7 @@ class HmsServer:
     def _close(self, connection: Connection) -> None:
         self._watch(connection, 0)
         self._waiting.discard(connection)
+        self._drop_received(connection)
         with connection.lock:
             if connection.running and connection.out is None:
                 connection.abort()  # the worker's notice comes when the call has ended

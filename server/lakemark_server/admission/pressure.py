@@ -14,7 +14,7 @@ class InflightBytes:
     """Thread-safe. A request of any size is let in when nothing else is: it would never be otherwise."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
         self._lock = threading.Lock()
         self._bytes = 0
 
@@ -26,13 +26,13 @@ class InflightBytes:
         """Counts them until ``leave``. Raises Overloaded."""
         with self._lock:
             total = self._bytes + size_bytes
-            if total > self._most and self._bytes:
+            if total > self.most and self._bytes:
                 raise overloaded(
                     f"requests of {self._bytes:,} bytes are being worked on; {size_bytes:,} more would be above the "
-                    f"limit of {self._most:,}",
+                    f"limit of {self.most:,}",
                     _RETRY_MS,
                     limit="max_inflight_bytes",
-                    allowed=str(self._most),
+                    allowed=str(self.most),
                 )
             self._bytes = total
 

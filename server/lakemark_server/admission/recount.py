@@ -1,15 +1,15 @@
-"""What tenants have, counted by looking: how counters begin in a store that had none, and how they are verified."""
+"""What tenants have, counted by looking: how their counters are verified."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeAlias, cast
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, cast
 
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, TableEntry
 from lakemark_server.admission import usage
 from lakemark_server.keyspace import ALIVE, DATABASES, INSTANTS, TABLE_NAMES, USAGE
-from lakemark_server.kv import Space, Store, Transaction, counter
+from lakemark_server.kv import Space, Store, counter
 
 Pairs: TypeAlias = Callable[[Space], Iterable[tuple[tuple[object, ...], bytes]]]
 """The items and the value of every key of a space."""
@@ -17,37 +17,11 @@ Pairs: TypeAlias = Callable[[Space], Iterable[tuple[tuple[object, ...], bytes]]]
 Counts: TypeAlias = dict[tuple[str, str], int]
 """By catalog and what is counted; what is 0 need not be there."""
 
-_COUNTED: Final = USAGE.key("", "counted")  # there once the counters have been
-
-
-def ensure_counted(store: Store) -> None:
-    """Sets the counters once, of a store that an older release has written. Of a new one there is nothing to count.
-
-    One transaction: raises TransactionTooOld or TransactionTooLarge for a store of millions of tables.
-    """
-    if store.read(lambda tx: tx.get(_COUNTED)) is None:
-        store.transact(_set_counters)
-
-
-def _set_counters(tx: Transaction) -> None:
-    if tx.get(_COUNTED) is not None:
-        return
-
-    def pairs(space: Space) -> Iterator[tuple[tuple[object, ...], bytes]]:
-        return ((space.unpack(key), value) for key, value in tx.get_range(*space.range()))
-
-    tx.clear_range(*USAGE.range())
-    for (catalog, what), number in count(pairs, tx.get).items():
-        tx.add(USAGE.key(catalog, what), number)
-    tx.set(_COUNTED, b"")
-
 
 def wrong(store: Store, pairs: Pairs) -> list[str]:
-    """A sentence for each counter that is not what there is; none for a store that never counted."""
-    if store.read(lambda tx: tx.get(_COUNTED)) is None:
-        return []
+    """A sentence for each counter that is not what there is."""
     there = count(pairs, lambda key: store.read(lambda tx: tx.get(key)))
-    kept = {(str(items[0]), str(items[1])): counter(value) for items, value in pairs(USAGE) if items[0]}
+    kept = {(str(items[0]), str(items[1])): counter(value) for items, value in pairs(USAGE)}
     return [
         f"catalog {catalog!r}: its counter says {kept.get((catalog, what), 0)} {what}, there are "
         f"{there.get((catalog, what), 0)}"

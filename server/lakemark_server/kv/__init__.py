@@ -72,7 +72,8 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
     """Opens the store at ``url``: for SQLite written as for SQLAlchemy, a path after the third slash; for PostgreSQL as
     for libpq, with ``schema`` and ``connections`` as further parameters.
 
-    ``read_only``: nothing will be written. A file of SQLite can then be opened while another process serves it.
+    ``read_only``: nothing is written, the store is not made or migrated if it has to be, and commits raise
+    FailedPrecondition. A file of SQLite can then be opened while another process serves it.
 
     Raises InvalidArgument for other URLs, Unimplemented for stores to come or without their extra, and what
     ``SqliteStore`` and ``PostgresStore`` raise.
@@ -95,12 +96,12 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
             from .postgres_url import parse
         except ImportError as error:
             raise Unimplemented("PostgreSQL needs the extra: pip install 'lakemark[server,postgres]'") from error
-        return PostgresStore(parse(url))
+        return PostgresStore(parse(url), read_only=read_only)
     if separator and scheme == "fdb":
         from .fdb import FdbStore
         from .fdb_url import parse as parse_fdb
 
-        return FdbStore(parse_fdb(url))
+        return FdbStore(parse_fdb(url), read_only=read_only)
     raise InvalidArgument(f"{scheme!r} names no kind of store: write {_FORMS}")
 
 

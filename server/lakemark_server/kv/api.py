@@ -11,9 +11,10 @@ snapshot is taken at the first read (or at the first added read conflict), not w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
 
 from lakemark.errors import (
     FailedPrecondition,
@@ -23,9 +24,6 @@ from lakemark.errors import (
     Unavailable,
     UnknownOutcome,
 )
-
-if TYPE_CHECKING:
-    from .export import Export
 
 KEY_BYTES_MAX: Final = 9_900
 """FoundationDB's 10,000, less the room for the prefix below which a store's keys live there."""
@@ -177,6 +175,14 @@ class OpenTransaction(Transaction, Protocol):
 
     def cancel(self) -> None:
         """Drops the writes and releases the snapshot. Does nothing after ``commit``; may be called twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """``pages`` hold the pairs in the order of their keys, all as they were at ``version``; to be read once."""
+
+    version: int
+    pages: Iterator[list[KeyValue]]
 
 
 class Store(ABC):

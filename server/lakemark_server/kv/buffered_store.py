@@ -9,19 +9,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar, TypeVar
 
-from lakemark.errors import LakemarkError
+from lakemark.errors import FailedPrecondition, LakemarkError
 from lakemark_server import deadline
 
-from .api import KEYS_END, OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
+from .api import KEYS_END, Export, OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
 from .buffer import BufferedTransaction, CommitRequest
 from .changes import Changes
-from .export import Export, Source, exported
+from .export import Source, exported
 from .group_commit import Apply
 from .limits import check_range
 from .reads import Clock, ReadOnlyTransaction, Snapshot
 from .retry import run_transaction
 
 T = TypeVar("T")
+
+
+def opened_read_only(name: str) -> FailedPrecondition:
+    return FailedPrecondition(f"the store ({name}) was opened for reading only; nothing was applied")
 
 
 class BufferedStore(Store):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Protocol
 
-from .api import KeyValue
+from .api import Export, KeyValue
 
 PAGE_BYTES_AIM: Final = 1 << 20
 _PAIRS_FIRST: Final = 64
@@ -19,14 +18,6 @@ class Source(Protocol):
     def get_range(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]: ...
 
     def version(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """``pages`` hold the pairs in the order of their keys, all as they were at ``version``; to be read once."""
-
-    version: int
-    pages: Iterator[list[KeyValue]]
 
 
 def exported(snapshot: Source, begin: bytes, end: bytes) -> Export:

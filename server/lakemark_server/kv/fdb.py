@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from lakemark.errors import FailedPrecondition
 from lakemark_server import deadline
 
 from .api import KEYS_END, StoreFormatUnknown
 from .buffer import CommitRequest
-from .buffered_store import BufferedStore
+from .buffered_store import BufferedStore, opened_read_only
 from .fdb_client import FdbClient
 from .fdb_export import FdbExporter
 from .fdb_layout import FORMAT_KEY
@@ -35,7 +36,8 @@ FORMAT: Final = b"1"
 class FdbStore(BufferedStore):
     """Opens (or makes) the store at ``target``.
 
-    ``clock`` counts the seconds of a transaction's age. Raises Unimplemented without binding or client library,
+    ``clock`` counts the seconds of a transaction's age. With ``read_only`` it is not made, and commits raise
+    FailedPrecondition; only an export announces itself. Raises Unimplemented without binding or client library,
     StoreFormatUnknown, FailedPrecondition, Unavailable.
     """
 
@@ -43,9 +45,10 @@ class FdbStore(BufferedStore):
     # Should a watch get lost.
     unseen_s_max = 10.0
 
-    def __init__(self, target: FdbTarget, *, clock: Clock = time.monotonic) -> None:
+    def __init__(self, target: FdbTarget, *, clock: Clock = time.monotonic, read_only: bool = False) -> None:
         super().__init__(clock)
         self.target = target
+        self._read_only = read_only
         self._prefix = pack(target.prefix)
         self._client = FdbClient(target.cluster_file)
         self._writer = FdbWriter(self._client, self._prefix)
@@ -55,6 +58,8 @@ class FdbStore(BufferedStore):
         return FdbSnapshot(self._client, self._prefix)
 
     def _submit(self, request: CommitRequest) -> None:
+        if self._read_only:
+            raise opened_read_only(self.name)
         self._writer.commit(request)
 
     def _close(self) -> None:
@@ -86,6 +91,8 @@ class FdbStore(BufferedStore):
         if found is None:
             if snapshot.get_range(b"", KEYS_END, 1, False):
                 raise StoreFormatUnknown(f"the keys below the prefix {self.target.prefix!r} are not Lakemark's")
+            if self._read_only:
+                raise FailedPrecondition(f"there is no store below the prefix {self.target.prefix!r}")
             made = Overlay()
             made.put(FORMAT_KEY, FORMAT)
             self._writer.commit(CommitRequest(None, set(), [], made, [], 0))

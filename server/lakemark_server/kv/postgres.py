@@ -10,11 +10,11 @@ from typing import Final
 import psycopg
 
 from .buffer import CommitRequest
-from .buffered_store import BufferedStore
+from .buffered_store import BufferedStore, opened_read_only
 from .group_commit import GroupCommitter
 from .postgres_errors import PostgresFailure, failure_of, translated
 from .postgres_reader import PostgresReaders, PostgresSnapshot
-from .postgres_schema import configure, prepare
+from .postgres_schema import check, configure, prepare
 from .postgres_statements import READ, WRITE
 from .postgres_url import PostgresTarget
 from .postgres_window import Window
@@ -38,7 +38,8 @@ _PREPARE_SECONDS_MAX: Final = 10.0
 class PostgresStore(BufferedStore):
     """Opens (or makes) the store at ``target``.
 
-    ``clock`` counts the seconds of a transaction's age. Raises StoreFormatUnknown, FailedPrecondition, Unavailable.
+    ``clock`` counts the seconds of a transaction's age. With ``read_only`` it is not made or migrated, sessions are
+    read-only ones, and commits raise FailedPrecondition. Raises StoreFormatUnknown, FailedPrecondition, Unavailable.
     """
 
     name = "postgresql"
@@ -46,12 +47,13 @@ class PostgresStore(BufferedStore):
     # processes wait for, and one more connection in each to listen.
     unseen_s_max = 0.2
 
-    def __init__(self, target: PostgresTarget, *, clock: Clock = time.monotonic) -> None:
+    def __init__(self, target: PostgresTarget, *, clock: Clock = time.monotonic, read_only: bool = False) -> None:
         self.target = target
+        self._read_only = read_only
         super().__init__(clock)
         with self._driver(_OPENING) as driver:
             try:
-                log_oid, version = prepare(driver, target.schema)
+                log_oid, version = (check if read_only else prepare)(driver, target.schema)
             except psycopg.Error as error:
                 raise translated(failure_of(error, target.scrubbed(str(error)))) from None
         self._readers = PostgresReaders(self._reader, target.connections - 1)
@@ -77,6 +79,8 @@ class PostgresStore(BufferedStore):
             readers.close()
 
     def _submit(self, request: CommitRequest) -> None:
+        if self._read_only:
+            raise opened_read_only(self.name)
         self._committer.commit(request)
 
     def _close(self) -> None:
@@ -107,6 +111,8 @@ class PostgresStore(BufferedStore):
         """A session. Raises what ``translated`` gives."""
         try:
             driver = psycopg.connect(**self.target.parameters, autocommit=True)  # type: ignore[arg-type]
+            if self._read_only:
+                settings = {**settings, "default_transaction_read_only": "on"}
             configure(driver, self.target.schema, settings)
         except psycopg.Error as error:
             raise translated(failure_of(error, self.target.scrubbed(str(error)))) from None

@@ -68,21 +68,44 @@ def prepare(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
         driver.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"lakemark.{schema}",))
         if driver.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone() is None:
             driver.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-        found = _format(driver)
-        if found > FORMAT:
-            raise StoreFormatUnknown(
-                f"the store has format {found}, and this release of Lakemark knows formats up to {FORMAT}; "
-                "open it with the release that wrote it",
-                format=str(found),
-            )
+        found = _known_format(driver)
         for statements in MIGRATIONS[found:]:
             for statement in statements:
                 driver.execute(statement)
         if found < FORMAT:
             driver.execute("UPDATE format SET version = %s", (FORMAT,))
-        row = driver.execute("SELECT 'log'::regclass::oid::bigint, max(version) FROM log").fetchone()
-        if row is None or row[1] is None:
-            raise StoreFormatUnknown("the store's log is empty: its schema was changed by another program")
+        return _log(driver)
+
+
+def check(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
+    """``prepare`` of a store that is there and of this format; nothing is written."""
+    found = _known_format(driver)
+    if not found:
+        raise FailedPrecondition(f"there is no store in the schema {schema}")
+    if found < FORMAT:
+        raise StoreFormatUnknown(
+            f"the store has format {found}; 'lakemark serve' of this release brings it to format {FORMAT}",
+            format=str(found),
+        )
+    return _log(driver)
+
+
+def _known_format(driver: psycopg.Connection) -> int:
+    """0 if there is no store. Raises StoreFormatUnknown for a newer one."""
+    found = _format(driver)
+    if found > FORMAT:
+        raise StoreFormatUnknown(
+            f"the store has format {found}, and this release of Lakemark knows formats up to {FORMAT}; "
+            "open it with the release that wrote it",
+            format=str(found),
+        )
+    return found
+
+
+def _log(driver: psycopg.Connection) -> tuple[int, int]:
+    row = driver.execute("SELECT 'log'::regclass::oid::bigint, max(version) FROM log").fetchone()
+    if row is None or row[1] is None:
+        raise StoreFormatUnknown("the store's log is empty: its schema was changed by another program")
     return int(row[0]), int(row[1])
 
 

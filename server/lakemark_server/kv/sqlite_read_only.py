@@ -9,10 +9,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
-from lakemark.errors import FailedPrecondition
-
 from .buffer import CommitRequest
-from .buffered_store import BufferedStore
+from .buffered_store import BufferedStore, opened_read_only
 from .reads import Clock
 from .sqlite_file import connect, integrity_check, open_to_read
 from .sqlite_reader import READER_CACHE_KIB, SqliteReaders, SqliteSnapshot
@@ -45,7 +43,7 @@ class SqliteReadOnlyStore(BufferedStore):
         return self._readers.lasting_snapshot()
 
     def _submit(self, request: CommitRequest) -> None:
-        raise FailedPrecondition(f"{self.path} was opened for reading only")
+        raise opened_read_only(self.name)
 
     def _close(self) -> None:
         self._readers.close()

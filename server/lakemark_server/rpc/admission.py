@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import grpc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
+from lakemark.errors import DeadlineExceeded, InvalidArgument
 from lakemark_server.admission.tenants import Entered, Kind, Tenants
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX, catalog_name
 from lakemark_server.rpc.wire_scan import find_text
@@ -15,6 +18,9 @@ _READS: Final = ("Get", "List", "Plan", "Aggregate", "Find", "Compare", "Watch")
 _VITAL_METHODS: Final = ("Heartbeat",)
 _VITAL_SERVICES: Final = ("lakemark.v1.AdminService",)
 _DEPTH_MAX: Final = 2
+
+RECEIVE_S_MAX: Final = 120.0
+"""From the turn of a request until it is whole."""
 
 
 def kind_of(method: MethodDescriptor) -> Kind:
@@ -51,6 +57,29 @@ def _path(message: Descriptor, depth: int) -> list[FieldDescriptor]:
                 if below:
                     return [field, *below]
     return []
+
+
+class Receiving:
+    """Turns to be received. gRPC keeps a message in memory before anybody can look at it, and not even its size is
+    known; so only so many are received at a time, each of at most gRPC's limit. The others wait with what one window of
+    HTTP/2 holds.
+
+    ``turns``: twice as many for requests that change things; each kind has turns of its own.
+    """
+
+    def __init__(self, turns: int) -> None:
+        self._turns = {kind: asyncio.Semaphore(2 * turns if kind is Kind.WRITE else turns) for kind in Kind}
+
+    async def message(self, kind: Kind, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        """The only one of the call. Raises InvalidArgument if there is none, DeadlineExceeded if it is slow."""
+        try:
+            async with self._turns[kind], asyncio.timeout(RECEIVE_S_MAX):
+                data = await context.read()
+        except TimeoutError:
+            raise DeadlineExceeded(f"the request did not come whole within {RECEIVE_S_MAX:g} s") from None
+        if not isinstance(data, bytes):  # the end of a stream without messages
+            raise InvalidArgument("the call has no request")
+        return data
 
 
 class Admission:

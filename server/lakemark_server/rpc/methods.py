@@ -21,15 +21,16 @@ from google.protobuf.message_factory import GetMessageClass
 
 from lakemark.errors import Internal, InvalidArgument, LakemarkError, Unimplemented
 from lakemark_server import deadline
-from lakemark_server.admission.tenants import Tenants
+from lakemark_server.admission.tenants import Kind, Tenants
 from lakemark_server.deadline import Deadline
-from lakemark_server.rpc.admission import Admission
+from lakemark_server.rpc.admission import Admission, Receiving, kind_of
 from lakemark_server.rpc.errors import abort
 from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.quick import QUICK_BYTES_MAX, Quick
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
+_Handler: TypeAlias = Callable[[object, Context], Awaitable[bytes]]
 _log = structlog.get_logger(__name__)
 
 
@@ -42,11 +43,16 @@ class Methods(grpc.GenericRpcHandler):
     """
 
     def __init__(
-        self, servicers: Mapping[ServiceDescriptor, object], lanes: Lanes, tenants: Tenants, request_s_max: float
+        self,
+        servicers: Mapping[ServiceDescriptor, object],
+        lanes: Lanes,
+        tenants: Tenants,
+        receiving: Receiving,
+        request_s_max: float,
     ) -> None:
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            f"/{service.full_name}/{method.name}": grpc.unary_unary_rpc_method_handler(
-                _answering_errors(
+            f"/{service.full_name}/{method.name}": grpc.stream_unary_rpc_method_handler(
+                _received(
                     _served(
                         method,
                         getattr(servicer, method.name),
@@ -56,6 +62,8 @@ class Methods(grpc.GenericRpcHandler):
                         request_s_max,
                     ),
                     method.name,
+                    kind_of(method),
+                    receiving,
                 )
             )
             for service, servicer in servicers.items()
@@ -133,10 +141,12 @@ def _deadline_of(context: Context, request_s_max: float) -> Deadline:
     return Deadline.after(request_s_max if seconds is None else min(seconds, request_s_max))
 
 
-def _answering_errors(call: _Call, method: str) -> _Call:
-    async def answer(data: bytes, context: Context) -> bytes:
+def _received(call: _Call, method: str, kind: Kind, receiving: Receiving) -> _Handler:
+    """Served as a stream of requests, of which there is one: so it is received when its turn has come, not before."""
+
+    async def answer(_: object, context: Context) -> bytes:
         try:
-            return await call(data, context)
+            return await call(await receiving.message(kind, context), context)
         except LakemarkError as error:
             return await abort(context, error)
         except NotImplementedError:

@@ -18,6 +18,7 @@ from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import loop
 from lakemark_server.rpc.admin import AdminServicer
+from lakemark_server.rpc.admission import Receiving
 from lakemark_server.rpc.catalog import CatalogServicer
 from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.methods import Methods
@@ -87,6 +88,7 @@ class GrpcServer:
             },
             self._lanes,
             tenants,
+            Receiving(max(1, inflight.most // limits.message_bytes_max)),
             limits.request_s_max,
         )
         try:
@@ -112,6 +114,9 @@ class GrpcServer:
                 ("grpc.max_receive_message_length", limits.message_bytes_max),
                 ("grpc.max_send_message_length", limits.message_bytes_max),
                 ("grpc.max_metadata_size", 64 << 10),
+                # A window never grows before somebody reads: see ``Receiving``.
+                ("grpc.http2.bdp_probe", 0),
+                ("grpc.http2.lookahead_bytes", 64 << 10),
                 ("grpc.so_reuseport", 0),  # a second server on the port is a mistake, not a helper
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

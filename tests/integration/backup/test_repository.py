@@ -163,7 +163,8 @@ def test_two_writers(repository: Repository) -> None:
 
 
 def test_a_disk_that_is_full(source: Store, repository: Repository) -> None:
-    fill(source, {b"%d" % number: bytes([number % 251]) * 90_000 for number in range(20)})
+    for number in range(20):
+        fill(source, {b"%d" % number: bytes([number]) * 90_000})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
     try:

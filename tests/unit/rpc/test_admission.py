@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import grpc
 import pytest
 from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakemark.errors import DeadlineExceeded, InvalidArgument
 from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
 from lakemark_proto.v1.types_pb2 import DataFiles, TableName
 from lakemark_server.admission.tenants import Kind
-from lakemark_server.rpc.admission import _DEPTH_MAX, _path, kind_of, tenant_reader
+from lakemark_server.rpc import admission
+from lakemark_server.rpc.admission import _DEPTH_MAX, Receiving, _path, kind_of, tenant_reader
 from lakemark_server.rpc.wire_scan import find_text
 
 METHODS = {
@@ -103,3 +108,56 @@ def test_garbage_is_nobodys(data: bytes) -> None:
 def test_a_large_request_is_not_read_through() -> None:
     files = DataFiles(arrow=b"\xff" * 1_000_000)
     assert tenant(COMMIT(table=TableName(catalog="other"), added=files)) == "other"
+
+
+class Sender:
+    """A call whose message is sent when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.sent: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    async def read(self) -> object:
+        self.asked.set()
+        return await self.sent
+
+
+def test_only_so_many_messages_are_received_at_a_time() -> None:
+    async def scenario() -> None:
+        receiving = Receiving(1)
+        senders = {kind: [Sender() for _ in range(4)] for kind in Kind}
+        calls = {
+            kind: [asyncio.create_task(receiving.message(kind, sender)) for sender in some]  # type: ignore[arg-type]
+            for kind, some in senders.items()
+        }
+        for _ in range(10):
+            await asyncio.sleep(0)
+        asked = {kind: [sender.asked.is_set() for sender in some] for kind, some in senders.items()}
+        assert asked == {kind: [True, kind is Kind.WRITE, False, False] for kind in Kind}
+        reads = senders[Kind.READ]
+        reads[0].sent.set_result(b"one")
+        assert await calls[Kind.READ][0] == b"one"
+        await reads[1].asked.wait()
+        calls[Kind.READ][1].cancel()
+        await reads[2].asked.wait()
+        reads[2].sent.set_result(grpc.aio.EOF)
+        with pytest.raises(InvalidArgument):
+            await calls[Kind.READ][2]
+        await reads[3].asked.wait()
+        for some in calls.values():
+            for call in some:
+                call.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_a_message_that_does_not_come_gives_its_turn_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "RECEIVE_S_MAX", 0.01)
+
+    async def scenario() -> None:
+        receiving = Receiving(1)
+        for _ in range(3):
+            with pytest.raises(DeadlineExceeded, match="whole"):
+                await receiving.message(Kind.READ, Sender())  # type: ignore[arg-type]
+
+    asyncio.run(scenario())
