@@ -8,6 +8,7 @@ from lakemark_server import requests
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.clock import ClockMs
 from lakemark_server.kv import Store
+from lakemark_server.timeline.auto_clean import AutoClean
 from lakemark_server.timeline.service import Timeline
 
 _log = structlog.get_logger(__name__)
@@ -17,11 +18,20 @@ class Housekeeping:
     """``store`` is fenced; what stands on it writes only as long as the lease is held."""
 
     def __init__(
-        self, store: Store, clock: ClockMs, catalog: Catalog, timeline: Timeline, *, request_retain_ms: int
+        self,
+        store: Store,
+        clock: ClockMs,
+        catalog: Catalog,
+        timeline: Timeline,
+        *,
+        request_retain_ms: int,
+        clean_interval_ms: int,
+        clean_grace_ms: int,
     ) -> None:
         self._store, self._clock = store, clock
         self._catalog, self._timeline = catalog, timeline
         self._request_retain_ms = request_retain_ms
+        self._cleans = AutoClean(store, clock, timeline.cleaner, interval_ms=clean_interval_ms, grace_ms=clean_grace_ms)
 
     def round(self) -> list[tuple[int, int]]:
         """Returns the lost writers that it has rolled back, as (table id, instant)."""
@@ -33,4 +43,5 @@ class Housekeeping:
         forgotten = requests.forget(self._store, self._clock() - self._request_retain_ms)
         if forgotten:
             _log.debug("forgot the answers to old requests", requests=forgotten)
+        self._cleans.round()
         return lost

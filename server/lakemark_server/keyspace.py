@@ -49,8 +49,10 @@ SAVEPOINTS: Final = Space.of("save")  # (table id, branch key, version) -> TagRe
 # (table id, branch key, key of a branch that merged versions of it, version that did, the last one merged) -> empty
 MERGES: Final = Space.of("merge")
 CLEANED: Final = Space.of("cleaned")  # (table id, branch key) -> CleanedRecord
-LEFT_FILES: Final = Space.of("left")  # (table id, path) -> size and since when nobody has it: a file still to be deleted
+LEFT_FILES: Final = Space.of("left")  # (table id, path) -> size, since when nobody has it: files still to be deleted
 EXPIRING: Final = Space.of("expire")  # (ms, table id, name of a branch or tag) -> empty: when it is to be dropped
+CLEANS: Final = Space.of("clean")  # (table id) -> when its next clean in the background is due, failures in a row
+CLEANS_DUE: Final = Space.of("cleandue")  # (ms, table id) -> empty: the same by time
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord
@@ -63,5 +65,5 @@ OF_TABLE: Final = (
     LAKE_TABLES, SCHEMAS, SCHEMA_VERSIONS, HIVE_TABLES, PARTITIONS, PARTITION_CHANGES, COLUMN_STATISTICS, HEADS,
     LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED, BASES,
     BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS, MERGES, CLEANED,
-    PENDING_PARTITIONS, LEFT_FILES,
+    PENDING_PARTITIONS, LEFT_FILES, CLEANS,
 )  # fmt: skip

@@ -93,6 +93,8 @@ class Service:
                     self.catalog,
                     Timeline(store, clock, self.snapshots),
                     request_retain_ms=int(settings.request_retain_s * 1_000),
+                    clean_interval_ms=int(settings.clean_interval_s * 1_000),
+                    clean_grace_ms=int(settings.clean_grace_s * 1_000),
                 ).round
             ),
         )

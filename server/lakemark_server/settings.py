@@ -55,6 +55,8 @@ class Settings(BaseSettings):
     fold_files: int = Field(8_192, ge=1, description="new files after which it does; more for large tables")
     fold_grace_s: float = Field(600.0, ge=0, description="how long a base is kept after it was replaced")
     sweep_interval_s: float = Field(10.0, gt=0, description="how often lost writers are looked for")
+    clean_interval_s: float = Field(600.0, gt=0, description="how often a table that asks for it is cleaned")
+    clean_grace_s: float = Field(600.0, ge=0, description="how long files of versions that ended in that way stay")
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     log_format: Literal["console", "json"] = Field("console", description="how log lines look")
     log_level: Literal["debug", "info", "warning", "error"] = "info"

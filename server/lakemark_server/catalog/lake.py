@@ -12,7 +12,7 @@ from lakemark.errors import AlreadyExists, CorruptStore, InvalidArgument, TableN
 from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2, types_pb2
-from lakemark_server.catalog import tables
+from lakemark_server.catalog import clean_schedule, tables
 from lakemark_server.keyspace import DELETING, LAKE_TABLES, LOCATIONS, SCHEMAS
 from lakemark_server.kv import ReadTransaction, Transaction, blob
 
@@ -28,7 +28,13 @@ POLICIES: Final[Mapping[str, catalog_pb2.ConflictPolicy.ValueType]] = {
 }
 PREFERENCE_PROPERTY: Final = "lakemark.clustering.preference"
 PREFERENCES: Final = ("writer", "clustering")
-PROPERTIES: Final = (TYPE_PROPERTY, POLICY_PROPERTY, PREFERENCE_PROPERTY)
+PROPERTIES: Final = (
+    TYPE_PROPERTY,
+    POLICY_PROPERTY,
+    PREFERENCE_PROPERTY,
+    clean_schedule.KEEP_PROPERTY,
+    clean_schedule.AGE_PROPERTY,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     preference = preference_of(properties)
     if preference not in PREFERENCES:
         raise InvalidArgument(f"{PREFERENCE_PROPERTY} = {preference!r} is not known; use {' or '.join(PREFERENCES)}")
+    clean_schedule.asked(properties)
 
 
 def put(tx: Transaction, record: LakeTableRecord) -> None:

@@ -20,7 +20,7 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, T
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import databases, lake, schemas, storage, tables
+from lakemark_server.catalog import clean_schedule, databases, lake, schemas, storage, tables
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_name
@@ -176,6 +176,7 @@ class Catalog:
                 entry = TableEntry(table_id=new.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
                 tables.put(tx, owner.database_id, new.name, entry)
                 lake.put(tx, new)
+                clean_schedule.follow(tx, new, new.created_ms)
                 lake.put_schema(tx, new.table_id, first)
                 return new
 
@@ -225,6 +226,7 @@ class Catalog:
                 record.properties.clear()
                 record.properties.update(properties)
                 lake.put(tx, record)
+                clean_schedule.follow(tx, record, self.clock())
                 return record
 
             kind = f"SetTableProperties {database}.{name}"

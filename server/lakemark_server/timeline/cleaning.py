@@ -78,6 +78,11 @@ class Plan:
     def key(self) -> str:
         return self.lineage.key
 
+    def up_to(self, horizon: int) -> Plan:
+        """A part of it."""
+        kept = frozenset(version for version in self.kept if version <= horizon)
+        return replace(self, horizon=horizon, kept=kept, more=self.more or horizon < self.horizon)
+
     @property
     def moves(self) -> bool:
         return self.horizon > max(self.done.horizon, self.lineage.forks[0][1])
@@ -85,7 +90,7 @@ class Plan:
     @property
     def deletes(self) -> bool:
         """There are versions that have ended, or end now, and whose files were not deleted."""
-        return self.horizon > self._deleted
+        return self.horizon > self.deleted
 
     @property
     def expired(self) -> int:
@@ -93,10 +98,10 @@ class Plan:
 
     @property
     def ending(self) -> Ending:
-        return Ending(self.lineage, self._deleted + 1, self.horizon, self.more)
+        return Ending(self.lineage, self.deleted + 1, self.horizon, self.more)
 
     @property
-    def _deleted(self) -> int:
+    def deleted(self) -> int:
         return max(self.done.deleted, self.lineage.forks[0][1])
 
 
@@ -121,7 +126,9 @@ class Cleaner:
             key = branches.resolve(tx, table_id, request.branch).key
             if key != MAIN:
                 branches.require_kept(tx, table_id, key)
-            return [plan(tx, table_id, key, retain, self._clock()), *plans_of_dropped(tx, table_id)]
+            asked = plan(tx, table_id, key, retain, self._clock())
+            at_most = max(asked.deleted + VERSIONS_AT_ONCE_MAX, asked.done.horizon)
+            return [asked.up_to(min(asked.horizon, at_most)), *plans_of_dropped(tx, table_id)]
 
         def moved(tx: Transaction) -> list[Plan]:
             records.guard_starts(tx, table_id)
@@ -140,27 +147,30 @@ class Cleaner:
             answer.instant = self.delete(table, plans, found)
         return answer
 
-    def end(self, table: LakeTable, retain: Retain) -> None:
-        """The first step for all branches, dropped ones too, of which no files are to be deleted just now."""
+    def end(self, table: LakeTable, retain: Retain) -> int:
+        """The first step for all branches, dropped ones too, of which no files are to be deleted just now; how many
+        versions have ended."""
         table_id = table.table_id
 
-        def body(tx: Transaction) -> None:
+        def body(tx: Transaction) -> int:
+            ended = 0
             records.guard_starts(tx, table_id)
             keys = [MAIN, *(one.key for one in branches.branches(tx, table_id))]
             live = [plan(tx, table_id, key, retain, self._clock()) for key in keys]
             for one in (*live, *plans_of_dropped(tx, table_id)):
                 if one.done.horizon <= one.done.deleted:
-                    self._moved(tx, table_id, one)
+                    ended += self._moved(tx, table_id, one).expired
+            return ended
 
-        self._store.transact(body)
+        return self._store.transact(body)
 
-    def finish(self, table: LakeTable, grace_ms: int) -> int:
+    def finish(self, table: LakeTable, grace_ms: int) -> tuple[int, bool]:
         """The second step for all branches whose horizon moved ``grace_ms`` ago, and for what was left by earlier
-        cleans; how many files were deleted."""
+        cleans, ``VERSIONS_AT_ONCE_MAX`` of each; how many files were deleted, and whether there is more to do."""
         plans = self._store.read(lambda tx: plans_of_ended(tx, table.table_id, self._clock() - grace_ms))
         found = self._collect(table, plans, grace_ms)
         self.delete(table, plans, found)
-        return len(found.gone)
+        return len(found.gone), any(one.horizon < one.done.horizon for one in plans)
 
     def delete(self, table: LakeTable, plans: Sequence[Plan], found: Garbage) -> int:
         """The second step; the clean's instant, 0 if there was nothing to do."""
@@ -242,32 +252,32 @@ def plan(tx: ReadTransaction, table_id: int, key: str, retain: Retain, now_ms: i
     done, latest = retention.cleaned(tx, table_id, key), records.head(tx, table_id, key).version
     then = records.version_at_time(tx, table_id, lineage, now_ms - retain.ms) if retain.ms else 0
     horizon = horizon_of(latest, retain, then, _read_versions(tx, table_id, key))
-    horizon = max(min(horizon, max(done.deleted, lineage.forks[0][1]) + VERSIONS_AT_ONCE_MAX), done.horizon)
+    horizon = max(horizon, done.horizon)
     return Plan(lineage, done, horizon, _kept(tx, table_id, key, horizon))
 
 
 def plans_of_dropped(tx: ReadTransaction, table_id: int) -> list[Plan]:
-    """Branches that were dropped and still have files, at most ``DROPPED_AT_ONCE_MAX``."""
+    """Branches that were dropped and still have files, at most ``DROPPED_AT_ONCE_MAX``, a part of each."""
     found = []
     for one in branches.all_branches(tx, table_id):
         done, head = retention.cleaned(tx, table_id, one.key), records.head(tx, table_id, one.key).version
-        deleted = max(done.deleted, one.fork_version)
-        if one.dropped and head > deleted:
-            horizon = max(min(head, deleted + VERSIONS_AT_ONCE_MAX), done.horizon)
-            lineage = branches.lineage(tx, table_id, one.key)
-            found.append(Plan(lineage, done, horizon, _kept(tx, table_id, one.key, horizon), horizon < head))
+        if one.dropped and head > max(done.deleted, one.fork_version):
+            found.append(_part(tx, table_id, one.key, done, head, head))
     return found[:DROPPED_AT_ONCE_MAX]
 
 
 def plans_of_ended(tx: ReadTransaction, table_id: int, before_ms: int) -> list[Plan]:
-    """Branches whose versions ended before that time, and whose files are not deleted yet."""
-    found = []
-    for key, done in retention.all_cleaned(tx, table_id):
-        if done.horizon > done.deleted and done.moved_ms <= before_ms:
-            more = done.horizon < records.head(tx, table_id, key).version
-            kept = _kept(tx, table_id, key, done.horizon)
-            found.append(Plan(branches.lineage(tx, table_id, key), done, done.horizon, kept, more))
-    return found
+    """Branches whose versions ended before that time, and whose files are not deleted yet; a part of each."""
+    return [
+        _part(tx, table_id, key, done, done.horizon, records.head(tx, table_id, key).version)
+        for key, done in retention.all_cleaned(tx, table_id)
+        if done.horizon > done.deleted and done.moved_ms <= before_ms
+    ]
+
+
+def _part(tx: ReadTransaction, table_id: int, key: str, done: CleanedRecord, horizon: int, head: int) -> Plan:
+    whole = Plan(branches.lineage(tx, table_id, key), done, horizon, _kept(tx, table_id, key, horizon), horizon < head)
+    return whole.up_to(min(horizon, whole.deleted + VERSIONS_AT_ONCE_MAX))
 
 
 def _kept(tx: ReadTransaction, table_id: int, key: str, horizon: int) -> frozenset[int]:
