@@ -62,9 +62,9 @@ class Timeline:
             )
             answer = self._call(self._stub.ListInstants, request)
             found += [instant_from(one) for one in answer.instants]
-            if not answer.more or not answer.instants:
+            if not answer.more:
                 break
-            after, before = _next(after, before, answer.instants[-1].instant, newest_first=newest_first)
+            after, before = _next(after, before, answer.last_instant, newest_first=newest_first)
         return found
 
     def versions(

@@ -95,7 +95,7 @@ class TimelineServicer(TimelineServiceServicer):
 
     def ListInstants(self, request: pb.ListInstantsRequest, context: Context) -> pb.ListInstantsResponse:
         table = self._table(request.table)
-        found, more = self._timeline.instants(
+        found, last = self._timeline.instants(
             table.table_id,
             after=request.after_instant,
             before=request.before_instant,
@@ -103,7 +103,8 @@ class TimelineServicer(TimelineServiceServicer):
             limit=page_limit(request.page_size),
             newest_first=request.newest_first,
         )
-        return pb.ListInstantsResponse(instants=[messages.instant(record, table) for record in found], more=more)
+        shown = [messages.instant(record, table) for record in found]
+        return pb.ListInstantsResponse(instants=shown, more=bool(last), last_instant=last)
 
     def CommitTransaction(self, request: pb.CommitTransactionRequest, context: Context) -> pb.CommitTransactionResponse:
         commits = [(self._table(one.table), one) for one in request.commits]

@@ -14,6 +14,10 @@ from lakemark_server.timeline.changes import Operation
 _LAYOUT: Final = struct.Struct("<qqBB")  # deadline ms, timeout ms, state, operation
 
 
+FIRST: Final = ALIVE.range()[0]
+PAGE_MAX: Final = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class Alive:
     """``inflight``: its work profile is known and protected; else it is only requested."""
@@ -60,11 +64,12 @@ def of_table(tx: ReadTransaction, table_id: int) -> list[Alive]:
     ]
 
 
-def everywhere(tx: ReadTransaction) -> list[tuple[int, Alive]]:
-    """(table id, writer) of all tables."""
-    begin, end = ALIVE.range()
+def everywhere(tx: ReadTransaction, begin: bytes = FIRST) -> tuple[list[tuple[int, Alive]], bytes]:
+    """A page of (table id, writer) of all tables from this key on, and the key where the next begins; b"": it was the
+    last."""
+    pairs = tx.get_range(begin, ALIVE.range()[1], limit=PAGE_MAX, snapshot=True)
     found = []
-    for key, value in tx.get_range(begin, end, snapshot=True):
+    for key, value in pairs:
         table_id, instant = cast(tuple[int, int], ALIVE.unpack(key))
         found.append((table_id, Alive.unpack(instant, value)))
-    return found
+    return found, pairs[-1][0] + b"\x00" if len(pairs) == PAGE_MAX else b""

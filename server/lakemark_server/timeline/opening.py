@@ -13,7 +13,7 @@ from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.requests import once
 from lakemark_server.snapshot.entries import partition_of
-from lakemark_server.timeline import alive, records
+from lakemark_server.timeline import alive, records, retention
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.changes import of_record
@@ -28,7 +28,7 @@ from lakemark_server.timeline.touched import TouchedSet
 
 
 def opened_once(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog, quotas: Quotas) -> Opened:
-    """A new instant, or that of the same request. Raises CommitConflict, InvalidArgument, LimitExceeded …"""
+    """A new instant, or that of the same request. Raises CommitConflict, InvalidArgument, VersionNotFound …"""
     if not job.request_id:
         return _opened(state, job, now_ms, log, quotas)
     created: list[Opened] = []
@@ -50,6 +50,8 @@ def _opened(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog, quotas
     latest = branch.head.version
     if job.read_version > latest:
         raise InvalidArgument(f"read_version {job.read_version} does not exist; {table.name} is at version {latest}")
+    if job.read_version and job.read_version != latest:
+        retention.require_readable(state.tx, state.table_id, table.name, branch.lineage, job.read_version)
     if len(state.writers) >= OPEN_INSTANTS_MAX:
         raise LimitExceeded(f"{table.name} has {OPEN_INSTANTS_MAX} open instants; no more are allowed")
     timeout = job.heartbeat_timeout_ms or HEARTBEAT_TIMEOUT_MS

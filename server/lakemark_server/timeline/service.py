@@ -16,12 +16,11 @@ from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs, now_ms
-from lakemark_server.keyspace import INSTANTS
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.requests import check_request_id, transact_once
 from lakemark_server.snapshot.blocks import LIST_FILES_MAX
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.timeline import alive, branches, direct, records, staging
+from lakemark_server.timeline import alive, branches, direct, listing, records, staging
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.altering import AlterJob
 from lakemark_server.timeline.batches import Answer, Batches, Job, remember
@@ -270,13 +269,16 @@ class Timeline:
     def roll_back_expired(self) -> list[tuple[int, int]]:
         """(table id, instant) of all writers whose heartbeat ran out; they are rolled back now."""
         now = self._clock()
-        found = [(table_id, one) for table_id, one in self._store.read(alive.everywhere) if one.expired(now)]
-        done = []
-        for table_id, living in found:
-            location = self._store.transact(partial(_expire, table_id=table_id, instant=living.instant, now=now))
-            if location:
-                delete_files(location, living.instant)
-                done.append((table_id, living.instant))
+        done, begin = [], alive.FIRST
+        while begin:
+            page, begin = self._store.read(lambda tx, begin=begin: alive.everywhere(tx, begin))  # type: ignore[misc]
+            for table_id, living in page:
+                if living.expired(now):
+                    expire = partial(_expire, table_id=table_id, instant=living.instant, now=now)
+                    location = self._store.transact(expire)
+                    if location:
+                        delete_files(location, living.instant)
+                        done.append((table_id, living.instant))
         return done
 
     # -- readers ------------------------------------------------------------------------------------------------------
@@ -294,27 +296,13 @@ class Timeline:
         states: frozenset[int] = frozenset(),
         limit: int = 100,
         newest_first: bool = False,
-    ) -> tuple[list[InstantRecord], bool]:
-        """Those with ``after < instant < before``, and whether there are more."""
-
-        def body(tx: ReadTransaction) -> tuple[list[InstantRecord], bool]:
-            begin = INSTANTS.key(table_id, after + 1)
-            end = INSTANTS.key(table_id, before) if before else INSTANTS.range(table_id)[1]
-            found: list[InstantRecord] = []
-            while begin < end:
-                page = tx.get_range(begin, end, limit=PAGE_MAX, reverse=newest_first)
-                for _, value in page:
-                    record = InstantRecord.FromString(value)
-                    if not states or record.state in states:
-                        found.append(record)
-                        if len(found) > limit:
-                            return found[:limit], True
-                if len(page) < PAGE_MAX:
-                    break
-                begin, end = (begin, page[-1][0]) if newest_first else (page[-1][0] + b"\x00", end)
-            return found, False
-
-        return self._store.read(body)
+    ) -> tuple[list[InstantRecord], int]:
+        """Those with ``after < instant < before``, and the one behind which to go on; 0: that was all."""
+        return self._store.read(
+            lambda tx: listing.instants(
+                tx, table_id, after=after, before=before, states=states, limit=limit, newest_first=newest_first
+            )
+        )
 
     def versions(
         self,

@@ -408,6 +408,26 @@ def test_a_clean_beside_an_update(wire: Wire) -> None:
     assert slices(wire) == {"g": [rewrite, update]}
 
 
+def test_what_was_cleaned_is_no_read_version(wire: Wire) -> None:
+    """Nor for the instant that a commit opens; one that a tag keeps is."""
+    wire.create("table")
+    for _ in range(3):
+        begun(wire, "g")
+        wire.commit(wire.open(t.OVERWRITE_TABLE).instant)
+    tag = c.CreateReferenceRequest(table=wire.table, name="kept", kind=c.TAG, from_version=1)
+    wire.catalog.CreateReference(tag)
+    wire.timeline.Clean(t.CleanRequest(table=wire.table, retain_versions=2))
+    with refused("version_not_found", "version 2", "was cleaned; the earliest that can be read is 5"):
+        wire.open(U, read_version=2)
+    following = wire.open(t.APPEND).instant
+    wanted = t.OpenInstantRequest(table=wire.table, operation=U, read_version=2)
+    answer = wire.timeline.Commit(t.CommitRequest(table=wire.table, instant=following, next=wanted))
+    assert answer.version == 7
+    assert answer.next_refused.code == "version_not_found"
+    for version in (1, 5, 7):
+        assert wire.open(t.APPEND, start=False, read_version=version).read_version == version
+
+
 def test_a_schema_change_while_a_writer_writes_the_old_schema(wire: Wire) -> None:
     wire.create("table")
     writer = wire.open(U).instant

@@ -397,6 +397,8 @@ def test_lists_of_instants_and_versions(wire: Wire) -> None:
     assert listed(states=[t.COMPLETED], after_instant=instants[0]) == (instants[1:3], False)
     assert listed(states=[t.ROLLED_BACK, t.INFLIGHT]) == (instants[3:], False)
     assert listed(before_instant=instants[1]) == (instants[:1], False)
+    page = wire.timeline.ListInstants(t.ListInstantsRequest(table=wire.table, page_size=2))
+    assert listed(after_instant=page.last_instant) == (instants[2:], False)
 
     def versions(**more: object) -> tuple[list[int], bool]:
         found = wire.timeline.ListVersions(t.ListVersionsRequest(table=wire.table, **more))  # type: ignore[arg-type]

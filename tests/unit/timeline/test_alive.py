@@ -27,18 +27,17 @@ def test_it_expires_after_its_deadline_not_at_it() -> None:
     assert one.expired(1_001)
 
 
-def test_kept_by_table_and_found_everywhere(lake: Lake) -> None:
+def test_kept_by_table_and_found_everywhere(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def put(tx: Transaction) -> None:
         for table_id, instant in [(1, 30), (1, 20), (2, 10), (10, 5)]:
             alive.put(tx, table_id, Alive(instant, 9, 9, True, t.APPEND))
 
     lake.store.transact(put)
     assert [one.instant for one in lake.store.read(lambda tx: alive.of_table(tx, 1))] == [20, 30]
-    assert [(table, one.instant) for table, one in lake.store.read(alive.everywhere)] == [
-        (1, 20),
-        (1, 30),
-        (2, 10),
-        (10, 5),
-    ]
+    monkeypatch.setattr(alive, "PAGE_MAX", 3)
+    found, begin = lake.store.read(alive.everywhere)
+    more, end = lake.store.read(lambda tx: alive.everywhere(tx, begin))
+    assert [(table, one.instant) for table, one in found + more] == [(1, 20), (1, 30), (2, 10), (10, 5)]
+    assert (len(found), end) == (3, b"")
     lake.store.transact(lambda tx: alive.clear(tx, 1, 20))
     assert lake.store.read(lambda tx: alive.find(tx, 1, 20)) is None

@@ -23,7 +23,7 @@ from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.snapshot.service import At, Snapshots
-from lakemark_server.timeline import change_log, opening, service, staging
+from lakemark_server.timeline import change_log, listing, opening, staging
 from lakemark_server.timeline.jobs import OpenJob
 from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.timeline.publish import CommitJob
@@ -329,15 +329,15 @@ def test_lists_of_versions_behind_the_end_are_empty(lake: Lake) -> None:
 
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_instants_in_pages(lake: Lake, monkeypatch: pytest.MonkeyPatch, newest_first: bool) -> None:
-    monkeypatch.setattr(service, "PAGE_MAX", 2)
+    monkeypatch.setattr(listing, "PAGE_MAX", 2)
     table = lake.table()
     instants = [lake.open(table) for _ in range(7)]
     lake.timeline.rollback(table, instants[3], "")
     order = instants[::-1] if newest_first else instants
 
     def listed(**bounds: Any) -> tuple[list[int], bool]:
-        found, more = lake.timeline.instants(table.table_id, newest_first=newest_first, **bounds)
-        return [record.instant for record in found], more
+        found, last = lake.timeline.instants(table.table_id, newest_first=newest_first, **bounds)
+        return [record.instant for record in found], bool(last)
 
     assert listed() == (order, False)
     assert listed(limit=3) == (order[:3], True)
@@ -346,6 +346,15 @@ def test_instants_in_pages(lake: Lake, monkeypatch: pytest.MonkeyPatch, newest_f
     assert listed(states=frozenset({t.INFLIGHT}), limit=5) == ([one for one in order if one != instants[3]][:5], True)
     assert listed(after=instants[1], before=instants[5])[0] == [one for one in order if one in instants[2:5]]
     assert listed(after=instants[5], before=instants[1]) == ([], False)
+    assert listed(states=frozenset({t.INFLIGHT}), after=instants[2], before=instants[5])[0] == [instants[4]]
+    monkeypatch.setattr(listing, "LOOKED_AT_MAX", 2)
+    assert listed(states=frozenset({t.INFLIGHT, t.REQUESTED}), limit=9)[0] == [
+        one for one in order if one != instants[3]
+    ]
+    found, last = lake.timeline.instants(table.table_id, states=frozenset({t.ROLLED_BACK}), newest_first=newest_first)
+    assert (found, last) == ([], order[1]), "no page looks at more; the next goes on from there"
+    bound = {"before": last} if newest_first else {"after": last}
+    assert listed(states=frozenset({t.ROLLED_BACK}), **bound) == ([instants[3]], True)
 
 
 def test_time_travel_follows_the_commit_times(lake: Lake) -> None:
