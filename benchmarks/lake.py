@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from benchmarks.dataset import APPENDS, COLUMNS, FILE_ROWS, PARTITION_COLUMN, Dataset
 from benchmarks.service import Service
+from lakemark import Client, connect
 from lakemark_proto.v1 import catalog_pb2, snapshot_pb2, timeline_pb2, types_pb2
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
@@ -23,14 +24,14 @@ from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 
 EMPTY: Final = "empty"
 STAGED_FILES: Final = 10_000
-PAGE_FILES: Final = 100_000
 MESSAGE_BYTES_MAX: Final = 64 << 20
 
 
 class Lake:
-    """Calls of one channel. Errors are gRPC's own."""
+    """Calls of one channel, whose errors are gRPC's own, and those that the client package makes."""
 
-    def __init__(self, channel: grpc.Channel) -> None:
+    def __init__(self, channel: grpc.Channel, client: Client) -> None:
+        self._client = client
         self._catalog = CatalogServiceStub(channel)
         self._timeline = TimelineServiceStub(channel)
         self._snapshots = SnapshotServiceStub(channel)
@@ -89,26 +90,37 @@ class Lake:
             took.append(time.perf_counter() - began)
         return round(statistics.median(took) * 1e3, 3)
 
-    def list_all(self, table: str) -> int:
-        """Pages through all files, decoded into Arrow columns; how many there are."""
-        request = snapshot_pb2.PlanFilesRequest(table=_name(table), page_size=PAGE_FILES)
+    def list_all(self, table: str, statistics: Sequence[str] = ()) -> int:
+        """Has the client list all files: page by page as plain Arrow columns (docs/files.md); how many there are."""
         found = 0
-        while True:
-            page = self._snapshots.PlanFiles(request)
-            with pa.ipc.open_stream(page.files.arrow) as reader:
-                files = reader.read_all()
+        for files in self._client.plan(f"default.{table}", statistics=statistics).pages():
             found += files.num_rows
             assert pc.sum(files.column("row_count")).as_py() == files.num_rows * FILE_ROWS
-            request.page_token = page.next_page_token
-            if not page.next_page_token:
-                return found
+            assert files.column("path").null_count == 0
+        return found
+
+    def table_of_all(self, table: str) -> int:
+        """The same as one table in memory."""
+        return self._client.plan(f"default.{table}").table().num_rows
+
+    def list_s(self, list_files: Callable[[], int], files: int, runs: int) -> float:
+        """Median of the seconds that it takes."""
+        took = []
+        for _ in range(runs):
+            began = time.perf_counter()
+            assert list_files() == files
+            took.append(time.perf_counter() - began)
+        return round(statistics.median(took), 3)
 
 
 @contextmanager
 def connected(service: Service) -> Iterator[Lake]:
     limits = [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX)]
-    with grpc.insecure_channel(service.grpc_address, options=limits) as channel:
-        yield Lake(channel)
+    with (
+        grpc.insecure_channel(service.grpc_address, options=limits) as channel,
+        connect(service.grpc_address) as client,
+    ):
+        yield Lake(channel, client)
 
 
 def stored_bytes(work_dir: Path) -> int:

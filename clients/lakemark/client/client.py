@@ -172,6 +172,7 @@ class Client:
             statistics_columns=statistics,
             limit=limit,
             page_size=page_size,
+            encoding=snapshot_pb2.ARROW_COMPACT,
         )
         if predicate is not None:
             request.predicate.sql = predicate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakemark.files.columns import ENTRY_FIELDS, files_from_arrow, files_to_arrow
+from lakemark.files.compact import expanded
 from lakemark.files.messages import file_from_message
 from lakemark.files.model import DataFile
 from lakemark.types import Schema
@@ -28,4 +29,4 @@ def _read_stream(data: bytes) -> pa.Table:
     if not data:
         return ENTRY_FIELDS.empty_table()
     with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
+        return expanded(reader.read_all())

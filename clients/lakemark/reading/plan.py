@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -39,7 +40,8 @@ class PlanSummary:
 class Plan:
     """The planned files; later pages are fetched when they are asked for, all of the same version.
 
-    Iterate over it for DataFile objects, or use ``table()`` for Arrow columns (docs/files.md). Not thread-safe.
+    Iterate over it for DataFile objects, or use ``table()`` for Arrow columns (docs/files.md). Whoever goes on to a
+    later page has the one behind it fetched meanwhile. Not thread-safe.
     """
 
     def __init__(self, calls: Calls, request: pb.PlanFilesRequest, predicate: str | None) -> None:
@@ -47,8 +49,9 @@ class Plan:
         self._stub = SnapshotServiceStub(calls.channel)
         self._request = request
         self._pages: list[types_pb2.DataFiles] = []
+        self._coming: Future[pb.PlanFilesResponse] | None = None
         self._file_schemas: dict[int, Schema] = {}
-        first = self._fetch()
+        first = self._take(self._ask())
         self.predicate = predicate
         self.version = first.version
         self.schema = schema_from_proto(first.schema)
@@ -98,18 +101,30 @@ class Plan:
     def _all_pages(self) -> Iterator[types_pb2.DataFiles]:
         index = 0
         while True:
-            while index < len(self._pages):
-                yield self._pages[index]
-                index += 1
-            if not self._request.page_token:
-                return
-            self._fetch()
+            if index == len(self._pages):
+                if not self._request.page_token:
+                    return
+                coming, self._coming = self._coming, None
+                self._take(coming.result() if coming else self._ask())
+            if index == len(self._pages) - 1 and self._request.page_token and self._coming is None:
+                self._coming = _in_background(self._ask)
+            yield self._pages[index]
+            index += 1
 
-    def _fetch(self) -> pb.PlanFilesResponse:
-        answer = self._call(self._stub.PlanFiles, self._request)
+    def _ask(self) -> pb.PlanFilesResponse:
+        return self._call(self._stub.PlanFiles, self._request)
+
+    def _take(self, answer: pb.PlanFilesResponse) -> pb.PlanFilesResponse:
         self._request.page_token = answer.next_page_token
         self._pages.append(answer.files)
         return answer
+
+
+def _in_background(ask: Callable[[], pb.PlanFilesResponse]) -> Future[pb.PlanFilesResponse]:
+    pool = ThreadPoolExecutor(1, thread_name_prefix="lakemark-plan")
+    coming = pool.submit(ask)
+    pool.shutdown(wait=False)
+    return coming
 
 
 def base_files(plan: Plan) -> list[DataFile]:

@@ -27,7 +27,7 @@ from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import require_name
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
 from lakemark_server.snapshot.aggregates import aggregate
-from lakemark_server.snapshot.blocks import to_ipc
+from lakemark_server.snapshot.blocks import to_ipc, to_plain_ipc
 from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.changes import added_between, removed_between
 from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
@@ -40,6 +40,7 @@ Context = grpc.ServicerContext
 SNAPSHOTS_MAX: Final = 100
 PAGE_FILES: Final = 20_000
 PAGE_FILES_MAX: Final = 100_000
+COMPACT_FILES_MIN: Final = 1_000  # fewer are not worth it
 PAGE_MESSAGES_MAX: Final = 5_000
 _SLICES_BYTES: Final = 32 << 20
 _PREDICATE_BYTES_KEPT: Final = 4_096
@@ -117,10 +118,17 @@ class SnapshotServicer(SnapshotServiceServicer):
         plan = self._plan(found, request)
         columns = [_statistics_column(found.schema, name) for name in request.statistics_columns]
         wanted = min(plan.files, request.limit) if request.limit > 0 else plan.files
-        size = min(_page_size(request), max(0, wanted - offset))
-        page = plan.page(offset, size, columns)
-        response = pb.PlanFilesResponse(version=found.snapshot.version, page_files=page.num_rows)
-        put_files(response.files, page, found.schema, request.encoding)
+        compact = request.encoding == pb.ARROW_COMPACT
+        about = max(PAGE_FILES, PAGE_FILES_MAX // (1 + len(columns))) if compact else PAGE_FILES
+        size = min(_page_size(request, about), max(0, wanted - offset))
+        response = pb.PlanFilesResponse(version=found.snapshot.version)
+        if compact and size >= COMPACT_FILES_MIN:
+            if request.page_size <= 0 and offset + size < wanted:
+                size = plan.whole_parts(offset, size)
+            response.files.arrow = to_plain_ipc(self._planner.compact_page(plan, offset, size, columns))
+        else:
+            put_files(response.files, plan.page(offset, size, columns), found.schema, request.encoding)
+        response.page_files = size
         if offset + size < wanted:
             response.next_page_token = PageToken(
                 found.snapshot.version, offset + size, digest, found.snapshot.origin
@@ -295,9 +303,11 @@ def put_files(files: types_pb2.DataFiles, page: pa.RecordBatch, schema: Schema, 
         files.arrow = to_ipc(page)
 
 
-def _page_size(request: pb.PlanFilesRequest | pb.ListChangesRequest | pb.ListFileSlicesRequest) -> int:
+def _page_size(
+    request: pb.PlanFilesRequest | pb.ListChangesRequest | pb.ListFileSlicesRequest, default: int = PAGE_FILES
+) -> int:
     most = PAGE_MESSAGES_MAX if request.encoding == pb.PROTOBUF else PAGE_FILES_MAX
-    return min(request.page_size, most) if request.page_size > 0 else min(PAGE_FILES, most)
+    return min(request.page_size if request.page_size > 0 else default, most)
 
 
 def _check_same(token: PageToken | None, same: Message, found: TableSnapshot) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -101,6 +102,15 @@ def to_ipc(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def to_plain_ipc(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """A complete Arrow IPC stream of batches with one schema, not compressed; at least one."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
 
 

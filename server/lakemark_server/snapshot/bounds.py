@@ -1,6 +1,6 @@
 """One bound (lowest or highest value) of a column for many files, ready to be compared with a literal at once.
 
-``compare`` answers "surely": it is false where the bound is not known. Values are turned into numpy arrays of int64,
+``compare`` answers "surely": it is false where the bound is not known. Values are turned into numpy arrays of integers,
 float64 or 16-byte big-endian integers (long decimals), once; strings and bytes stay in Arrow and compare by unsigned
 bytes, which is the order of code points, as in Spark.
 """
@@ -147,7 +147,7 @@ class NumberBound(Bound):
 
     @property
     def _limit(self) -> int:
-        return _INT128 if self.values.dtype.kind == "S" else _INT64
+        return _INT128 if self.values.dtype.kind == "S" else 1 << (8 * self.values.dtype.itemsize - 1)
 
     def _key(self, floor: int) -> int | bytes:
         return _sortable(floor) if self.values.dtype.kind == "S" else floor
@@ -242,11 +242,11 @@ def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | No
     if isinstance(kind, pa.Decimal128Type):
         return NumberBound(_decimals(array), known, _scaled(kind.scale))
     if pa.types.is_boolean(kind):
-        return NumberBound(_numbers(array, pa.int64()), known, lambda value: _exact(value, bool))
+        return NumberBound(_numbers(array, pa.int8()), known, lambda value: _exact(value, bool))
     if pa.types.is_integer(kind) and kind != pa.uint64():
-        return NumberBound(_numbers(array, pa.int64()), known, _whole)
+        return NumberBound(_numbers(array, kind if pa.types.is_signed_integer(kind) else pa.int64()), known, _whole)
     if pa.types.is_date32(kind):
-        return NumberBound(_numbers(array, pa.int32()).astype(np.int64), known, _days)
+        return NumberBound(_numbers(array, pa.int32()), known, _days)
     if isinstance(kind, pa.TimestampType):
         return NumberBound(_numbers(array, pa.int64()), known, _ticks(_TICKS_PER_SECOND[str(kind.unit)]))
     return None

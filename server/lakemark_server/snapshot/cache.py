@@ -15,7 +15,7 @@ class ByteLru(Generic[K, V]):
     """Thread-safe; what was used longest ago goes first. One entry larger than the whole cache is not kept."""
 
     def __init__(self, bytes_max: int, size: Callable[[V], int]) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._size = size
         self._lock = threading.Lock()
         self._entries: OrderedDict[K, V] = OrderedDict()
@@ -34,11 +34,11 @@ class ByteLru(Generic[K, V]):
             old = self._entries.pop(key, None)
             if old is not None:
                 self._bytes -= self._size(old)
-            if size > self._bytes_max:
+            if size > self.bytes_max:
                 return
             self._entries[key] = value
             self._bytes += size
-            while self._bytes > self._bytes_max:
+            while self._bytes > self.bytes_max:
                 _, evicted = self._entries.popitem(last=False)
                 self._bytes -= self._size(evicted)
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakemark.errors import CorruptStore
 from lakemark.types import Field, Schema, Type
@@ -18,9 +19,10 @@ from lakemark_proto.v1 import types_pb2
 from lakemark_server.keyspace import BASE_PAGES, BLOCKS
 from lakemark_server.snapshot.arrow import AnyArray, dictionary, nulls
 from lakemark_server.snapshot.base_zones import ZoneTable, zone_of
-from lakemark_server.snapshot.entries import entry_schema, instants_of, statistics_ids
+from lakemark_server.snapshot.entries import FIXED, entry_schema, instants_of, statistics_ids
 from lakemark_server.snapshot.page_source import PageSource
-from lakemark_server.snapshot.pages import Page
+from lakemark_server.snapshot.pages import Page, PathRuns
+from lakemark_server.snapshot.runs import Runs, constant, joined, runs_of
 
 ADDED_VERSION: Final = pa.field("added_version", pa.int64())
 REMOVED_VERSION: Final = pa.field("removed_version", pa.int64())
@@ -38,15 +40,32 @@ class Entries(ABC):
     statistics_ids: frozenset[int]
 
     @abstractmethod
-    def find_column(self, name: str) -> AnyArray | None:
-        """A column of ``entry_schema`` or ``added_version``; None if no entry has it."""
+    def find_column(self, name: str, *, keep: bool = True) -> AnyArray | None:
+        """A column of ``entry_schema`` or ``added_version``; None if no entry has it.
 
-    def column(self, name: str) -> AnyArray:
+        ``keep``: the cache keeps what has to be decoded, for those who ask next.
+        """
+
+    def column(self, name: str, *, keep: bool = True) -> AnyArray:
         """One that every entry has. Raises CorruptStore."""
-        found = self.find_column(name)
+        found = self.find_column(name, keep=keep)
         if found is None:
             raise CorruptStore(f"file entries lack the column {name!r}")
         return found
+
+    def runs(self, name: str) -> Runs:
+        """A column that every entry has, by runs of equal values; not kept."""
+        return runs_of(self.column(name, keep=False))
+
+    def path_runs(self) -> PathRuns:
+        """The paths of all entries by their pieces; not kept."""
+        pieces: Any = pc.call_function(
+            "split_pattern", [self.column("path", keep=False)], pc.SplitPatternOptions("/", max_splits=2, reverse=True)
+        )
+        above, directory, file_name = (
+            runs_of(pc.call_function("list_element", [pieces, pa.scalar(at)])) for at in range(3)
+        )
+        return PathRuns(above, directory, file_name)
 
     @property
     @abstractmethod
@@ -112,7 +131,7 @@ class MemoryEntries(Entries):
     def statistics_ids(self) -> frozenset[int]:  # type: ignore[override]
         return frozenset(statistics_ids(self._batch.schema.names))
 
-    def find_column(self, name: str) -> AnyArray | None:
+    def find_column(self, name: str, *, keep: bool = True) -> AnyArray | None:
         at = self._batch.schema.get_field_index(name)
         return None if at < 0 else self._batch.column(at)
 
@@ -196,21 +215,46 @@ class StoredEntries(Entries):
         found = frozenset(one for page in self._pages() for one in statistics_ids(page.names))
         return frozenset(one for one in found if self.schema.find_id(one) is not None)
 
-    def find_column(self, name: str) -> AnyArray | None:
+    def find_column(self, name: str, *, keep: bool = True) -> AnyArray | None:
         if name == ADDED_VERSION.name and self.pages[0].added_version:
             versions = [page.added_version for page in self.pages]
             return pa.array(np.repeat(np.array(versions, np.int64), [page.entries for page in self.pages]))
         data_type = self._type_of(name)
         if data_type is None:
             return None
-        return self._source.kept((*self._name, name), lambda: self._decoded(name, data_type), _array_bytes)
+        key = (*self._name, name)
+
+        def decoded() -> AnyArray | None:
+            return self._decoded(name, data_type)
+
+        return self._source.kept(key, decoded, _array_bytes) if keep else self._source.at_hand(key, decoded)
+
+    def runs(self, name: str) -> Runs:
+        data_type = self._type_of(name)
+        if data_type is None:
+            raise CorruptStore(f"file entries lack the column {name!r}")
+        if name == ADDED_VERSION.name and self.pages[0].added_version:
+            return joined([constant(pa.array([page.added_version]), page.entries) for page in self.pages])
+        return joined([page.runs(name, data_type) for page in self._pages()])
+
+    def path_runs(self) -> PathRuns:
+        found = [page.path_runs() for page in self._pages()]
+        whole = [one for one in found if one is not None]
+        if len(whole) < len(found):
+            return super().path_runs()
+        return PathRuns(*(joined(pieces) for pieces in zip(*whole, strict=True)))
 
     @property
     def partition_codes(self) -> PartitionCodes:
-        def made() -> PartitionCodes:
-            return dictionary(self.column("partition"))
+        return self._source.kept((*self._name, "#partition"), self._partition_codes, _codes_bytes)
 
-        return self._source.kept((*self._name, "#partition"), made, _codes_bytes)
+    def _partition_codes(self) -> PartitionCodes:
+        found = [page.partition_codes() for page in self._pages()]
+        # The names of each page, which come again in the next one, get codes that hold for all.
+        codes, names = dictionary(pa.concat_arrays([names for _, names in found]))
+        starts = np.cumsum([0, *(len(names) for _, names in found[:-1])])
+        pages = [codes[start + of_page] for start, (of_page, _) in zip(starts, found, strict=True)]
+        return np.concatenate(pages), names
 
     @property
     def instants(self) -> Integers:
@@ -267,7 +311,7 @@ class StoredEntries(Entries):
     def _type_of(self, name: str) -> pa.DataType | None:
         if name == ADDED_VERSION.name:
             return ADDED_VERSION.type
-        known = entry_schema(self.schema, self.statistics_ids)
+        known = FIXED if name in FIXED.names else entry_schema(self.schema, self.statistics_ids)
         at = known.get_field_index(name)
         return None if at < 0 else known.field(at).type
 

@@ -61,14 +61,17 @@ def column_stats(part: Part, field: Field) -> ColumnStats:
     return ColumnStats(low, high, nulls_, nans)
 
 
-def statistic(part: Part, kind: str, field: Field) -> AnyArray | None:
-    """The column ``<kind>.<field id>`` in the type that the reader's schema has; None if nothing is known."""
+def statistic(part: Part, kind: str, field: Field, *, keep: bool = False) -> AnyArray | None:
+    """The column ``<kind>.<field id>`` in the type that the reader's schema has; None if nothing is known.
+
+    ``keep``: the cache keeps it; pruning keeps what it makes of it instead.
+    """
     written = part.schema.find_id(field.id)
     if written is None:
         return part.column("row_count") if kind == "null_count" else None
     if kind == "nan_count" and is_floating(field.type) and not is_floating(written.type):
         return pa.array(np.zeros(part.size, np.int64))  # integers have none
-    found = part.entries.find_column(f"{kind}.{field.id}")
+    found = part.entries.find_column(f"{kind}.{field.id}", keep=keep)
     return None if found is None else converted(found, statistics_type(kind, field))
 
 
@@ -86,7 +89,7 @@ def output_column(part: Part, places: Integers | None, field: pa.Field[Any], sch
         return pa.array(np.full(size, part.schema.schema_id, np.int32))
     if number:
         column = schema.find_id(int(number))
-        found = None if column is None else statistic(part, kind, column)
+        found = None if column is None else statistic(part, kind, column, keep=True)
     else:
         found = part.entries.find_column(field.name)
     if found is None:

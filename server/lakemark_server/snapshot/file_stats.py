@@ -33,7 +33,7 @@ class ColumnStats:
 class FileStats:
     """Rows of each file, and by column id: statistics, and the partition columns' exact values (null is null)."""
 
-    rows: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.integer[Any]]
     columns: Mapping[int, ColumnStats] = field(default_factory=dict)
     partition: Mapping[int, AnyArray] = field(default_factory=dict)
 
@@ -74,6 +74,12 @@ class PreparedStats:
         self.size = len(stats.rows)
         self.not_empty: Mask = squash(np.asarray(stats.rows) > 0) if self.size else np.False_
 
+    @property
+    def memory_bytes(self) -> int:
+        """Without the columns."""
+        rows = np.asarray(self._stats.rows)
+        return 1_000 + self.not_empty.nbytes + (rows.nbytes if rows.strides != (0,) else 0)
+
     def column(self, column_id: int) -> PreparedColumn | None:
         """The column with this id, None if nothing is known of it."""
         if column_id in self._stats.partition:
@@ -109,7 +115,7 @@ def prepare(stats: FileStats) -> PreparedStats:
     return PreparedStats(stats)
 
 
-def _from_stats(stats: ColumnStats, rows: npt.NDArray[np.int64]) -> PreparedColumn:
+def _from_stats(stats: ColumnStats, rows: npt.NDArray[np.integer[Any]]) -> PreparedColumn:
     size = len(rows)
     absent: Mask = np.False_ if stats.absent is None else squash(stats.absent)
     no_nulls = both(_where(stats.null_count, lambda count: count == 0, size), ~absent)

@@ -56,6 +56,11 @@ class PageSource:
     def kept(self, name: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
         return kept(self._cache, name, make, size)
 
+    def at_hand(self, name: Hashable, make: Callable[[], T]) -> T:
+        """Like ``kept``, but what is made is not: for what reads all of a table once."""
+        found = self._cache.get(name)
+        return make() if found is None else cast(T, found.value)
+
     def remember(self, key: bytes, page: Page) -> None:
         """A page that was read already."""
         self._cache.put(key, Kept(page, page.memory_bytes))

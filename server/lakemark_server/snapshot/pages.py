@@ -6,7 +6,9 @@ A page holds what ``entries`` describes. Its path is taken apart where it has th
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,7 @@ import pyarrow.compute as pc
 from lakemark.errors import CorruptStore
 from lakemark_proto.store.v1.store_pb2 import Page as PageMessage
 from lakemark_proto.store.v1.store_pb2 import PageColumn
-from lakemark_server.snapshot.arrow import AnyArray, buffer, bytes_within, dictionary, nulls, texts
+from lakemark_server.snapshot.arrow import AnyArray, buffer, bytes_within, dictionary, nulls, take, texts
 from lakemark_server.snapshot.numbers import (
     Integers,
     decode_integers,
@@ -25,10 +27,19 @@ from lakemark_server.snapshot.numbers import (
     unpack,
     unplaned,
 )
+from lakemark_server.snapshot.runs import Runs, constant, ends_of, runs_of
 
 _FEW_DISTINCT: Final = 8  # a dictionary if there are so many times fewer distinct texts
 _INSTANT_DIGITS_MAX: Final = 18
 _MAX: Final = "max."
+
+
+class PathRuns(NamedTuple):
+    """Paths are ``above``, ``directory`` (null: the file group's name) and ``file_name``, joined by "/"."""
+
+    above: Runs
+    directory: Runs
+    file_name: Runs
 
 
 def encode_page(batch: pa.RecordBatch) -> bytes:
@@ -61,18 +72,53 @@ class Page:
         column = self._columns.get(name)
         if column is None:
             return None
-        try:
-            return self._decode(column, data_type)
-        except (pa.ArrowException, ValueError, IndexError) as error:
-            raise CorruptStore(f"column {name!r} of a page of file entries cannot be read: {error}") from error
+        with _corruption(name):
+            return self._decode(column, data_type, self.entries)
+
+    def runs(self, name: str, data_type: pa.DataType) -> Runs:
+        """Null if no entry has it. Raises CorruptStore."""
+        column = self._columns.get(name)
+        if column is None:
+            return constant(nulls(1, data_type), self.entries)
+        with _corruption(name):
+            return self._runs(column, data_type)
+
+    def partition_codes(self) -> tuple[Integers, AnyArray]:
+        """Per entry the index of its partition's name, and the names. Raises CorruptStore."""
+        column = self._columns["partition"]
+        with _corruption("partition"):
+            if column.kind == PageColumn.DICTIONARY:
+                names = _text(column.parts[1], column.first, pa.string())
+                return decode_integers(column.parts[0], self.entries), names
+            encoded: Any = cast(Any, self._decode(column, pa.string(), self.entries)).dictionary_encode()
+            return np.asarray(encoded.indices.to_numpy(), np.int64), encoded.dictionary
+
+    def path_runs(self) -> PathRuns | None:
+        """None if the paths are not of the standard shape. Raises CorruptStore."""
+        column = self._columns["path"]
+        instants = self.instants()
+        if instants is None:
+            return None
+        codes, names = self.partition_codes()
+        with _corruption("path"):
+            ends = ends_of(instants, codes)
+            above: Any = pa.array(instants[ends - 1]).cast(pa.string())
+            if column.first:
+                above = cast(Any, pc).binary_join_element_wise(above, take(names, codes[ends - 1]), "/")
+            own = column.parts[2] if len(column.parts) > 2 else PageColumn(kind=PageColumn.NULLS)
+            return PathRuns(Runs(ends, above), self._runs(own, pa.string()), self._runs(column.parts[1], pa.string()))
 
     def instants(self) -> Integers | None:
         """Of the paths; None if they are not of the standard shape."""
         column = self._columns["path"]
         return decode_integers(column.parts[0], self.entries) if column.kind == PageColumn.PATH else None
 
-    def _decode(self, column: PageColumn, data_type: pa.DataType) -> AnyArray:
-        size = self.entries
+    def _runs(self, column: PageColumn, data_type: pa.DataType) -> Runs:
+        if _is_constant(column):
+            return constant(self._decode(column, data_type, 1), self.entries)
+        return runs_of(self._decode(column, data_type, self.entries))
+
+    def _decode(self, column: PageColumn, data_type: pa.DataType, size: int) -> AnyArray:
         match column.kind:
             case PageColumn.NULLS:
                 return nulls(size, data_type)
@@ -83,39 +129,50 @@ class Page:
                 return _text(column, size, data_type)
             case PageColumn.DICTIONARY:
                 distinct = _text(column.parts[1], column.first, data_type)
-                if column.first == 1 and not column.valid:
+                if _is_constant(column):
                     return cast(AnyArray, cast(Any, pa).repeat(distinct[0], size))
                 codes = decode_integers(column.parts[0], size)
                 array = distinct.take(cast(Any, pa.array(codes)))
                 return array if not column.valid else _with_valid(array, column.valid)
             case PageColumn.PATH:
-                return self._path(column)
+                return self._path(column, size)
             case PageColumn.FIXED:
                 data = unplaned(unpack(column), column.width)
                 return pa.Array.from_buffers(data_type, size, [_valid(column), buffer(data)])
-        reference = self._integers(column.other) if column.other else None
+        reference = decode_integers(self._columns[column.other], size) if column.other else None
         return _from_integers(decode_integers(column, size, reference), column, data_type)
 
-    def _integers(self, name: str) -> Integers:
-        return decode_integers(self._columns[name], self.entries)
-
-    def _path(self, column: PageColumn) -> AnyArray:
+    def _path(self, column: PageColumn, size: int) -> AnyArray:
         # What all entries have in common is not spelled out for each of them.
         instants: Any = pa.scalar(str(column.parts[0].offset))
         if column.parts[0].kind != PageColumn.CONSTANT:
-            instants = pa.array(decode_integers(column.parts[0], self.entries)).cast(pa.string())
+            instants = pa.array(decode_integers(column.parts[0], size)).cast(pa.string())
         names: Any = column.parts[1]
-        if names.kind == PageColumn.DICTIONARY and names.first == 1:
-            names = _text(names.parts[1], 1, pa.string())[0]
-        else:
-            names = self._decode(names, pa.string())
+        names = (
+            self._decode(names, pa.string(), 1)[0] if _is_constant(names) else self._decode(names, pa.string(), size)
+        )
         own = len(column.parts) > 2
-        directories = self._decode(column.parts[2] if own else self._columns["file_group"], pa.string())
+        directories = self._decode(column.parts[2] if own else self._columns["file_group"], pa.string(), size)
         pieces = [instants, directories, names]
         if column.first:
-            pieces.insert(1, self._decode(self._columns["partition"], pa.string()))
+            pieces.insert(1, self._decode(self._columns["partition"], pa.string(), size))
         joined: Any = cast(Any, pc).binary_join_element_wise(*pieces, "/")
         return cast(AnyArray, joined)
+
+
+@contextmanager
+def _corruption(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, ValueError, IndexError) as error:
+        raise CorruptStore(f"column {name!r} of a page of file entries cannot be read: {error}") from error
+
+
+def _is_constant(column: PageColumn) -> bool:
+    """Whether all entries have the same value, so that one is decoded like all."""
+    if column.kind == PageColumn.DICTIONARY:
+        return column.first == 1 and not column.valid
+    return column.kind == PageColumn.NULLS or (column.kind == PageColumn.CONSTANT and not column.valid)
 
 
 def _encode(name: str, batch: pa.RecordBatch) -> PageColumn:
@@ -208,8 +265,12 @@ def _plain_texts(array: AnyArray) -> PageColumn:
 
 
 def _text(column: PageColumn, size: int, data_type: pa.DataType) -> AnyArray:
-    offsets = np.zeros(size + 1, np.int32)
-    np.cumsum(decode_integers(column.parts[0], size), out=offsets[1:])
+    lengths = column.parts[0]
+    if lengths.kind == PageColumn.CONSTANT:
+        offsets = np.arange(size + 1, dtype=np.int32) * np.int32(lengths.offset)
+    else:
+        offsets = np.zeros(size + 1, np.int32)
+        np.cumsum(decode_integers(lengths, size), out=offsets[1:])
     buffers = [_valid(column), buffer(offsets), buffer(unpack(column))]
     return pa.Array.from_buffers(data_type, size, buffers)
 

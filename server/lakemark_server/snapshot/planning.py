@@ -14,9 +14,11 @@ import pyarrow as pa
 from lakemark.expressions import TRUE, Expr, bind, normalize, to_sql
 from lakemark.types import Schema
 from lakemark_server.snapshot.arrow import concat_batches, take
-from lakemark_server.snapshot.contents import ADDED_VERSION, Entries, Mask
-from lakemark_server.snapshot.entries import FIXED, entry_schema
-from lakemark_server.snapshot.evolution import SCHEMA_ID, output_column
+from lakemark_server.snapshot.bounds import Mask
+from lakemark_server.snapshot.compact import MATCHES, compact, plan_schema
+from lakemark_server.snapshot.contents import ADDED_VERSION, Entries
+from lakemark_server.snapshot.entries import FIXED
+from lakemark_server.snapshot.evolution import output_column
 from lakemark_server.snapshot.file_stats import PartitionsOnly, PreparedColumn
 from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.merge_on_read import MergedOnRead, merged_on_read
@@ -26,21 +28,47 @@ from lakemark_server.snapshot.pruning import prune_normal
 from lakemark_server.snapshot.statistics import prepared
 from lakemark_server.snapshot.zones import zones
 
-MATCHES: Final = pa.field("matches_entirely", pa.bool_())
 _CACHE_BYTES: Final = 64 << 20
-_ROWS: Final = 0  # no column has this id
+_ROWS: Final = 0  # no column has this id, nor the next
+_COMPACT: Final = -1
+_COMPACT_BYTES: Final = 60  # about, of a file
+# Lists of tables that take more of the cache are made anew each time; they would drive out all else.
+_COMPACT_SHARE_MAX: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Entries of one part: their places in order, and for each whether every row matches."""
+    """Entries of one part: their places in order (None: all), and for each whether every row matches."""
 
     part: Part
-    places: npt.NDArray[np.int64]
-    matches: npt.NDArray[np.bool_]
+    chosen: npt.NDArray[np.int64] | None
+    matches: Mask
+
+    @property
+    def files(self) -> int:
+        return self.part.size if self.chosen is None else len(self.chosen)
+
+    @property
+    def files_matching_entirely(self) -> int:
+        return int(np.broadcast_to(self.matches, self.files).sum())
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        return np.arange(self.part.size) if self.chosen is None else self.chosen
+
+    @property
+    def memory_bytes(self) -> int:
+        return 100 + self.matches.nbytes + (0 if self.chosen is None else self.chosen.nbytes)
 
     def total(self, name: str) -> int:
-        return int(self.part.column(name).to_numpy()[self.places].sum())
+        if self.chosen is None:
+            return self.part.total(name)
+        return int(self.part.column(name).to_numpy()[self.chosen].sum())
+
+    def among(self, places: npt.NDArray[np.int64]) -> Selection:
+        """Only the files at these places of the selection."""
+        matches = self.matches[places] if isinstance(self.matches, np.ndarray) else self.matches
+        return Selection(self.part, self.places[places], matches)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +81,11 @@ class Plan:
 
     @cached_property
     def files(self) -> int:
-        return sum(len(one.places) for one in self.selections)
+        return sum(one.files for one in self.selections)
 
     @cached_property
     def files_matching_entirely(self) -> int:
-        return sum(int(one.matches.sum()) for one in self.selections)
+        return sum(one.files_matching_entirely for one in self.selections)
 
     @cached_property
     def rows(self) -> int:
@@ -75,9 +103,19 @@ class Plan:
     def page(self, offset: int, limit: int, statistics: Sequence[int]) -> pa.RecordBatch:
         """Files ``offset`` to ``offset + limit`` with the statistics of these column ids."""
         schema = self.snapshot.schema
-        wanted = entry_schema(schema, statistics).append(ADDED_VERSION).append(SCHEMA_ID).append(MATCHES)
-        batches = [_taken(one, wanted, schema) for one in self._slices(offset, limit)]
+        wanted = plan_schema(schema, statistics)
+        batches = [_taken(one, wanted, schema) for one in self.between(offset, limit)]
         return concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=wanted)
+
+    def whole_parts(self, offset: int, about: int) -> int:
+        """How many files from ``offset`` on reach to the end of a part, at most ``about``; ``about`` if none do."""
+        end = best = 0
+        for one in self.selections:
+            end += one.files
+            if end > offset + about:
+                break
+            best = end
+        return best - offset if best > offset else about
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         """These columns of all files: fixed ones or their version."""
@@ -92,25 +130,24 @@ class Plan:
         """Only the files at these places of the plan, in the same order."""
         kept, start = [], 0
         for one in self.selections:
-            size = len(one.places)
-            mask = places[(places >= start) & (places < start + size)] - start
-            start += size
+            mask = places[(places >= start) & (places < start + one.files)] - start
+            start += one.files
             if len(mask):
-                kept.append(Selection(one.part, one.places[mask], one.matches[mask]))
+                kept.append(one.among(mask))
         return Plan(self.snapshot, self.predicate, tuple(kept))
 
-    def _slices(self, offset: int, limit: int) -> Iterator[Selection]:
+    def between(self, offset: int, limit: int) -> Iterator[Selection]:
+        """Files ``offset`` to ``offset + limit``, by parts."""
         for one in self.selections:
-            size = len(one.places)
-            if offset >= size:
-                offset -= size
-                continue
-            stop = min(size, offset + limit)
-            yield Selection(one.part, one.places[offset:stop], one.matches[offset:stop])
-            limit -= stop - offset
-            offset = 0
             if not limit:
                 return
+            if offset >= one.files:
+                offset -= one.files
+                continue
+            stop = min(one.files, offset + limit)
+            yield one if stop - offset == one.files else one.among(np.arange(offset, stop))
+            limit -= stop - offset
+            offset = 0
 
 
 class Planner:
@@ -127,9 +164,23 @@ class Planner:
         for part in self._candidates(snapshot, bound, merged):
             mask = None if merged is None else merged.mask(part)
             selection = self._select(part, bound, snapshot.schema, mask)
-            if len(selection.places):
+            if selection.files:
                 selections.append(selection)
         return Plan(snapshot, bound, tuple(selections))
+
+    def compact_page(self, plan: Plan, offset: int, limit: int, statistics: Sequence[int]) -> list[pa.RecordBatch]:
+        """Files ``offset`` to ``offset + limit`` of a plan in ``compact`` columns, a batch for each part."""
+        schema = plan.snapshot.schema
+        fits = plan.snapshot.files * _COMPACT_BYTES <= self._cache.bytes_max * _COMPACT_SHARE_MAX
+        found = []
+        for one in plan.between(offset, limit):
+            make = partial(compact, one.part, one.chosen, one.matches, schema, statistics)
+            if fits and one.chosen is None and one.matches is np.True_ and not statistics:
+                name = (one.part.entries, schema.schema_id, _COMPACT)
+                found.append(kept(self._cache, name, make, lambda batch: batch.nbytes))
+            else:
+                found.append(make())
+        return found
 
     def _candidates(self, snapshot: Snapshot, bound: Expr, merged: MergedOnRead | None) -> Iterable[Part]:
         """The parts that can hold a file to be read."""
@@ -148,13 +199,12 @@ class Planner:
         """``merged``: entries that only their partition may leave out."""
         live = part.live
         if bound == TRUE:
-            places = np.arange(part.size) if live is None else np.flatnonzero(live)
-            return Selection(part, places, np.ones(len(places), np.bool_))
+            return Selection(part, None if live is None else np.flatnonzero(live), np.True_)
         stats = kept(
             self._cache,
             (part.entries, schema.schema_id, _ROWS),
             lambda: prepared(part, schema, partial(self._keep, part.entries, schema.schema_id)),
-            lambda stats: 1_000 + stats.not_empty.nbytes,
+            lambda stats: stats.memory_bytes,
         )
         result = prune_normal(bound, stats)
         may, entirely = result.may_match, result.all_match
@@ -163,6 +213,8 @@ class Planner:
             may = np.where(merged, by_partition.may_match, may)
             entirely = np.where(merged, by_partition.all_match, entirely)
         places = np.flatnonzero(may if live is None else may & live)
+        if len(places) == part.size:
+            return Selection(part, None, entirely)
         return Selection(part, places, entirely[places])
 
     def _keep(
@@ -177,9 +229,6 @@ def _partition_ids(schema: Schema) -> frozenset[int]:
 
 def _taken(one: Selection, wanted: pa.Schema, schema: Schema) -> pa.RecordBatch:
     """Statistics that no entry of the part has are null."""
-    places = None if len(one.places) == one.part.size else one.places  # all of them: nothing is copied
-    arrays = [
-        pa.array(one.matches) if field == MATCHES else output_column(one.part, places, field, schema)
-        for field in wanted
-    ]
+    matches = pa.array(np.broadcast_to(one.matches, one.files))
+    arrays = [matches if field == MATCHES else output_column(one.part, one.chosen, field, schema) for field in wanted]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)

@@ -49,7 +49,7 @@ class FileSlices:
 
     @property
     def memory_bytes(self) -> int:
-        return 1_000 + self.order.nbytes + sum(one.places.nbytes + one.matches.nbytes for one in self.plan.selections)
+        return 1_000 + self.order.nbytes + sum(one.memory_bytes for one in self.plan.selections)
 
     def page(self, offset: int, limit: int) -> pa.RecordBatch:
         """Files ``offset`` to ``offset + limit`` without statistics."""
@@ -104,7 +104,7 @@ def replaced_files(
         before = snapshot
     schema = snapshots.schema(table, lineage, upto)
     plan = planner.plan(Snapshot(upto, schema, tuple(parts)), predicate)
-    removed = [np.full(len(one.places), versions[id(one.part)]) for one in plan.selections]
+    removed = [np.full(one.files, versions[id(one.part)]) for one in plan.selections]
     return _ordered(plan, file_groups, np.concatenate(removed) if removed else np.empty(0, np.int64))
 
 

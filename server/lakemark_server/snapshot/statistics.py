@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakemark.types import Field, Schema, parse_partition_name, partition_value_from_string, to_arrow
@@ -16,8 +18,18 @@ from lakemark_server.snapshot.parts import Part
 
 def prepared(part: Part, schema: Schema, keep: Keep | None = None) -> PreparedStats:
     """Bounds, counts and exact partition values of a part's entries, dead ones included; converted on demand."""
-    rows = np.asarray(part.column("row_count").to_numpy(), np.int64)
+    rows = _small(part.entries.column("row_count", keep=False).to_numpy())
     return PreparedStats(FileStats(rows, _Columns(part, schema), _Partitions(part, schema)), keep)
+
+
+def _small(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.integer[Any]]:
+    """The same numbers in less memory, as they are kept with each part."""
+    if not len(rows):
+        return rows
+    low, high = rows.min(), rows.max()
+    if low == high:
+        return np.broadcast_to(low, rows.shape)
+    return rows.astype(np.int32) if low >= -(1 << 31) and high < 1 << 31 else rows
 
 
 class _Columns(Mapping[int, ColumnStats]):

@@ -93,7 +93,8 @@ def files(draw: st.DrawFn) -> list[Written]:
     found = []
     for number in range(draw(st.integers(1, 8))):
         schema = draw(st.sampled_from(known))
-        partition = {name: draw(values(name)) for name in PARTITIONS}
+        # The empty text is null in a partition's name, as in Hive and Spark.
+        partition = {name: draw(values(name).map(lambda value: None if value == "" else value)) for name in PARTITIONS}
         rows = []
         for _ in range(draw(st.integers(0, 3))):
             row = dict.fromkeys((column.name for column in DATA), None) | partition

@@ -24,6 +24,7 @@ from lakemark_server.snapshot.fold import NOWHERE
 from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.verify_bases import check_bases
+from tests.unit.snapshot.compacted import check_compact
 from tests.unit.snapshot.world import TABLE, World, found
 
 PREDICATES = [
@@ -132,7 +133,10 @@ def _check_plans(world: World, snapshots: Snapshots, data: st.DataObject) -> Non
             return
         if not planned:
             sql = data.draw(st.sampled_from([one for one in PREDICATES if _fits(one, snapshot.schema)]))
-        page = Planner().plan(snapshot, parse_predicate(sql)).page(0, 10_000, [1])
+        planner = Planner()
+        plan = planner.plan(snapshot, parse_predicate(sql))
+        check_compact(planner, plan, 0, 10_000, [1])
+        page = plan.page(0, 10_000, [1])
         rows = page.select(
             ["path", "added_version", "schema_id", "min.1", "null_count.1", "matches_entirely"]
         ).to_pylist()

@@ -75,6 +75,12 @@ def test_what_goes_in_comes_out(batch: pa.RecordBatch, start: int, length: int) 
         assert found is not None
         found.validate(full=True)
         assert repr(found.to_pylist()) == repr(batch.column(name).to_pylist()), name  # NaN is not equal to itself
+        if page.entries:
+            runs = page.runs(name, batch.schema.field(name).type)
+            again = runs.values.take(pa.array(np.repeat(np.arange(len(runs.ends)), np.diff(runs.ends, prepend=0))))
+            assert repr(again.to_pylist()) == repr(batch.column(name).to_pylist()), name
+    codes, names = page.partition_codes()
+    assert names.take(pa.array(codes)).equals(batch.column("partition"))
     instants = page.instants()
     if instants is not None:
         assert instants.tolist() == [int(path.split("/")[0]) for path in batch.column("path").to_pylist()]

@@ -1,0 +1,63 @@
+"""What a client makes of compact columns is the page that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakemark.expressions import parse_predicate
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.keyspace import MAIN
+from lakemark_server.snapshot import history
+from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.timeline.lineage import OF_MAIN
+from tests.unit.snapshot.compacted import check_compact
+from tests.unit.snapshot.world import World
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Blocks in place, a base's own pages with a file taken out, and files in memory."""
+    opened = World.open(tmp_path_factory.mktemp("world"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(history, "STORED_FILES_MIN", 100)
+        opened.commit(MAIN, t.APPEND, [number // 100 for number in range(200)], staged=True)
+        opened.commit(MAIN, t.APPEND, [number % 150 for number in range(300)], staged=True)
+        opened.fold(MAIN)
+        opened.commit(MAIN, t.APPEND, [1, 1, 2, 1], removed=sorted(opened.content(OF_MAIN, 2))[150:152])
+    yield opened
+    opened.store.close()
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.sampled_from([None, "m = 1", "id < 3", "m > 1 OR id IS NULL"]),
+    st.integers(0, 520),
+    st.integers(0, 520),
+    st.sampled_from([(), (1,)]),
+    st.booleans(),
+)
+def test_any_page(
+    world: World, sql: str | None, offset: int, limit: int, statistics: tuple[int, ...], small: bool
+) -> None:
+    snapshots = Snapshots(world.store, 1_000 if small else 1 << 30)
+    planner = Planner(snapshots.cache)
+    plan = planner.plan(snapshots.load(world.table, OF_MAIN, 3), None if sql is None else parse_predicate(sql))
+    for _ in range(2):  # made, and from the cache
+        check_compact(planner, plan, offset, limit, statistics)
+
+
+def test_pages_end_with_parts(world: World) -> None:
+    plan = Planner().plan(Snapshots(world.store).load(world.table, OF_MAIN, 3), None)
+    ends, offset = [], 0
+    while offset < plan.files:
+        offset += plan.whole_parts(offset, 350)
+        ends.append(offset)
+    parts = [one.files for one in plan.selections]
+    assert set(ends) <= {sum(parts[:count]) for count in range(1, len(parts) + 1)}
+    assert ends[-1] == plan.files
+    assert plan.whole_parts(0, 10) == 10, "no part is that small"
