@@ -99,8 +99,13 @@ def close_writer(tx: Transaction, catalog: str, files: int, size_bytes: int) -> 
 def drop_table(tx: Transaction, catalog: str, table_id: int) -> None:
     """Gives back the table and its open instants; before its content is cleared."""
     add(tx, catalog, TABLES, -1)
-    for key, _ in tx.get_range(*ALIVE.range(table_id)):
-        stored = tx.get(INSTANTS.key(table_id, cast(int, ALIVE.unpack(key)[-1])))
+    instants = [cast(int, ALIVE.unpack(key)[-1]) for key, _ in tx.get_range(*ALIVE.range(table_id))]
+    if not instants:
+        return
+    keys = [INSTANTS.key(table_id, instant) for instant in instants]
+    # One range instead of each key: between them only instants lie that do not change any more.
+    tx.add_read_conflict(keys[0], keys[-1] + b"\0")
+    for stored in tx.get_many(keys, snapshot=True):
         staged = InstantRecord.FromString(stored or b"").staged
         close_writer(tx, catalog, staged.files, staged.bytes)
 

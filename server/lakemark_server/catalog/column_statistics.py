@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
 
 from lakemark_server.catalog import warehouse_records
 from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_server.keyspace import COLUMN_STATISTICS
-from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.kv import KeyValue, ReadTransaction, Store, Transaction
+
+COLUMNS_AT_ONCE: Final = 1_000
 
 OF_TABLE = ""
 """Instead of a partition's name."""
@@ -20,14 +24,19 @@ class ColumnStatistics:
         self._store = store
 
     def put(self, table: HiveTable, place: str, columns: Mapping[str, bytes]) -> None:
-        """Adds to or replaces what is known of these columns. Raises TableNotFound, LimitExceeded."""
+        """Adds to or replaces what is known of these columns, ``COLUMNS_AT_ONCE`` in one transaction.
 
-        def body(tx: Transaction) -> None:
+        Raises TableNotFound, LimitExceeded.
+        """
+
+        def body(tx: Transaction, some: Sequence[KeyValue]) -> None:
             warehouse_records.require_table(tx, table)
-            for column, struct in columns.items():
-                tx.set(COLUMN_STATISTICS.key(table.table_id, place, column.lower()), struct)
+            for key, struct in some:
+                tx.set(key, struct)
 
-        self._store.transact(body)
+        pairs = [(COLUMN_STATISTICS.key(table.table_id, place, column.lower()), columns[column]) for column in columns]
+        for at in range(0, len(pairs), COLUMNS_AT_ONCE):
+            self._store.transact(partial(body, some=pairs[at : at + COLUMNS_AT_ONCE]))
 
     def get(self, table: HiveTable, places: Sequence[str], columns: Sequence[str]) -> dict[str, list[bytes]]:
         """By place, those columns in their order of which something is known; places without any are left out."""
