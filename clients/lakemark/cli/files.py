@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lakemark.cli import committing
 from lakemark.cli.context import Invocation, invocation
-from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text
-from lakemark.cli.pairs import parse_pairs
+from lakemark.cli.output import show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.tables import Name
-from lakemark.client.model import Operation
+from lakemark.client import Client, SnapshotOf
+from lakemark.client.comparison import version_name
 from lakemark.files.columns import name_of_partition
-from lakemark.parquet.adopting import adopt_files
 from lakemark.reading import Plan
 
 app = typer.Typer(help="Files of a table's snapshots.", no_args_is_help=True)
@@ -29,11 +28,6 @@ class SliceView(StrEnum):
     LATEST = "latest"
     BEFORE_INSTANT = "before_instant"
     PENDING_COMPACTION = "pending_compaction"
-
-
-class Overwrite(StrEnum):
-    PARTITIONS = "partitions"
-    TABLE = "table"
 
 
 @app.command("list")
@@ -133,46 +127,44 @@ def changes(
 
 
 @app.command()
-def commit(
+def snapshots(
     context: typer.Context,
-    table: Name,
-    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="local parquet files")],
-    partition: Annotated[
-        list[str] | None, typer.Option("--partition", metavar="COLUMN=VALUE", help="the partition of all files")
-    ] = None,
-    overwrite: Annotated[
-        Overwrite | None, typer.Option(help="replace the files' partitions, or the whole table")
-    ] = None,
-    metadata: Annotated[list[str] | None, typer.Option("--metadata", "-m", metavar="KEY=VALUE")] = None,
-    request_id: Annotated[str | None, typer.Option(help="commits once, however often it is given")] = None,
-    branch: Branch = "",
+    tables: Annotated[
+        list[str], typer.Argument(metavar="DATABASE.TABLE[@BRANCH][@vN]…", help="a tag stands for @BRANCH, too")
+    ],
 ) -> None:
-    """Copies existing parquet files into a table, as one commit.
-
-    The partition of a file is told by --partition or by its path (…/month=1/file.parquet).
-    """
+    """Snapshots of several tables at one moment: a transaction over several is in all of them or in none."""
     call = invocation(context)
-    pairs = parse_pairs(metadata, "metadata")
-    given = parse_pairs(partition, "partition")
-    operation: Operation = "append"
-    if overwrite is not None:
-        operation = "overwrite_table" if overwrite is Overwrite.TABLE else "overwrite_partitions"
-    with (
-        call.client() as client,
-        client.begin(
-            table, operation, start=overwrite is not Overwrite.PARTITIONS, request_id=request_id, branch=branch
-        ) as writer,
-    ):
-        if not writer.committed:
-            adopted = adopt_files(files, writer, given)
-            if overwrite is Overwrite.PARTITIONS:
-                writer.start(dict.fromkeys(file.partition for file in adopted.files))
-            writer.stage(adopted.files, file_schema=adopted.schema)
-        done = writer.commit(metadata=pairs)
+    with call.client() as client:
+        found = client.snapshots([_wanted(client, one) for one in tables])
     if call.as_json:
-        show_json(done)
-    else:
-        show_done(f"version {done.version} of {table} (instant {done.instant})")
+        show_json([{"table": name, "snapshot": one} for name, one in zip(tables, found, strict=True)])
+        return
+    rows = [
+        [
+            name,
+            one.version,
+            time_text(one.committed_ms),
+            one.files,
+            one.rows,
+            size_text(one.bytes),
+            one.schema.schema_id,
+        ]
+        for name, one in zip(tables, found, strict=True)
+    ]
+    show_rows(["table", "version", "committed (UTC)", "files", "rows", "size", "schema"], rows)
+
+
+app.command("commit")(committing.commit)
+app.command("commit-together")(committing.commit_together)
+
+
+def _wanted(client: Client, text: str) -> SnapshotOf:
+    table, _, rest = text.partition("@")
+    named = version_name(rest)
+    if named.name and not named.version and any(one.name == named.name for one in client.tags.list(table)):
+        return SnapshotOf(table, tag=named.name)
+    return SnapshotOf(table, version=named.version or None, branch=named.name)
 
 
 def _show_files(call: Invocation, found: Plan, *, summary: bool) -> None:

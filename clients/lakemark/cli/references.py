@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from lakemark.cli.context import Invocation, invocation
+from lakemark.cli.context import invocation
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.tables import Name
+from lakemark.client import Client
 from lakemark.client.comparison import DryMerge, FileChanges
 from lakemark.client.model import Reference
 
@@ -34,19 +36,18 @@ def create_branch(
     retain_days: RetainDays = 0,
 ) -> None:
     """Makes a branch; nothing is copied."""
-    call = invocation(context)
-    with call.client() as client:
-        retain = dt.timedelta(days=retain_days)
-        made = client.branches.create(table, name, from_branch=source, from_version=version, retain=retain)
-    _done(call, made, f"branch {made.name} of {table} forks from {made.parent} at version {made.fork_version}")
+    retain = dt.timedelta(days=retain_days)
+    _create(
+        context,
+        lambda client: client.branches.create(table, name, from_branch=source, from_version=version, retain=retain),
+        lambda made: f"branch {made.name} of {table} forks from {made.parent} at version {made.fork_version}",
+    )
 
 
 @branch.command("list")
 def list_branches(context: typer.Context, table: Name) -> None:
     """Branches with their latest versions."""
-    call = invocation(context)
-    with call.client() as client:
-        _list(call, client.branches.list(table))
+    _list(context, lambda client: client.branches.list(table))
 
 
 @branch.command("merge")
@@ -134,19 +135,18 @@ def create_tag(
     retain_days: RetainDays = 0,
 ) -> None:
     """Names a version, which is kept as long as the tag is."""
-    call = invocation(context)
-    with call.client() as client:
-        retain = dt.timedelta(days=retain_days)
-        made = client.tags.create(table, name, branch=source, version=version, retain=retain)
-    _done(call, made, f"tag {made.name} of {table} keeps version {made.version}")
+    retain = dt.timedelta(days=retain_days)
+    _create(
+        context,
+        lambda client: client.tags.create(table, name, branch=source, version=version, retain=retain),
+        lambda made: f"tag {made.name} of {table} keeps version {made.version}",
+    )
 
 
 @tag.command("list")
 def list_tags(context: typer.Context, table: Name) -> None:
     """Tags with the versions that they keep."""
-    call = invocation(context)
-    with call.client() as client:
-        _list(call, client.tags.list(table))
+    _list(context, lambda client: client.tags.list(table))
 
 
 @tag.command("drop")
@@ -177,14 +177,20 @@ def _merge_text(merge: DryMerge) -> str:
     return f"can be merged {how}: {merge.replayed} version{'s' if merge.replayed != 1 else ''}"
 
 
-def _done(call: Invocation, made: Reference, text: str) -> None:
+def _create(context: typer.Context, make: Callable[[Client], Reference], say: Callable[[Reference], str]) -> None:
+    call = invocation(context)
+    with call.client() as client:
+        made = make(client)
     if call.as_json:
         show_json(made)
     else:
-        show_done(text)
+        show_done(say(made))
 
 
-def _list(call: Invocation, found: list[Reference]) -> None:
+def _list(context: typer.Context, find: Callable[[Client], list[Reference]]) -> None:
+    call = invocation(context)
+    with call.client() as client:
+        found = find(client)
     if call.as_json:
         show_json(found)
         return

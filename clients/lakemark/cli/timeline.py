@@ -10,6 +10,7 @@ import typer
 from lakemark.cli.context import invocation
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.tables import Name
+from lakemark.client import Version
 
 app = typer.Typer(help="Instants and versions of a table.", no_args_is_help=True)
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1)]
@@ -102,19 +103,39 @@ def versions(
         [
             one.version,
             time_text(one.committed_ms),
-            one.operation,
+            _what(one),
             one.added_files,
             one.added_rows,
             size_text(one.added_bytes),
             one.removed_files or None,
             "all" if one.partitions is None else one.partitions,
+            one.schema_id,
             one.metadata,
         ]
         for one in found
     ]
     show_rows(
-        ["version", "committed (UTC)", "operation", "files", "rows", "size", "removed", "partitions", "metadata"], rows
+        [
+            "version",
+            "committed (UTC)",
+            "operation",
+            "files",
+            "rows",
+            "size",
+            "removed",
+            "partitions",
+            "schema",
+            "metadata",
+        ],
+        rows,
     )
+
+
+def _what(version: Version) -> str:
+    """The operation, with what it brought."""
+    if version.merged_branch:
+        return f"{version.operation} {version.merged_branch}"
+    return f"{version.operation} {version.restored_version}" if version.restored_version else version.operation
 
 
 @app.command()
