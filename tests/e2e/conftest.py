@@ -9,6 +9,9 @@ from contextlib import ExitStack
 import pytest
 from benchmarks.peers.hive23 import hive_metastore
 
+from lakemark import Client, connect
+from lakemark_server.process import Service
+from lakemark_server.settings import Settings
 from tests.e2e.spark_runner import SparkProcess, interpreter
 
 SPARK_VERSIONS = ("4.3", "3.5")
@@ -49,3 +52,24 @@ def hive23_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The Thrift URI of a Hive 2.3 metastore of this session: what a metastore that is not ours answers."""
     with hive_metastore(tmp_path_factory.mktemp("hive23") / "metastore") as port:
         yield f"thrift://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    root = tmp_path_factory.mktemp("lake")
+    settings = Settings(
+        store=f"sqlite:///{root}/lakemark.db", warehouse=str(root / "warehouse"), grpc_port=0, hms_port=0
+    )
+    with Service(settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Iterator[Client]:
+    with connect(service.grpc_address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spark(start_spark: StartSpark, spark_version: str, service: Service) -> SparkProcess:
+    return start_spark(spark_version, service.hms_uri)

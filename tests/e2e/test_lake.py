@@ -10,34 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakemark import Client, CommitConflict, connect
-from lakemark_server.process import Service
-from lakemark_server.settings import Settings
-from tests.e2e.conftest import StartSpark
+from lakemark import Client, CommitConflict
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    root = tmp_path_factory.mktemp("lake")
-    settings = Settings(
-        store=f"sqlite:///{root}/lakemark.db", warehouse=str(root / "warehouse"), grpc_port=0, hms_port=0
-    )
-    with Service(settings) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(service: Service) -> Iterator[Client]:
-    with connect(service.grpc_address) as opened:
-        yield opened
-
-
-@pytest.fixture
-def spark(start_spark: StartSpark, spark_version: str, service: Service) -> SparkProcess:
-    return start_spark(spark_version, service.hms_uri)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from decimal import Decimal
 from textwrap import dedent
 from typing import Any
@@ -11,38 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakemark import Client, connect
+from lakemark import Client
 from lakemark.evolution import AddColumn, DropColumn
 from lakemark.types import Field, parse_type, schema_to_arrow
-from lakemark_server.process import Service
-from lakemark_server.settings import Settings
-from tests.e2e.conftest import StartSpark
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 
 pytestmark = pytest.mark.spark
 
 Rows = list[tuple[Any, ...]]
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    root = tmp_path_factory.mktemp("schemas")
-    settings = Settings(
-        store=f"sqlite:///{root}/lakemark.db", warehouse=str(root / "warehouse"), grpc_port=0, hms_port=0
-    )
-    with Service(settings) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(service: Service) -> Iterator[Client]:
-    with connect(service.grpc_address) as opened:
-        yield opened
-
-
-@pytest.fixture
-def spark(start_spark: StartSpark, spark_version: str, service: Service, client: Client) -> SparkProcess:
-    return start_spark(spark_version, service.hms_uri)
 
 
 def append(client: Client, table: str, *rows: dict[str, Any]) -> int:
