@@ -46,18 +46,41 @@ def write(df: DataFrame, columns: Sequence[Column], schema: Schema, attempt: Att
 
     ``distribute``: rows of a partition are first brought together, so that a partition has few files of a good size.
     """
-    if schema.find(GROUP_COLUMN) is not None:
-        raise InvalidSchema(f"the table has a column '{GROUP_COLUMN}', which is the name of the directories of files")
     rows = df.select(*columns)
     partitions = list(schema.partition_columns)
     if distribute and partitions:
         rows = _rebalanced(rows, partitions)
-    group = F.concat(F.lit(attempt.prefix + "-"), F.spark_partition_id().cast("string"))
-    with _timestamps_in_microseconds(df.sparkSession, schema):
+    elif _is_local(rows):
+        rows = rows.coalesce(1)
+    _save(rows, F.spark_partition_id(), schema, attempt)
+
+
+def write_numbered(rows: DataFrame, number: str, schema: Schema, attempt: Attempt) -> None:
+    """Writes the table's columns of ``rows`` below ``attempt.location``: one file for each value of column ``number``.
+
+    Rows of one number are of one partition of the table. ``number_of`` tells which file is which.
+    """
+    column = F.col(f"`{number}`")
+    # All rows of a number in one task, which writes one file of them.
+    _save(rows.repartition(column), column, schema, attempt)
+
+
+def number_of(path: str) -> int:
+    """The number under which ``write_numbered`` wrote the file at ``path``."""
+    return int(path.rsplit("/", 2)[-2].rpartition("-")[2])
+
+
+def _save(rows: DataFrame, number: Column, schema: Schema, attempt: Attempt) -> None:
+    """``number`` is the same for all rows of a task and partition that go into one file, and for no others."""
+    if schema.find(GROUP_COLUMN) is not None:
+        raise InvalidSchema(f"the table has a column '{GROUP_COLUMN}', which is the name of the directories of files")
+    columns = [F.col(f"`{field.name}`") for field in schema.columns]
+    group = F.concat(F.lit(attempt.prefix + "-"), number.cast("string")).alias(GROUP_COLUMN)
+    with _timestamps_in_microseconds(rows.sparkSession, schema):
         (
-            rows.withColumn(GROUP_COLUMN, group)
+            rows.select(*columns, group)
             .write.mode("append")
-            .partitionBy(*partitions, GROUP_COLUMN)
+            .partitionBy(*schema.partition_columns, GROUP_COLUMN)
             # A second file in a directory would be read with the first one by whoever lists directories.
             .option("maxRecordsPerFile", 0)
             # Instants in partition paths are in UTC, whatever the session's zone.
@@ -74,6 +97,11 @@ def _rebalanced(rows: DataFrame, partitions: Sequence[str]) -> DataFrame:
     # In SQL, because DataFrame.hint of Spark 3.5 takes no columns. Braces would be taken for places to fill in.
     names = ", ".join("`" + name.replace("{", "{{").replace("}", "}}") + "`" for name in partitions)
     return rows.sparkSession.sql(f"SELECT /*+ REBALANCE({names}) */ * FROM {{rows}}", rows=rows)  # noqa: S608
+
+
+def _is_local(rows: DataFrame) -> bool:
+    """Whether Spark knows the rows beforehand: it then computes columns at once, the number of the task among them."""
+    return str(rows._jdf.queryExecution().optimizedPlan().getClass().getSimpleName()) == "LocalRelation"
 
 
 def written_files(spark: SparkSession, attempt: Attempt) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -58,27 +58,42 @@ def read(
     with use_client(server) as client:
         plan = client.plan(table, where, version=version, timestamp=timestamp, branch=branch, tag=tag)
         files = base_files(plan)
-        schemas = {file.schema_id: plan.file_schema(file) for file in files}
+        rows = _rows(spark, plan, files)
     wanted = [plan.schema.field(name).name for name in columns] if columns is not None else None
-    rows = _rows(spark, plan, files, schemas)
     if plan.summary.residual and files:
         rows = rows.where(plan.summary.residual)
     names = wanted if wanted is not None else [field.name for field in plan.schema.columns]
     return rows.select(*(F.col(f"`{name}`") for name in names))
 
 
-def _rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile], schemas: Mapping[int, Schema]) -> DataFrame:
+def numbered_rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile], number: str) -> DataFrame:
+    """The rows of some files of a plan, in the plan's schema, and in column ``number`` the place of their file."""
+    fields = [*_nullable(plan.schema.partition_fields).fields, T.StructField(number, T.IntegerType())]
+    scans = []
+    for group, members in _groups(spark, plan, files):
+        known = {join(plan.location, files[at].path): (*files[at].partition, at) for at in members}
+        scans.append(_with_lookup(group, known, fields))
+    return reduce(DataFrame.unionAll, scans)
+
+
+def _rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile]) -> DataFrame:
     if not files:
         return spark.createDataFrame([], _nullable(plan.schema.columns))
     scans = []
+    for group, members in _groups(spark, plan, files):
+        by_partition: dict[tuple[ColumnValue, ...], list[str]] = {}
+        for at in members:
+            by_partition.setdefault(files[at].partition, []).append(join(plan.location, files[at].path))
+        scans.append(_group_rows(group, by_partition, plan.schema))
+    return reduce(DataFrame.unionAll, scans)
+
+
+def _groups(spark: SparkSession, plan: Plan, files: Sequence[DataFile]) -> Iterator[tuple[_Scan, list[int]]]:
+    """Each scan that is needed, with the places of its files."""
+    schemas = {file.schema_id: plan.file_schema(file) for file in files}
     for group in reading_groups(schemas, plan.schema):
         columns = scanned_columns([schemas[one] for one in group], plan.schema)
-        by_partition: dict[tuple[ColumnValue, ...], list[str]] = {}
-        for file in files:
-            if file.schema_id in group:
-                by_partition.setdefault(file.partition, []).append(join(plan.location, file.path))
-        scans.append(_group_rows(_Scan(spark, columns), by_partition, plan.schema))
-    return reduce(DataFrame.unionAll, scans)
+        yield _Scan(spark, columns), [at for at, file in enumerate(files) if file.schema_id in group]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +116,8 @@ class _Scan:
 
 def _group_rows(group: _Scan, files: PartitionFiles, schema: Schema) -> DataFrame:
     if len(files) > UNION_MAX:
-        return _with_lookup(group, files, schema)
+        known = {path: values for values, paths in files.items() for path in paths}
+        return _with_lookup(group, known, _nullable(schema.partition_fields).fields)
     scans = [_with_constants(group, paths, values, schema) for values, paths in files.items()]
     return reduce(DataFrame.unionAll, scans)
 
@@ -112,31 +128,30 @@ def _with_constants(group: _Scan, paths: Sequence[str], values: Sequence[ColumnV
     return group.rows(paths).select(*group.values(), *constants)
 
 
-def _with_lookup(group: _Scan, files: PartitionFiles, schema: Schema) -> DataFrame:
-    """The files of many partitions in one scan, joined with their partitions' values by path."""
-    rows = group.rows([path for paths in files.values() for path in paths])
-    by_path = {_plain(path): values for values, paths in files.items() for path in paths}
+def _with_lookup(
+    group: _Scan, known: Mapping[str, Sequence[ColumnValue]], fields: Sequence[T.StructField]
+) -> DataFrame:
+    """Many files in one scan, joined by path with what is known of each: the values of ``fields``."""
+    rows = group.rows(list(known))
+    by_path = {_plain(path): values for path, values in known.items()}
     # Spark spells a file's path in its own way, which its list of files shows.
     spelled = {_FILE_SCHEME.sub(form, uri): uri for uri in rows.inputFiles() for form in ("file:/", "file:///")}
     lookup = [(spelling, *by_path[_plain(unquote(uri))]) for spelling, uri in spelled.items()]
     # Columns of the files may have any name: those of the look-up get names that none of them has.
-    fields = [T.StructField(_PATH, T.StringType())]
-    fields += [
-        T.StructField(f"{_PATH}.{at}", one.dataType) for at, one in enumerate(_nullable(schema.partition_fields).fields)
-    ]
-    table = group.spark.createDataFrame(lookup, T.StructType(fields))
+    looked_up = [T.StructField(f"{_PATH}.{at}", field.dataType) for at, field in enumerate(fields)]
+    table = group.spark.createDataFrame(lookup, T.StructType([T.StructField(_PATH, T.StringType()), *looked_up]))
     found = rows.select(*group.values(), F.col("_metadata.file_path").alias(f"{_PATH}_of_row")).join(
         F.broadcast(table), F.col(f"{_PATH}_of_row") == F.col(_PATH), "left"
     )
     # A row without its partition must never pass for one with nulls.
     missing = F.raise_error(F.concat(F.lit("no partition is known for file "), F.col(f"{_PATH}_of_row")))
-    partitions = [
-        F.when(F.col(_PATH).isNull(), missing.cast(to_spark(field.type)))
+    values = [
+        F.when(F.col(_PATH).isNull(), missing.cast(field.dataType))
         .otherwise(F.col(f"`{_PATH}.{at}`"))
         .alias(field.name)
-        for at, field in enumerate(schema.partition_fields)
+        for at, field in enumerate(fields)
     ]
-    return found.select(*(F.col(f"`{field.name}`") for field in schema.data_columns), *partitions)
+    return found.select(*(F.col(f"`{column.name}`") for column, _ in group.columns), *values)
 
 
 def _plain(path: str) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakemark import Client
 from lakemark.evolution import AddColumn, DropColumn
+from lakemark.parquet.adopting import adopt_files
 from lakemark.types import Field, parse_type, schema_to_arrow
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 
@@ -223,3 +226,47 @@ def test_spark_changes_columns_by_a_property(client: Client, spark: SparkProcess
         with pytest.raises(SparkStatementError, match=reason):
             spark.sql(f"ALTER VIEW {table} SET TBLPROPERTIES ('lakemark.alter' = '{change}')")
     assert client.tables.schemas(table)[-1].schema.schema_id == 2
+
+
+def test_files_that_exist_are_read_exactly(
+    client: Client, spark: SparkProcess, spark_version: str, tmp_path: Path
+) -> None:
+    """Types of files that are not those of the table, as far as they are taken (``lakemark.parquet.stored``)."""
+    table = f"default.stored{spark_version.replace('.', '')}"
+    noon, day = dt.datetime(2024, 1, 1, 12, 30), dt.date(1969, 7, 20)
+    columns: dict[str, tuple[str, pa.Array[Any]]] = {
+        "id": ("bigint", pa.array([0, 1], pa.int64())),
+        "tiny": ("int", pa.array([-128, None], pa.int8())),
+        "u8": ("smallint", pa.array([255, None], pa.uint8())),
+        "u16": ("int", pa.array([65_535, None], pa.uint16())),
+        "u32": ("bigint", pa.array([2**32 - 1, None], pa.uint32())),
+        "wide": ("decimal(20,2)", pa.array([Decimal("-1.25"), None], pa.decimal128(5, 2))),
+        "few": ("decimal(9,2)", pa.array([Decimal("-1.25"), None], pa.decimal128(5, 2))),
+        "long": ("decimal(18,2)", pa.array([Decimal("-1.25"), None], pa.decimal128(12, 2))),
+        "large": ("string", pa.array(["é", None], pa.large_string())),
+        "kinds": ("string", pa.array(["x", None]).dictionary_encode()),
+        "fixed": ("binary", pa.array([b"abcd", None], pa.binary(4))),
+        "day": ("date", pa.array([day, None], pa.date64())),
+        "ms": ("timestamp", pa.array([noon, None], pa.timestamp("ms", "UTC"))),
+        "ntz": ("timestamp_ntz", pa.array([noon, None], pa.timestamp("s"))),
+        "nothing": ("int", pa.nulls(2)),
+        "many": ("array<bigint>", pa.array([[2**40, None], None], pa.large_list(pa.int64()))),
+    }
+    client.tables.create(table, ", ".join(f"{name} {kind}" for name, (kind, _) in columns.items()))
+    data = pa.table({name: array for name, (_, array) in columns.items()})
+    files = [tmp_path / f"{name}.parquet" for name in ("dictionary", "integers", "int96")]
+    pq.write_table(data, files[0])
+    pq.write_table(data.drop_columns("wide"), files[1], use_dictionary=False, store_decimal_as_integer=True)
+    pq.write_table(data.select(["id", "ms"]), files[2], use_deprecated_int96_timestamps=True)
+    with client.begin(table) as writer:
+        adopted = adopt_files(files, writer)
+        writer.commit(adopted.files)
+
+    full = {name: array.to_pylist()[0] for name, (_, array) in columns.items()} | {"ms": noon}
+    rows = [full, full | {"wide": None}, dict.fromkeys(columns) | {"id": 0, "ms": noon}]
+    wanted = sorted(map(repr, [*rows, *[dict.fromkeys(columns) | {"id": 1}] * 3]))
+    by_view = [dict(zip(columns, row, strict=True)) for row in spark.sql(f"SELECT * FROM {table}")]
+    assert sorted(map(repr, by_view)) == wanted
+    assert len(spark.sql(f"SELECT id FROM {table} WHERE u32 > 2147483648 AND few < 0 AND day < '1970-01-01'")) == 2
+    by_arrow = client.read(table).to_pylist()
+    assert sorted(repr(row | {"ms": row["ms"] and row["ms"].replace(tzinfo=None)}) for row in by_arrow) == wanted
