@@ -8,6 +8,7 @@ Beside what is named here: ``lakemark.errors`` (every error), ``lakemark.types``
 from lakemark.client import (
     Client,
     Commit,
+    Comparison,
     Database,
     Instant,
     Merge,
@@ -31,6 +32,7 @@ __all__ = [
     "ColumnStatistics",
     "Commit",
     "CommitConflict",
+    "Comparison",
     "DataFile",
     "Database",
     "Instant",

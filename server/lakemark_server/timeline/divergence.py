@@ -48,12 +48,20 @@ class Side:
 
     @property
     def own(self) -> list[Run]:
-        """What the other head does not have."""
-        return [piece.run for piece in self.pieces if not piece.shared]
+        """What the other head does not have; what one branch got stays together, whatever came in between."""
+        found: list[Run] = []
+        for run, shared in self.pieces:
+            if shared:
+                continue
+            if found and found[-1].branch == run.branch:
+                found[-1] = found[-1]._replace(upto=run.upto)
+            else:
+                found.append(run)
+        return found
 
     def check_own(self) -> None:
         """Raises LimitExceeded: it is too much to be replayed."""
-        versions = sum(run.upto - run.after for run in self.own)
+        versions = sum(run.upto - run.after for run, shared in self.pieces if not shared)
         if versions > VERSIONS_MAX:
             raise LimitExceeded(
                 f"{self.head.name!r} has {versions} versions that the other side does not have; at most {VERSIONS_MAX} "

@@ -14,6 +14,7 @@ def test_the_names_of_lakemark() -> None:
         "ColumnStatistics",
         "Commit",
         "CommitConflict",
+        "Comparison",
         "DataFile",
         "Database",
         "Instant",

@@ -11,6 +11,7 @@ from lakemark.errors import (
     FailedPrecondition,
     InvalidArgument,
     InvalidName,
+    LimitExceeded,
     NotFound,
     VersionNotFound,
 )
@@ -19,6 +20,8 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At
+from lakemark_server.timeline import direct, divergence, merging
+from lakemark_server.timeline.comparing import Wanted
 from lakemark_server.timeline.jobs import OpenJob
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, profile
@@ -195,6 +198,29 @@ def put_group(lake: Lake, table: LakeTable, month: int) -> str:
     given = file(instant, f"g{month}", month)
     lake.commit(table, instant, [given])
     return given.path
+
+
+def test_what_is_too_much_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "dev")
+    for month in (2, 3, 4):
+        put(lake, table, "dev", month, operation=P)
+        put(lake, table, "", month + 10)
+        merge(lake, table, "main", into="dev")
+    monkeypatch.setattr(direct, "RUNS_MAX", 0)
+    with pytest.raises(LimitExceeded, match="came in 1 pieces"):
+        merge(lake, table, "dev")
+    monkeypatch.setattr(merging, "LOOKED_AT_MAX", 3)
+    with pytest.raises(LimitExceeded, match="more than 3 versions"):
+        merge(lake, table, "dev")
+    assert "more than 3" in str(lake.timeline.comparer.compare(table, Wanted("dev"), Wanted("")).merges[0].refused)
+    monkeypatch.setattr(divergence, "VERSIONS_MAX", 2)
+    with pytest.raises(LimitExceeded, match="'dev' has 3 versions that the other side does not have; at most 2"):
+        lake.timeline.comparer.compare(table, Wanted(""), Wanted("dev"))
+    monkeypatch.setattr(divergence, "LOOKED_AT_MAX", 5)
+    with pytest.raises(LimitExceeded, match="'dev' has 6 versions behind 1"):
+        merge(lake, table, "dev")
 
 
 def test_a_name_used_again_is_another_branch(lake: Lake) -> None:
