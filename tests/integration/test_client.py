@@ -109,6 +109,20 @@ def test_what_is_written_is_read_by_version_and_time(client: Client, table: str)
         client.snapshot(table, version=1, timestamp=0)
 
 
+def test_rows_in_nanoseconds_are_taken_if_nothing_is_lost(client: Client) -> None:
+    client.tables.create("default.ns", "at timestamp, wall timestamp_ntz")
+    zoned, naive = pa.timestamp("ns", "Europe/Berlin"), pa.timestamp("ns")
+    noon = pa.array([1_356_998_400_000_000_000])
+
+    append(client, "default.ns", pa.table({"at": noon.cast(zoned), "wall": noon.cast(naive)}))
+
+    assert client.read("default.ns").to_pylist() == [{"at": MIDNIGHT, "wall": MIDNIGHT.replace(tzinfo=None)}]
+    with pytest.raises(InvalidSchema, match=r"'wall' does not fit default.ns: .*would lose data"):
+        append(client, "default.ns", pa.table({"wall": pa.array([1]).cast(naive)}))
+    with pytest.raises(InvalidSchema, match=r"'at' is timestamp in the table .* adjusted to UTC"):
+        append(client, "default.ns", pa.table({"at": noon.cast(naive)}))
+
+
 @pytest.mark.parametrize(
     "predicate",
     [

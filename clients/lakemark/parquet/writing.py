@@ -71,7 +71,7 @@ def write_table(table: pa.Table, writer: Staging) -> WrittenFiles:
 
 def _conform(table: pa.Table, schema: Schema, name: str) -> pa.Table:
     """The rows with exactly the table's columns and types."""
-    given = pa.schema([field for field in table.schema if not schema.is_partition(field.name)])
+    given = pa.schema([_in_microseconds(field) for field in table.schema if not schema.is_partition(field.name)])
     reasons = check_fits(schema, given)
     by_name = {column.lower(): column for column in table.column_names}
     reasons += [
@@ -98,6 +98,13 @@ def _conform(table: pa.Table, schema: Schema, name: str) -> pa.Table:
             )
         arrays.append(column)
     return pa.Table.from_arrays(arrays, schema=schema_to_arrow(schema))
+
+
+def _in_microseconds(field: pa.Field[Any]) -> pa.Field[Any]:
+    """Nanoseconds, which pandas has, are cast as far as nothing is lost; in a file they would not fit."""
+    if isinstance(field.type, pa.TimestampType) and str(field.type.unit) == "ns":
+        return field.with_type(pa.timestamp("us", field.type.tz))
+    return field
 
 
 def _partitions(rows: pa.Table, schema: Schema) -> Iterator[tuple[tuple[ColumnValue, ...], pa.Table]]:
