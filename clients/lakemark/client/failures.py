@@ -43,7 +43,13 @@ _BY_STATUS: Final[dict[grpc.StatusCode, type[LakemarkError]]] = {
 }
 # The words with which gRPC says that a server has no room, and that a request never left this machine.
 _TOO_MANY: Final = "concurrent rpc limit exceeded"
-_NOT_SENT: Final = ("failed to connect", "connection refused", "dns resolution failed", "name resolution failure")
+_NOT_SENT: Final = (
+    "failed to connect",
+    "connection refused",
+    "dns resolution failed",
+    "name resolution failure",
+    "errors resolving",
+)
 
 
 def translate(error: grpc.RpcError, target: str, *, mutation: bool) -> LakemarkError:

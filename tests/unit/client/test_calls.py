@@ -210,11 +210,9 @@ def test_no_status_reaches_the_user_raw(scripted: tuple[Scripted, Client], statu
         client.databases.get("db")
 
 
-def test_a_service_that_is_not_there() -> None:
-    with (
-        Client("127.0.0.1:1", 5, BACKOFF) as client,
-        pytest.raises(Unavailable, match=r"127\.0\.0\.1:1; is it running"),
-    ):
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:9090"])
+def test_a_service_that_is_not_there(address: str) -> None:
+    with Client(address, 5, BACKOFF) as client, pytest.raises(Unavailable, match=f"{address}; is it running"):
         client.databases.create("db")
 
 
