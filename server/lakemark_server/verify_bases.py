@@ -12,12 +12,13 @@ from lakemark_proto.store.v1.store_pb2 import BaseIndex, BaseRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES
-from lakemark_server.kv import Space, Store
+from lakemark_server.kv import ReadTransaction, Space, Store
 from lakemark_server.snapshot import bases
 from lakemark_server.snapshot.arrow import take, texts
 from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.timeline import branches
+from lakemark_server.timeline import branches, retention
+from lakemark_server.timeline.lineage import Lineage
 
 _CACHE_BYTES: Final = 64 << 20
 _PAGES_A_READ: Final = 20
@@ -81,6 +82,10 @@ def _check_content(
     try:
         lineage = store.read(lambda tx: branches.lineage(tx, table.table_id, branch_key))
         base = loading.load(lineage, record.version, Origin(record.base_id, record.version))
+        if store.read(lambda tx: _is_trimmed(tx, table.table_id, lineage)):
+            if record.files != base.files:
+                yield f"{where} says {record.files} files and has {base.files}"
+            return
         folded = loading.load(lineage, record.version, NOWHERE)
         if _content(base) != _content(folded):
             yield f"{where} has other files than its version"
@@ -88,6 +93,11 @@ def _check_content(
             yield f"{where} says {record.files} files; its version has {folded.files}"
     except LakemarkError as error:
         yield f"{where} cannot be read: {error.message}"
+
+
+def _is_trimmed(tx: ReadTransaction, table_id: int, lineage: Lineage) -> bool:
+    """Whether the versions that led to the branch are not all there any more."""
+    return any(retention.cleaned(tx, table_id, key).trimmed for key, _ in lineage.forks)
 
 
 def _content(snapshot: Snapshot) -> list[tuple[str, int]]:

@@ -31,7 +31,7 @@ from lakemark_server.keyspace import (
 from lakemark_server.kv import Space, Store
 from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.arrow import texts
-from lakemark_server.timeline import records
+from lakemark_server.timeline import records, retention
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 from lakemark_server.verify_references import check_merges, check_references, lineages, references_of
@@ -111,6 +111,7 @@ class _Look:
         self._by_instant: dict[int, VersionRecord] = {}
         self._states: dict[int, InstantRecord] = {}
         self._content: dict[int, _Content] = {}
+        self._trimmed: dict[str, int] = {}  # by branch: up to here only versions that something keeps have records
 
     def schemas(self) -> None:
         """Each is there and reads the files of all before it."""
@@ -122,25 +123,29 @@ class _Look:
         found, tags, problems = references_of(self.store, self.table_id)
         self.problems += problems
         self._lineages = {MAIN: OF_MAIN} | lineages(found, self._tell)
+        cleaned = dict(self.store.read(lambda tx: retention.all_cleaned(tx, self.table_id)))
+        self._trimmed = {key: record.trimmed for key, record in cleaned.items()}
         for key in self._lineages:
             self._versions(key)
+            missing = set(cleaned[key].pinned) - self._by_branch[key].keys() if key in cleaned else set()
+            self._tell_each(f"versions of {key!r} that something keeps are not there", missing)
             self._head_and_times(key)
         self.problems += check_versions(self.store, self.table, self._by_branch[MAIN])
-        self.problems += check_references(found, tags, self._lineages, self._by_branch)
-        self.problems += check_merges(self.store, self.table_id, self._lineages, self._by_branch)
+        self.problems += check_references(found, tags, self._lineages, self._by_branch, self._trimmed)
+        self.problems += check_merges(self.store, self.table_id, self._lineages, self._by_branch, self._trimmed)
 
     def _versions(self, key: str) -> None:
         """Those behind the fork without a gap, in order of time, each of an instant of its own and read before it was
         written."""
         lineage, found = self._lineages[key], self._by_branch.setdefault(key, {})
-        last = self._fork(lineage)
+        last, trimmed = self._fork(lineage), self._trimmed.get(key, 0)
         of = "" if key == MAIN else f" of branch {key!r}"
         for (number,), value in keys_below(self.store, VERSIONS, self.table_id, key, page=PAGE_BLOCKS):
             record = VersionRecord.FromString(value)
             where = f"version {number}{of}"
             if record.version != number:
                 self._tell(f"{where} has the record of version {record.version}")
-            if record.version != last.version + 1:
+            if record.version != last.version + 1 and record.version - 1 > trimmed:
                 self._tell(f"{where} follows version {last.version}: there is a gap")
             if record.committed_ms < last.committed_ms:
                 self._tell(f"{where} was committed at {record.committed_ms} ms, before version {last.version}")
@@ -173,14 +178,19 @@ class _Look:
         head = HeadRecord.FromString(stored) if stored else HeadRecord()
         found = self._by_branch[key]
         latest = found[max(found)] if found else self._fork(self._lineages[key])
-        if (head.version, head.committed_ms) != (latest.version, latest.committed_ms):
+        trimmed = self._trimmed.get(key, 0)
+        if not 0 < head.version <= trimmed and (head.version, head.committed_ms) != (
+            latest.version,
+            latest.committed_ms,
+        ):
             self._tell(
                 f"the head{of} is version {head.version} of {head.committed_ms} ms; the last version is "
                 f"{latest.version} of {latest.committed_ms} ms"
             )
-        times = {items for items, _ in keys_below(self.store, VERSION_TIMES, self.table_id, key)}
-        wanted = {(record.committed_ms, record.version) for record in found.values()}
-        self._tell_each(f"times without their version{of}", times - wanted)
+        times = {(ms, version) for (ms, version), _ in keys_below(self.store, VERSION_TIMES, self.table_id, key)}
+        wanted: set[tuple[object, object]] = {(record.committed_ms, record.version) for record in found.values()}
+        without = {one for one in times - wanted if isinstance(one[1], int) and one[1] > trimmed}
+        self._tell_each(f"times without their version{of}", without)
         self._tell_each(f"versions{of} that cannot be found by their time", wanted - times)
 
     def instants(self) -> None:

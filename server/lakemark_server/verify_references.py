@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import cast
 
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, TagRecord, VersionRecord
 from lakemark_server.keyspace import BRANCH_KEYS, BRANCHES, MAIN, MERGES, SAVEPOINTS, TAGS
@@ -57,7 +58,9 @@ def lineages(records: Iterable[BranchRecord], tell: Callable[[str], None]) -> di
     return found
 
 
-def check_merges(store: Store, table_id: int, known: Mapping[str, Lineage], versions: Versions) -> list[str]:
+def check_merges(
+    store: Store, table_id: int, known: Mapping[str, Lineage], versions: Versions, trimmed: Mapping[str, int]
+) -> list[str]:
     """A sentence for each merge that is not listed for a branch that it took versions of, and the other way round."""
     listed = store.read(lambda tx: {MERGES.unpack(key)[1:] for key, _ in tx.get_range(*MERGES.range(table_id))})
     wanted = {
@@ -72,15 +75,23 @@ def check_merges(store: Store, table_id: int, known: Mapping[str, Lineage], vers
         ).items()
     }
     return [
-        f"the list of merges of branch {one[0]!r} and version {one[2]} of {one[1]!r} do not tell the same"
+        f"the list of merges of branch {one[0]!r} and version {one[2]!r} of {one[1]!r} do not tell the same"
         for one in sorted(listed ^ wanted, key=str)
+        if cast(int, one[2]) > trimmed.get(str(one[1]), 0)
     ]
 
 
 def check_references(
-    branches: Iterable[BranchRecord], tags: Iterable[TagRecord], known: Mapping[str, Lineage], versions: Versions
+    branches: Iterable[BranchRecord],
+    tags: Iterable[TagRecord],
+    known: Mapping[str, Lineage],
+    versions: Versions,
+    trimmed: Mapping[str, int],
 ) -> list[str]:
-    """A sentence for each fork, tag, merge or restore that names a version which is not there."""
+    """A sentence for each fork, tag, merge or restore that names a version which is not there.
+
+    ``trimmed``: up to where merges are not replayed any more.
+    """
 
     def exists(key: str, version: int) -> bool:
         lineage = known.get(key)
@@ -100,6 +111,8 @@ def check_references(
             where = f"version {version.version}" + ("" if key == MAIN else f" of branch {key!r}")
             if version.restored_version and not exists(key, version.restored_version):
                 problems.append(f"{where} restores version {version.restored_version}, which is not there")
+            if version.version <= trimmed.get(key, 0):
+                continue
             problems += [
                 f"{where} merges versions {run.after + 1} to {run.upto} of branch {run.branch!r}, not all there"
                 for run in replays_of(version)

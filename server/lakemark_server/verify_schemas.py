@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping
 from typing import cast
 
@@ -51,11 +52,12 @@ def check_versions(store: Store, table: LakeTable, versions: Mapping[int, Versio
     problems = []
     if sorted(came.values()) != list(range(2, table.record.schema_id + 1)):
         problems.append(f"schemas {sorted(came.values())} came with versions; the latest is {table.record.schema_id}")
-    expected = 1
+    changes = sorted(came)
     for version, record in sorted(versions.items()):
         if (record.operation == pb.ALTER_SCHEMA) != (version in came):
             problems.append(f"version {version}: operation and schemas do not agree on whether it changed the schema")
-        expected = came.get(version, expected)
+        last = bisect.bisect_right(changes, version)
+        expected = came[changes[last - 1]] if last else 1
         if record.schema_id != expected or record.file_schema_id > expected:
             problems.append(
                 f"version {version} has schema {record.schema_id} and files of schema {record.file_schema_id}; the "

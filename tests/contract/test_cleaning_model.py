@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,22 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from lakemark.errors import LakemarkError, NotFound, VersionNotFound
+from lakemark.errors import InvalidArgument, LakemarkError, NotFound, VersionNotFound
+from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
+from lakemark_server.keyspace import BRANCH_KEYS, HEADS, MERGES, VERSION_TIMES, VERSIONS
+from lakemark_server.kv import Space
 from lakemark_server.snapshot.arrow import texts
+from lakemark_server.snapshot.fold import NOWHERE
+from lakemark_server.snapshot.folding import Folding, Thresholds
 from lakemark_server.snapshot.service import At, Snapshots
 from lakemark_server.timeline import branches
+from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.timeline.trimming import BASE_AGE_MS_MIN
+from lakemark_server.verify import verify
 from tests.contract.test_branches_model import BranchesMachine, Files
-from tests.lakes import Lake, file, open_lake
+from tests.lakes import Lake, file, files, open_lake
 
 
 class CleaningMachine(BranchesMachine):
@@ -71,6 +80,14 @@ class CleaningMachine(BranchesMachine):
                 request = t.SavepointRequest(branch=one.branch_name, version=one.version)
                 self.lake.timeline.savepoints.drop(self.t, request)
 
+    @rule(stand=st.booleans())
+    def fold(self, stand: bool) -> None:
+        """New bases; ``stand``: for so long that metadata before them may go with the next clean."""
+        folding = Folding(self.lake.store, Snapshots(self.lake.store), self.lake.clock, Thresholds(2, 1_000_000))
+        folding.run(self.t)
+        if stand:
+            self.lake.clock.advance(BASE_AGE_MS_MIN)
+
     @rule(which=st.integers(0, 9), versions=st.integers(1, 4), dry=st.booleans())
     def clean(self, which: int, versions: int, dry: bool) -> None:
         name = self.pick(which)
@@ -92,7 +109,7 @@ class CleaningMachine(BranchesMachine):
     def every_version_of_every_branch_holds_what_it_did(self) -> None:
         if not hasattr(self, "lake"):
             return
-        snapshots = Snapshots(self.lake.store)
+        snapshots, cached = Snapshots(self.lake.store), self.lake.snapshots
         for name, branch in self.branches.items():
             for version, wanted in enumerate(branch.states):
                 if not self.readable(name, version):
@@ -102,6 +119,8 @@ class CleaningMachine(BranchesMachine):
                 paths = texts(found.snapshot.entries().column("path"))
                 assert sorted(paths) == sorted(wanted), (name, version)
                 self.exist(frozenset(paths))
+            latest = cached.again(partial(cached.snapshot, "", "default", "t", At(branch=name)))
+            assert sorted(texts(latest.snapshot.entries().column("path"))) == sorted(branch.states[-1])
         for name, wanted in self.tags.items():
             assert self.read(tag=name) == wanted
             self.exist(wanted)
@@ -159,3 +178,118 @@ def test_a_live_writer_keeps_what_it_has_read(tmp_path: Path) -> None:
         assert lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=1)).earliest_version == 1
         lake.timeline.rollback(table, slow, "done")
         assert lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=1)).earliest_version == 3
+
+
+def keys(lake: Lake, space: Space, *items: int | str) -> list[tuple[object, ...]]:
+    return [space.unpack(key) for key, _ in lake.store.read(lambda tx: tx.get_range(*space.range(*items)))]
+
+
+def fold(lake: Lake) -> None:
+    """A base that has stood for as long as readers of older ones need."""
+    table = lake.catalog.get_lake_table("", "default", "t")
+    Folding(lake.store, Snapshots(lake.store), lake.clock, Thresholds(1, 1)).run(table)
+    lake.clock.advance(BASE_AGE_MS_MIN)
+
+
+def test_metadata_of_ended_versions_goes_and_every_live_version_can_be_read(tmp_path: Path) -> None:
+    with open_lake(tmp_path) as lake:
+        table = lake.table()
+        number = table.table_id
+        for _ in range(12):
+            write(lake, "t", t.OVERWRITE_TABLE, 1)
+            lake.timeline.rollback(table, lake.open(table), "not wanted")
+            lake.clock.advance(10)
+        times = [record.committed_ms for record in lake.timeline.versions(number, "")[0]]
+        lake.timeline.savepoints.create(table, t.SavepointRequest(version=4))
+        before = {version: lake.paths(table, version) for version in (4, 9, 10, 11, 12)}
+        fold(lake)
+        lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=4))
+        left = [version for *_, version in keys(lake, VERSIONS, number)]
+        assert left == [4, 9, 10, 11, 12]
+        assert {version for *_, version in keys(lake, VERSION_TIMES, number)} == {1, 4, 5, 9, 10, 11, 12}
+        assert len(lake.timeline.instants(number, limit=1_000)[0]) == 4 + 4 + 1 + 1 + 1, (
+            "versions, rolled back, 4, savepoint, clean"
+        )
+        for snapshots in (lake.snapshots, Snapshots(lake.store)):
+            for version, wanted in before.items():
+                read = partial(snapshots.snapshot, "", "default", "t", At(version=version))
+                assert texts(snapshots.again(read).snapshot.entries().column("path")) == wanted
+        for version, ms in enumerate(times, 1):
+            at = At(timestamp_ms=ms + 1)
+            if version in before:
+                assert lake.snapshots.resolve("", "default", "t", at).version == version
+            else:
+                with pytest.raises(VersionNotFound, match="was cleaned; the earliest that can be read is 9"):
+                    lake.snapshots.resolve("", "default", "t", at)
+        assert verify(lake.store) == []
+
+
+def test_a_page_token_from_before_the_first_base_is_too_old(tmp_path: Path) -> None:
+    with open_lake(tmp_path) as lake:
+        table = lake.table()
+        for _ in range(5):
+            write(lake, "t", t.APPEND, 1)
+        fold(lake)
+        lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=2))
+        snapshots = Snapshots(lake.store)
+        with pytest.raises(InvalidArgument, match="the page token is too old"):
+            snapshots.snapshot("", "default", "t", At(), NOWHERE)
+
+
+def test_a_branch_that_was_merged_and_dropped_leaves_nothing(tmp_path: Path) -> None:
+    with open_lake(tmp_path) as lake:
+        table = lake.table()
+        number, references = table.table_id, lake.timeline.references
+        write(lake, "t", t.APPEND, 1)
+        references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH))
+        job = OpenJob(operation=t.APPEND, branch="dev", profile=t.WorkProfile())
+        instant = lake.timeline.open(number, job).record.instant
+        lake.commit(table, instant, [file(instant, "g", 2)])
+        references.merge(table, c.MergeBranchRequest(branch="dev", into="main"))
+        references.drop(table, "dev")
+        fold(lake)
+        lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        assert len(keys(lake, BRANCH_KEYS, number)) == 1, "its merge is still there"
+        write(lake, "t", t.OVERWRITE_TABLE, 3)
+        write(lake, "t", t.OVERWRITE_TABLE, 3)
+        for _ in range(2):
+            fold(lake)
+            lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        for space in (BRANCH_KEYS, MERGES):
+            assert keys(lake, space, number) == []
+        assert {key for _, key, *_ in [*keys(lake, VERSIONS, number), *keys(lake, HEADS, number)]} == {"main"}
+        assert len(lake.paths(table)) == 1
+        assert verify(lake.store) == []
+
+
+def test_a_live_branch_can_be_merged_after_its_parent_was_cleaned(tmp_path: Path) -> None:
+    with open_lake(tmp_path) as lake:
+        table = lake.table()
+        for _ in range(3):
+            write(lake, "t", t.OVERWRITE_TABLE, 1)
+        lake.timeline.references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH, from_version=2))
+        for _ in range(5):
+            write(lake, "t", t.APPEND, 2)
+        fold(lake)
+        lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        assert [version for *_, version in keys(lake, VERSIONS, table.table_id)] == [2, 3, 4, 5, 6, 7, 8]
+        merged = lake.timeline.references.merge(table, c.MergeBranchRequest(branch="main", into="dev"))
+        assert merged.replayed == 6
+        assert verify(lake.store) == []
+
+
+def test_a_process_that_has_an_ended_version_in_memory_goes_on(tmp_path: Path) -> None:
+    with open_lake(tmp_path) as lake:
+        table = lake.table()
+        for _ in range(6):
+            write(lake, "t", t.APPEND, 1)
+        lake.paths(table, 3)
+        lake.timeline.restore(table, t.RestoreRequest(version=5))
+        fold(lake)
+        Lake(lake.store, tmp_path, lake.clock).timeline.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        instant = lake.open(table, t.UPSERT)
+        gone = Lake(lake.store, tmp_path, lake.clock).paths(table)[0]
+        request = t.CommitRequest(instant=instant, added=files(file(instant, "g", 1)))
+        request.removed.paths.append(gone)
+        assert lake.timeline.commit(table, request).version == 8
+        assert gone not in lake.paths(table)

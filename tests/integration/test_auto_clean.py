@@ -256,13 +256,14 @@ def test_a_crash_anywhere_is_made_good_by_the_next_round(tmp_path: Path, *, comm
     raise AssertionError("it never ends")
 
 
-def test_a_failing_store_is_told(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_store_is_told(lake: Lake) -> None:
     lake.table()
     ask(lake)
 
     def fails(*_: object, **__: object) -> object:
         raise Unavailable("no store")
 
-    monkeypatch.setattr(lake.store, "read", fails)
-    with pytest.raises(LakemarkError, match="no store"):
-        cleans(lake).round()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lake.store, "read", fails)
+        with pytest.raises(LakemarkError, match="no store"):
+            cleans(lake).round()

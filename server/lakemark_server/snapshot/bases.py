@@ -172,6 +172,21 @@ def sweep_old(store: Store, table_id: int, before_ms: int) -> int:
     return len(old)
 
 
+def sweep_branch(store: Store, table_id: int, key: str) -> None:
+    """Removes all bases of a branch that nobody reads any more, but for their record. Pages that others name stay."""
+    stored = store.read(lambda tx: tx.get_range(*BASES.range(table_id)))
+    records = {str(BASES.unpack(name)[-1]): BaseRecord.FromString(value) for name, value in stored}
+    own = _named(records.pop(key, BaseRecord()))
+    found = (
+        store.read(lambda tx, one=one: read_index(tx, table_id, one))  # type: ignore[misc]
+        for record in records.values()
+        for one in _named(record)
+    )
+    kept = [index for index in found if index is not None]
+    for base_id in own:
+        sweep_base(store, table_id, base_id, kept)
+
+
 def has_old(tx: ReadTransaction, table_id: int) -> bool:
     """Whether there are replaced bases or unpublished builds."""
     builds = tx.get_range(*BASE_BUILDS.range(table_id), limit=1, snapshot=True)

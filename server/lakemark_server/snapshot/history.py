@@ -20,9 +20,9 @@ from lakemark_server.snapshot.arrow import AnyArray
 from lakemark_server.snapshot.blocks import page_of
 from lakemark_server.snapshot.contents import PageRef, StoredEntries, with_version
 from lakemark_server.snapshot.fold import Change, Snapshot, restoring
-from lakemark_server.snapshot.page_source import PageSource
+from lakemark_server.snapshot.page_source import PageSource, SnapshotGone
 from lakemark_server.snapshot.parts import PART_FILES_MAX, Part, in_memory
-from lakemark_server.timeline import branches, records
+from lakemark_server.timeline import branches, records, retention
 from lakemark_server.timeline.changes import Run, replays_of
 from lakemark_server.timeline.lineage import Lineage
 
@@ -49,11 +49,15 @@ class History:
         self._table, self._schemas, self._load = table, schemas, load
 
     def records(self, lineage: Lineage, after: int, upto: int) -> list[VersionRecord]:
-        """All with ``after < version <= upto``. Raises CorruptStore, TableNotFound (dropped meanwhile)."""
+        """All with ``after < version <= upto``. Raises CorruptStore, TableNotFound (dropped), SnapshotGone."""
         table_id = self._table.table_id
         found = self._store.read(lambda tx: records.versions(tx, table_id, lineage, after, upto))
         if [record.version for record in found] != list(range(after + 1, upto + 1)):
             self._require_table()
+            present = {record.version for record in found}
+            first = next(version for version in range(after + 1, upto + 1) if version not in present)
+            if self._store.read(lambda tx: retention.cleaned(tx, table_id, lineage.owner(first))).trimmed >= first:
+                raise SnapshotGone(f"version {first} of {self._table.name} was cleaned meanwhile; ask again")
             raise CorruptStore(f"versions {after + 1} to {upto} of {self._table.name} are not complete")
         return found
 

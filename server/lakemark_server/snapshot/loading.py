@@ -22,6 +22,9 @@ from lakemark_server.timeline.lineage import Lineage
 # So many versions are folded onto what is in memory before a base is looked for.
 FEW_VERSIONS: Final = 16
 WALK_A_READ: Final = 200
+PAGE_TOO_OLD: Final = (
+    "the page token is too old: the files were put in another order meanwhile; ask for the first page again"
+)
 
 Key = tuple[int, str, int]  # table id, key of the branch that holds the version, version
 SnapshotCache = ByteLru[tuple[Key, Origin | None], Snapshot]
@@ -43,7 +46,12 @@ class Loading:
         key = (self._table.table_id, lineage.key, version)
         found = self._known(key, origin)
         if found is None:
-            found = self.forward(lineage, self._start(lineage, version, origin), version)
+            try:
+                found = self.forward(lineage, self._start(lineage, version, origin), version)
+            except SnapshotGone:  # what is in memory may have ended, and what came next was removed
+                if origin is not None:
+                    raise
+                found = self.forward(lineage, self._stored(lineage, version), version)
             self._keep(key, found)
         return found
 
@@ -135,6 +143,10 @@ class Loading:
             return near or self._pinned(lineage, origin)
         if near is not None and version - near.version <= FEW_VERSIONS:
             return near
+        return self._stored(lineage, version, near)
+
+    def _stored(self, lineage: Lineage, version: int, near: Snapshot | None = None) -> Snapshot:
+        """From the base that stands, unless ``near`` is closer."""
         standing = self.standing(lineage, version)
         if standing is None or (near is not None and near.version >= standing[1]):
             return near or empty(self.schema(1))
@@ -148,9 +160,7 @@ class Loading:
         if base is not None:
             return self.sliced(base, lineage, origin.version) if origin.version else empty(self.schema(1))
         if origin.base_id:
-            raise InvalidArgument(
-                "the page token is too old: the files were put in another order meanwhile; ask for the first page again"
-            )
+            raise InvalidArgument(PAGE_TOO_OLD)
         return empty(self.schema(1))
 
     def forward(self, lineage: Lineage, snapshot: Snapshot, version: int) -> Snapshot:

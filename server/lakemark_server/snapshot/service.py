@@ -17,9 +17,9 @@ from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshot.arrow import concat_batches, take, take_rows
 from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.entries import FIXED
-from lakemark_server.snapshot.fold import Origin, Snapshot
+from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.snapshot.instants import Pending, pending_compaction, version_before_instant
-from lakemark_server.snapshot.loading import Loading, SnapshotCache, schema_of
+from lakemark_server.snapshot.loading import PAGE_TOO_OLD, Loading, SnapshotCache, schema_of
 from lakemark_server.snapshot.locate import locate
 from lakemark_server.snapshot.page_source import PageSource, SnapshotGone, make_cache
 from lakemark_server.timeline import branches, records, retention
@@ -120,7 +120,12 @@ class Snapshots:
 
         Raises InvalidArgument if the base of the origin is gone, SnapshotGone (see ``again``).
         """
-        return self.loading(table).load(lineage, version, origin)
+        try:
+            return self.loading(table).load(lineage, version, origin)
+        except SnapshotGone as error:
+            if origin == NOWHERE:  # what there was before the first base
+                raise InvalidArgument(PAGE_TOO_OLD) from error
+            raise
 
     def load_beside(self, newer: TableSnapshot, version: int) -> Snapshot:
         """An older version, in an order that the newer snapshot determines where that can be."""
@@ -150,8 +155,19 @@ class Snapshots:
         return schema_of(self._store, table, found.schema_id if found else 1)
 
     def version_before(self, table: LakeTable, lineage: Lineage, latest: int, instant: int) -> int:
-        """The last version up to ``latest`` whose instant is smaller; 0 if there is none."""
-        return version_before_instant(self._store, table, lineage, latest, instant)
+        """The last version up to ``latest`` whose instant is smaller; 0 if there is none.
+
+        Raises VersionNotFound: it was cleaned.
+        """
+        found = version_before_instant(self._store, table, lineage, latest, instant)
+
+        def check(tx: ReadTransaction) -> None:
+            # Where versions were removed, the one that is found need not be the last.
+            trimmed = retention.cleaned(tx, table.table_id, lineage.owner(max(found, 1))).trimmed
+            retention.require_readable(tx, table.table_id, table.name, lineage, found + 1 if found < trimmed else found)
+
+        self._store.read(check)
+        return found
 
     def pending_compaction(self, table: LakeTable, lineage: Lineage) -> Pending:
         """The file groups that requested and inflight compactions of the branch are going to rewrite."""

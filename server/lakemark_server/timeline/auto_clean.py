@@ -91,6 +91,7 @@ class AutoClean:
         else:
             return Due(self._clock())
         versions = self._cleaner.end(table, Retain(asked.versions, asked.ms))
-        if files or versions:
-            _log.info("cleaned a table", table=table.name, files=files, versions=versions)
+        removed = self._cleaner.trim(table)
+        if files or versions or removed:
+            _log.info("cleaned a table", table=table.name, files=files, versions=versions, removed=removed)
         return Due(self._clock() + (min(self._grace_ms, self._interval_ms) if versions else self._interval_ms))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from lakemark.errors import VersionNotFound
 from lakemark_server.kv import ReadTransaction
 from lakemark_server.timeline import records
 from lakemark_server.timeline.changes import Change, Run, by_group, of_record
@@ -78,6 +79,11 @@ class ChangeLog:
         while upto > after:
             low = max(after, upto - PAGE_VERSIONS)
             changes = [of_record(one) for one in records.versions(tx, table_id, alone(key), low, upto, reverse=True)]
+            if len(changes) < upto - low:
+                raise VersionNotFound(
+                    f"what versions {low + 1} to {upto} changed is not known any more: they were cleaned",
+                    version=str(low + 1),
+                )
             self.add(table_id, key, changes)
             yield from changes
             upto = low

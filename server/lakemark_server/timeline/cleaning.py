@@ -25,6 +25,7 @@ from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline import alive, branches, garbage, records, retention
 from lakemark_server.timeline.garbage import Collector, Ending, Garbage
 from lakemark_server.timeline.lineage import Lineage
+from lakemark_server.timeline.trimming import Trimmer
 
 VERSIONS_AT_ONCE_MAX: Final = 1_000
 DROPPED_AT_ONCE_MAX: Final = 10
@@ -112,6 +113,7 @@ class Cleaner:
         self._store = store
         self._clock = clock
         self._snapshots = snapshots
+        self._trimmer = Trimmer(store, clock)
 
     def clean(self, table: LakeTable, request: pb.CleanRequest) -> pb.CleanResponse:
         """At most ``VERSIONS_AT_ONCE_MAX`` versions end; asked again, it goes on where it was.
@@ -145,6 +147,7 @@ class Cleaner:
         )
         if not request.dry_run:
             answer.instant = self.delete(table, plans, found)
+            self.trim(table)
         return answer
 
     def end(self, table: LakeTable, retain: Retain) -> int:
@@ -171,6 +174,10 @@ class Cleaner:
         found = self._collect(table, plans, grace_ms)
         self.delete(table, plans, found)
         return len(found.gone), any(one.horizon < one.done.horizon for one in plans)
+
+    def trim(self, table: LakeTable) -> int:
+        """Removes metadata of versions that have ended; how many."""
+        return self._trimmer.trim(table.table_id)
 
     def delete(self, table: LakeTable, plans: Sequence[Plan], found: Garbage) -> int:
         """The second step; the clean's instant, 0 if there was nothing to do."""
