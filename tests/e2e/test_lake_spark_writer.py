@@ -395,9 +395,7 @@ def test_a_delete_takes_out_what_matches_and_rewrites_only_what_it_must(
 def test_a_delete_in_files_of_older_schemas_and_on_a_branch(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id int, s string")
 
-    rows = run(
-        spark,
-        """
+    steps = """
         ls.append(spark.sql("select id, concat('s', id) s from values 1, 2, 3 as t(id)"), t, server=client)
         client.branches.create(t, "dev")
         client.tables.alter(t, "ALTER COLUMN id TYPE BIGINT; RENAME COLUMN s TO name; ADD COLUMN n INT FIRST")
@@ -406,9 +404,8 @@ def test_a_delete_in_files_of_older_schemas_and_on_a_branch(server: Client, spar
         ls.delete(spark, t, "s = 's1'", branch="dev", server=client)
         show = lambda **at: [list(row) for row in ls.read(spark, t, server=client, **at).orderBy("id").collect()]
         result = [show(), show(branch="dev")]
-        """,
-        t=table,
-    )
+    """
+    *_, rows = [run(spark, step, t=table) for step in dedent(steps).strip().splitlines()]
 
     assert rows == [[[None, 1, "s1"], [None, 3, "s3"]], [[None, 2, "s2"], [None, 3, "s3"]]]
 
