@@ -52,6 +52,7 @@ class BufferedTransaction:
         "_open_snapshot",
         "_read_keys",
         "_read_ranges",
+        "_seen",
         "_size_bytes",
         "_snapshot",
         "_submit",
@@ -69,6 +70,8 @@ class BufferedTransaction:
         self._snapshot: Snapshot | None = None
         self._finished = False
         self._writes = Overlay()
+        # What the snapshot has of the keys that were asked for: it never changes, and a read may be a round trip.
+        self._seen: dict[bytes, bytes | None] = {}
         self._read_keys: set[bytes] = set()
         self._read_ranges: list[KeyRange] = []
         self._write_conflicts: list[KeyRange] = []
@@ -79,9 +82,7 @@ class BufferedTransaction:
         view = self._view()
         writes = self._writes
         if not writes:
-            if not snapshot:
-                self._record_read_key(key)
-            return view.get(key)
+            return self._stored(view, key, snapshot)
         if key in writes.points:
             pending = writes.points[key]
             if not isinstance(pending, int):
@@ -96,11 +97,14 @@ class BufferedTransaction:
             check_key(key)
             if not snapshot:
                 self._record_read_key(key)
-        found = self._view().get_many(stored)
+        view, seen = self._view(), self._seen
+        missing = [key for key in stored if key not in seen]
+        if missing:
+            seen.update(zip(missing, view.get_many(missing), strict=True))
         if len(stored) == len(keys):
-            return found
-        by_key = dict(zip(stored, found, strict=True))
-        return [by_key[key] if key in by_key else self.get(key, snapshot=snapshot) for key in keys]
+            return [seen[key] for key in keys]
+        below = set(stored)
+        return [seen[key] if key in below else self.get(key, snapshot=snapshot) for key in keys]
 
     def get_range(
         self, begin: bytes, end: bytes, *, limit: int = 0, reverse: bool = False, snapshot: bool = False
@@ -199,7 +203,9 @@ class BufferedTransaction:
     def _stored(self, view: Snapshot, key: bytes, snapshot: bool) -> bytes | None:
         if not snapshot:
             self._record_read_key(key)
-        return view.get(key)
+        if key not in self._seen:
+            self._seen[key] = view.get(key)
+        return self._seen[key]
 
     def _merged(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
         """The snapshot's pairs with the own writes on top.

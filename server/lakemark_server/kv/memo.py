@@ -52,6 +52,11 @@ class ReadMemo(Generic[K, T]):
                     self._kept.popitem(last=False)
         return answer
 
+    def reads(self, key: K) -> Sequence[bytes]:
+        """The keys that ``get`` is going to read, as far as it is known."""
+        kept = self._kept.get(key)
+        return () if kept is None else kept.keys
+
 
 class _Reads:
     """A transaction that takes down what is read."""

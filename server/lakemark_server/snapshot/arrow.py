@@ -37,6 +37,8 @@ def concat_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def one_array(column: pa.ChunkedArray[Any]) -> AnyArray:
     """A chunked column as one array."""
+    if column.num_chunks == 1:
+        return cast(AnyArray, column.chunk(0))
     combined: Any = column.combine_chunks()
     return cast(AnyArray, pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined)
 

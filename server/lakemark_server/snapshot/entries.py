@@ -159,11 +159,15 @@ def from_messages(files: Sequence[pb.DataFile], schema: Schema) -> pa.RecordBatc
     entries = entry_schema(schema, ids)
     try:
         # One conversion for all columns: for few files it costs a third of one for each column.
-        struct = cast(pa.StructArray, pa.array(rows, pa.struct(list(entries))))
-        return pa.RecordBatch.from_struct_array(struct)
+        return pa.RecordBatch.from_struct_array(cast(pa.StructArray, pa.array(rows, _as_struct(entries))))
     except (pa.ArrowException, OverflowError):
         _raise_misfit(rows, entries)
         raise
+
+
+@lru_cache(maxsize=256)
+def _as_struct(entries: pa.Schema) -> pa.StructType:
+    return pa.struct(list(entries))
 
 
 @lru_cache(maxsize=64)
@@ -277,9 +281,8 @@ def conform(table: pa.Table, schema: Schema) -> pa.RecordBatch:
     unknown = [name for name in table.column_names if entries.get_field_index(name) < 0]
     if unknown:
         raise InvalidFile(f"the files have columns that are not known: {', '.join(unknown[:10])}")
-    arrays = []
-    for field in entries:
-        arrays.append(_conform_column(table, field))
+    given = dict(zip(table.column_names, table.columns, strict=True))
+    arrays = [_conform_column(given.get(field.name), field, table.num_rows) for field in entries]
     batch = pa.RecordBatch.from_arrays(arrays, schema=entries)
     for name in ("path", "size_bytes", "row_count", "partition"):
         if batch.column(name).null_count:
@@ -290,14 +293,11 @@ def conform(table: pa.Table, schema: Schema) -> pa.RecordBatch:
 _DEFAULTS: Final[dict[str, Any]] = {"kind": pb.BASE, "format": "parquet", "partition": "", "base_instant": 0}
 
 
-def _conform_column(table: pa.Table, field: pa.Field[Any]) -> AnyArray:
-    if field.name not in table.column_names:
+def _conform_column(column: pa.ChunkedArray[Any] | None, field: pa.Field[Any], rows: int) -> AnyArray:
+    if column is None:
         default = _DEFAULTS.get(field.name)
-        return (
-            nulls(table.num_rows, field.type) if default is None else pa.array([default] * table.num_rows, field.type)
-        )
-    column = table.column(field.name)
+        return nulls(rows, field.type) if default is None else pa.array([default] * rows, field.type)
     try:
-        return one_array(column.cast(field.type))
+        return one_array(column if column.type == field.type else column.cast(field.type))
     except pa.ArrowException as error:
         raise InvalidFile(f"column {field.name!r} of the files is {column.type}, not {field.type}: {error}") from error

@@ -9,11 +9,12 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs
+from lakemark_server.keyspace import ALIVE, HEADS, INSTANTS, LAST_INSTANT, MAIN
 from lakemark_server.kv import Store, Transaction, TransactionTooLarge
 from lakemark_server.timeline.altering import AlterJob, altered_once
 from lakemark_server.timeline.change_log import ChangeLog
-from lakemark_server.timeline.jobs import CommittedAndOpened, Opened, OpenJob, StartJob
-from lakemark_server.timeline.named import MOVED, Moved, NamedJob, TableNames
+from lakemark_server.timeline.jobs import MOVED, CommittedAndOpened, Moved, Opened, OpenJob, StartJob
+from lakemark_server.timeline.named import NamedJob, TableNames
 from lakemark_server.timeline.opening import opened_once, started
 from lakemark_server.timeline.publish import CommitJob, publish
 from lakemark_server.timeline.rollback import delete_files, refuse
@@ -39,6 +40,7 @@ class Batches:
 
         def body(tx: Transaction) -> tuple[TableState, list[Answer | LakemarkError]]:
             now = self._clock()
+            self._read_ahead(tx, table_id, jobs)
             state = TableState(tx, table_id)
             answers: list[Answer | LakemarkError] = []
             commits: list[tuple[int, CommitJob]] = []
@@ -67,6 +69,17 @@ class Batches:
         for table, instant in gone:
             delete_files(table.record.location, instant)
         return answers
+
+    def _read_ahead(self, tx: Transaction, table_id: int, jobs: list[Job]) -> None:
+        """What the jobs are nearly sure to ask for, at once: each read may be a round trip, and the transaction keeps
+        what it has read. Conflicts are a matter of those who ask."""
+        keys = [HEADS.key(table_id, MAIN), LAST_INSTANT.key(table_id)]
+        keys += self._names.reads([job for job in jobs if isinstance(job, NamedJob)])
+        for job in jobs:
+            work = job.work if isinstance(job, NamedJob) else job
+            if isinstance(work, StartJob | CommitJob | pb.CommitRequest):
+                keys += (INSTANTS.key(table_id, work.instant), ALIVE.key(table_id, work.instant))
+        tx.get_many(keys, snapshot=True)
 
     def _understood(
         self, state: TableState, jobs: list[Job]

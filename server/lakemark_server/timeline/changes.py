@@ -7,7 +7,7 @@ hash would only make a commit collide that need not.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -75,18 +75,23 @@ def common(mine: frozenset[T], all_mine: bool, theirs: frozenset[T], all_theirs:
 
 def of_record(record: InstantRecord | VersionRecord) -> Change:
     """What a stored instant or version changes."""
-    touched = record.touched
-    names: Sequence[str] = ()
-    replays: tuple[Run, ...] = ()
-    if isinstance(record, InstantRecord):
-        names = record.group_names
-    else:
-        replays = replays_of(record)
-    return Change(
+    change = Change(
         instant=record.instant,
         operation=record.operation,
         partitions=frozenset(record.partitions),
         all_partitions=record.all_partitions or record.operation in WHOLE_TABLE,
+        version=record.version,
+        owner=record.owner,
+        replays=() if isinstance(record, InstantRecord) else replays_of(record),
+    )
+    return _with_touched(change, record) if record.HasField("touched") else change
+
+
+def _with_touched(change: Change, record: InstantRecord | VersionRecord) -> Change:
+    touched = record.touched
+    names = record.group_names if isinstance(record, InstantRecord) else ()
+    return replace(
+        change,
         groups=frozenset(touched.file_groups),
         all_groups=touched.all_file_groups,
         files=frozenset(touched.files),
@@ -96,9 +101,6 @@ def of_record(record: InstantRecord | VersionRecord) -> Change:
         begun=frozenset(touched.begun),
         all_begun=touched.all_begun,
         columns=frozenset(touched.columns),
-        version=record.version,
-        owner=record.owner,
-        replays=replays,
         group_names={hash_of(name): name for name in names},
     )
 

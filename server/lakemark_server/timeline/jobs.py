@@ -74,6 +74,14 @@ class Opened:
     table: LakeTable
 
 
+class Moved:
+    """The answer to a job that waited in the wrong place: its name means another table by now, or none, or its files
+    are more than a batch reads. Whoever handed it in looks again, with a thread of his own."""
+
+
+MOVED: Final = Moved()
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedAndOpened:
     """``opened``: the next instant of the writer, or why it is not to be had; the commit stands."""

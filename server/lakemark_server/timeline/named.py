@@ -15,7 +15,7 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadMemo
-from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.timeline.jobs import MOVED, Moved, OpenJob
 from lakemark_server.timeline.publish import CommitJob
 from lakemark_server.timeline.reading import read_commits
 from lakemark_server.timeline.table_state import TableState
@@ -31,13 +31,6 @@ class NamedJob:
 
     name: TableKey
     work: OpenJob | pb.CommitRequest
-
-
-class Moved:
-    """The answer to a job that waited in the wrong queue: its name means another table by now, or none."""
-
-
-MOVED: Final = Moved()
 
 
 class TableNames:
@@ -57,6 +50,10 @@ class TableNames:
         if len(self._ids) >= NAMES_MAX:
             self._ids.clear()
         self._ids[name] = table_id
+
+    def reads(self, jobs: Sequence[NamedJob]) -> list[bytes]:
+        """The keys that ``understood`` is going to read, as far as they are known."""
+        return [key for name in {job.name for job in jobs} for key in self._tables.reads(name)]
 
     def understood(
         self, state: TableState, jobs: Sequence[NamedJob]

@@ -105,7 +105,7 @@ def _check_start(
     state: TableState, branch: BranchState, record: InstantRecord, profile: pb.WorkProfile, now_ms: int, log: ChangeLog
 ) -> None:
     """Early conflict detection: against what was committed since the read version, and against live writers."""
-    records.guard_starts(state.tx, state.table_id)
+    state.guard_starts()
     table = state.table
     _apply_profile(record, profile, table)
     mine = of_record(record)
@@ -128,14 +128,17 @@ def _apply_profile(record: InstantRecord, profile: pb.WorkProfile, table: LakeTa
         raise InvalidArgument(f"{table.name} has no partition columns; use OVERWRITE_TABLE")
     _check_columns(record, profile, table)
     PartitionList(record.operation, names, everything).write_to(record)
-    touched = TouchedSet()
-    touched.add_profile(profile, table.record.location)
-    touched.write_to(record)
+    if profile.ByteSize():  # else it tells nothing: the way of nearly every append
+        touched = TouchedSet()
+        touched.add_profile(profile, table.record.location)
+        touched.write_to(record)
 
 
 def _check_columns(record: InstantRecord, profile: pb.WorkProfile, table: LakeTable) -> None:
     """Two writers of one column must name it by one id, so fields within columns are not told apart."""
-    if profile.columns and record.operation != pb.UPSERT:
+    if not profile.columns:
+        return
+    if record.operation != pb.UPSERT:
         raise InvalidArgument(
             f"columns are named by an UPSERT that writes some of a row; {pb.Operation.Name(record.operation)} changes "
             "whole rows"

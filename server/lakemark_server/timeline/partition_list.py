@@ -56,4 +56,4 @@ class PartitionList:
 
 
 def _bytes(names: Iterable[str]) -> int:
-    return sum(len(name.encode()) for name in names)
+    return len("".join(names).encode())

@@ -7,6 +7,7 @@ forty of them. Together, the files of thirty commits cost each a seventh.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from lakemark_server.snapshot.admission import check, directory_hashes
 from lakemark_server.snapshot.arrow import replaced, texts
 from lakemark_server.snapshot.blocks import LIST_FILES_MAX, encode_list
 from lakemark_server.snapshot.entries import from_messages
+from lakemark_server.timeline.jobs import MOVED, Moved
 from lakemark_server.timeline.publish import CommitJob
 from lakemark_server.timeline.staging import NO_ENTRIES, Entries, read_entries, written_with
 from lakemark_server.timeline.touched import TouchedSet
@@ -31,18 +33,19 @@ _UNTOUCHED: Final = TouchedSet()
 
 
 def is_small(request: timeline_pb2.CommitRequest) -> bool:
-    """Whether all that a commit brings can be read with its batch, and surely fits into its version's record."""
-    if request.removed.paths or request.file_schema:
-        return False
-    if request.added.WhichOneof("form") == "arrow" or len(request.added.list.files) > LIST_FILES_MAX:
+    """Whether all that a commit brings can be read with its batch, and fits into its version's record.
+
+    Of columns nobody knows how many files they are before they are read: ``read_commits`` may find that they do not.
+    """
+    if request.removed.paths or request.file_schema or len(request.added.list.files) > LIST_FILES_MAX:
         return False
     return request.ByteSize() <= COMMIT_BYTES_MAX
 
 
 def read_commits(
     tx: ReadTransaction, table: LakeTable, requests: Sequence[timeline_pb2.CommitRequest]
-) -> list[CommitJob | LakemarkError]:
-    """What is to be published of each small commit, or why it is not."""
+) -> list[CommitJob | Moved | LakemarkError]:
+    """What is to be published of each small commit, or why it is not; MOVED if it turns out not to be small."""
     read: dict[int, Entries | LakemarkError] = {}
     by_schema: dict[int, tuple[LakeTable, list[int]]] = {}
     for place, request in enumerate(requests):
@@ -60,20 +63,23 @@ def read_commits(
     return [_job(request, read[place]) for place, request in enumerate(requests)]
 
 
-def _job(request: timeline_pb2.CommitRequest, entries: Entries | LakemarkError) -> CommitJob | LakemarkError:
+def _job(request: timeline_pb2.CommitRequest, entries: Entries | LakemarkError) -> CommitJob | Moved | LakemarkError:
     if isinstance(entries, LakemarkError):
         return entries
+    if entries.totals.files > LIST_FILES_MAX or not entries.inline:
+        return MOVED
     return CommitJob(request.instant, request.schema_id, dict(request.metadata), entries)
 
 
 def read_each(requests: Sequence[timeline_pb2.CommitRequest], table: LakeTable) -> list[Entries | LakemarkError]:
     """What ``read_entries`` gives or raises for each."""
-    if len(requests) > 1:
-        try:
-            return list(_together(requests, table))
-        except LakemarkError:  # whose it is, and what it looks like from there, shows one by one
-            pass
-    return [_alone(request, table) for request in requests]
+    messages = [place for place, request in enumerate(requests) if request.added.WhichOneof("form") != "arrow"]
+    found: dict[int, Entries] = {}
+    if len(messages) > 1:
+        # If anything is wrong: whose it is, and what it looks like from there, shows one by one.
+        with suppress(LakemarkError):
+            found.update(zip(messages, _together([requests[place] for place in messages], table), strict=True))
+    return [found[place] if place in found else _alone(request, table) for place, request in enumerate(requests)]
 
 
 def _alone(request: timeline_pb2.CommitRequest, table: LakeTable) -> Entries | LakemarkError:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.keyspace import INSTANTS
-from lakemark_server.timeline import records
 from lakemark_server.timeline.changes import Change, Operation, of_record
 from lakemark_server.timeline.conflicts import RULES, WRITES, Collision, Verdict, find_collision
 from lakemark_server.timeline.table_state import TableState
@@ -47,7 +46,7 @@ def find_favoured(state: TableState, record: InstantRecord, mine: Change, now_ms
     preference = table.clustering_preference
     if mine.operation != pb.CLUSTER and (preference != "clustering" or mine.operation not in WRITES):
         return None
-    records.guard_starts(state.tx, state.table_id)
+    state.guard_starts()
     rivals = _inflight(state, record, now_ms, concerns=lambda theirs: gives_way(mine.operation, theirs, preference))
     # The question is what would become of them if mine were first.
     for theirs in rivals:
@@ -59,7 +58,7 @@ def find_favoured(state: TableState, record: InstantRecord, mine: Change, now_ms
 
 def _inflight(state: TableState, record: InstantRecord, now_ms: int, concerns: _Concerns) -> Iterable[Change]:
     """The changes of other live writers of the branch, as far as they are known."""
-    concerning = set(filter(concerns, {one.operation for one in state.writers.values()}))
+    concerning = set(filter(concerns, state.operations))
     if not concerning:
         return ()  # many writers, and none of their operations matters: the way of nearly every append
     rivals = [

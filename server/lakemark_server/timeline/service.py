@@ -28,8 +28,8 @@ from lakemark_server.timeline.batching import Answered, Batcher
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.cleaning import Cleaner
 from lakemark_server.timeline.comparing import Comparer
-from lakemark_server.timeline.jobs import CommittedAndOpened, Opened, OpenJob, StartJob, check_open
-from lakemark_server.timeline.named import Moved, NamedJob, TableKey, TableNames
+from lakemark_server.timeline.jobs import CommittedAndOpened, Moved, Opened, OpenJob, StartJob, check_open
+from lakemark_server.timeline.named import NamedJob, TableKey, TableNames
 from lakemark_server.timeline.publish import CommitJob, check_metadata, response_of
 from lakemark_server.timeline.references import References
 from lakemark_server.timeline.rollback import delete_files, keep_conflict, roll_back

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from functools import cached_property
 
 from lakemark_proto.store.v1.store_pb2 import HeadRecord
@@ -12,7 +13,7 @@ from lakemark_server.keyspace import BRANCH_KEYS, MAIN
 from lakemark_server.kv import Transaction
 from lakemark_server.timeline import alive, branches, records
 from lakemark_server.timeline.alive import Alive
-from lakemark_server.timeline.changes import Change
+from lakemark_server.timeline.changes import Change, Operation
 from lakemark_server.timeline.lineage import Lineage
 
 
@@ -33,6 +34,8 @@ class TableState:
         self.table_id = table_id
         self.branches: dict[str, BranchState] = {}
         self._writers: dict[int, Alive] | None = None
+        self._operations: Counter[Operation] = Counter()
+        self._starts_guarded = False
 
     @cached_property
     def table(self) -> LakeTable:
@@ -64,14 +67,34 @@ class TableState:
         """By instant, those that are requested or in flight; a snapshot read, so that heartbeats disturb nobody."""
         if self._writers is None:
             self._writers = {one.instant: one for one in alive.of_table(self.tx, self.table_id)}
+            self._operations = Counter(one.operation for one in self._writers.values())
         return self._writers
+
+    @property
+    def operations(self) -> Collection[Operation]:
+        """Of ``writers``: few, however many they are."""
+        return self._operations.keys() if self.writers else ()
 
     def put_writer(self, writer: Alive) -> None:
         alive.put(self.tx, self.table_id, writer)
+        self._forget_writer(writer.instant)
         if self._writers is not None:
             self._writers[writer.instant] = writer
+            self._operations[writer.operation] += 1
 
     def clear_writer(self, instant: int) -> None:
         alive.clear(self.tx, self.table_id, instant)
-        if self._writers is not None:
-            self._writers.pop(instant, None)
+        self._forget_writer(instant)
+
+    def _forget_writer(self, instant: int) -> None:
+        known = self._writers.pop(instant, None) if self._writers is not None else None
+        if known is not None:
+            self._operations[known.operation] -= 1
+            if not self._operations[known.operation]:
+                del self._operations[known.operation]
+
+    def guard_starts(self) -> None:
+        """Of two writers that start at the same moment, one sees the other (``records.guard_starts``)."""
+        if not self._starts_guarded:
+            self._starts_guarded = True
+            records.guard_starts(self.tx, self.table_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakemark.errors import InvalidFile, LakemarkError
@@ -12,7 +13,9 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.timeline import reading
-from lakemark_server.timeline.reading import is_small, read_each
+from lakemark_server.timeline.jobs import MOVED
+from lakemark_server.timeline.publish import CommitJob
+from lakemark_server.timeline.reading import is_small, read_commits, read_each
 from lakemark_server.timeline.staging import Entries, read_entries
 from tests.lakes import Lake, file, files, stat
 
@@ -85,6 +88,36 @@ def test_the_same_instant_twice(table: LakeTable) -> None:
     assert isinstance(found[0], Entries)
 
 
+def by_column(instant: int, count: int) -> t.CommitRequest:
+    """As columns that compress well, however many rows they have."""
+    table = pa.table(
+        {
+            "path": [f"{instant}/m=1/{number}/a.parquet" for number in range(count)],
+            "size_bytes": [1] * count,
+            "row_count": [1] * count,
+            "partition": ["m=1"] * count,
+        }
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return t.CommitRequest(instant=instant, added=p.DataFiles(arrow=sink.getvalue().to_pybytes()))
+
+
+def test_columns_among_messages(table: LakeTable) -> None:
+    requests = [request(7, file(7, "a", 1)), by_column(8, 3), request(9, file(9, "b", 2)), by_column(9, 1)]
+    found = read_each(requests, table)
+    assert [comparable(one) for one in found] == [comparable(alone(one, table)) for one in requests]
+
+
+def test_columns_that_are_not_small_after_all(lake: Lake, table: LakeTable) -> None:
+    requests = [by_column(7, 64), by_column(8, 65), request(9, file(9, "a", 1))]
+    assert all(map(is_small, requests))
+    found = lake.store.read(lambda tx: read_commits(tx, table, requests))
+    assert [isinstance(one, CommitJob) for one in found] == [True, False, True]
+    assert found[1] is MOVED
+
+
 @pytest.mark.parametrize(
     ("one", "small"),
     [
@@ -92,7 +125,8 @@ def test_the_same_instant_twice(table: LakeTable) -> None:
         (request(1, file(1, "a")), True),
         (request(1, *(file(1, f"g{number}") for number in range(65))), False),
         (request(1, file(1, "g" * reading.COMMIT_BYTES_MAX)), False),
-        (t.CommitRequest(instant=1, added=p.DataFiles(arrow=b"x")), False),
+        (t.CommitRequest(instant=1, added=p.DataFiles(arrow=b"x")), True),
+        (t.CommitRequest(instant=1, added=p.DataFiles(arrow=b"x" * reading.COMMIT_BYTES_MAX)), False),
         (t.CommitRequest(instant=1, file_schema=b"x"), False),
         (t.CommitRequest(instant=1, removed=t.RemovedFiles(paths=["1/a/b.parquet"])), False),
     ],
