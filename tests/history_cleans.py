@@ -42,7 +42,8 @@ def wrong_ends(history: History, made: Mapping[At, Operation]) -> Iterator[str]:
     done = [_Cleaned(one.cleans, one) for one in history.operations if one.cleans and one.outcome != "refused"]
     holds = _holds(history)
     for cleaned in done:
-        yield from _ends_too_much(cleaned, done, made)
+        if cleaned.operation.outcome == "ok" and cleaned.clean.earliest > history.fork(cleaned.clean.place) + 1:
+            yield from _ends_too_much(cleaned, done, made)
     for what, began_ns, ended_ns, readable, (place, version) in _looks(history, made):
         at = history.owner(place, version), version
         if readable:
@@ -67,7 +68,7 @@ def _holds(history: History) -> dict[At, int]:
 
 
 def _ends_too_much(cleaned: _Cleaned, done: list[_Cleaned], made: Mapping[At, Operation]) -> Iterator[str]:
-    """Each version that stays had been made, or was at least being made."""
+    """Each version that stays had been made, or was at least being made. Asked if any of the branch's own has ended."""
     place, earliest = cleaned.clean.place, cleaned.clean.earliest
     retains = min(
         one.clean.retains
@@ -75,11 +76,7 @@ def _ends_too_much(cleaned: _Cleaned, done: list[_Cleaned], made: Mapping[At, Op
         if one.clean.place == place and (one is cleaned or one.operation.began_ns < cleaned.operation.ended_ns)
     )
     newest = made.get((place, earliest + retains - 1))
-    if (
-        cleaned.operation.outcome == "ok"
-        and earliest > 1
-        and (newest is None or newest.began_ns > cleaned.operation.ended_ns)
-    ):
+    if newest is None or newest.began_ns > cleaned.operation.ended_ns:
         yield (
             f"{cleaned.operation.what} left fewer than {retains} versions of {name_of(place)}: those from {earliest} on"
         )

@@ -174,6 +174,10 @@ class _Worker:
     def _places(self) -> list[Place]:
         return [(table, MAIN) for table in TABLES] + sorted(self._branches)
 
+    def _busy_place(self) -> Place:
+        """Half of the time the same one, so that those who rewrite files meet."""
+        return self._chance.choice(self._places()[: 1 if self._chance.random() < 0.5 else None])
+
     def _name(self, what: str) -> str:
         return f"{what} {self._number}/{self._steps}"
 
@@ -202,7 +206,7 @@ class _Worker:
         self._rewrite("cluster", t.CLUSTER, 3)
 
     def _rewrite(self, what: str, operation: t.Operation.ValueType, groups: int) -> None:
-        place = self._chance.choice(self._places())
+        place = self._busy_place()
         version, paths = self._read_one(place)
         if not paths:
             return
@@ -218,7 +222,7 @@ class _Worker:
 
     def _lay(self) -> None:
         """A delta on a slice of the version that was read."""
-        place = self._chance.choice(self._places())
+        place = self._busy_place()
         version, paths = self._read_one(place)
         bases = [path for path in paths if not path.endswith(DELTA_NAME)]
         if not bases:

@@ -280,3 +280,11 @@ def test_what_is_there_in_the_end() -> None:
     assert any("did not find version 2" in one for one in check(replace(history, gone=frozenset({(A, 2)}))))
     kept = {(A, 1): frozenset({"10"})}
     assert any("which clean had ended" in one for one in check(replace(history, kept=kept)))
+
+
+def test_a_clean_of_a_young_branch_ends_nothing() -> None:
+    """What is before its fork is not its own."""
+    clean = Operation("clean", 90, 91, cleans=Clean(DEV, retains=2, earliest=3))
+    assert check(replace(BRANCHED, operations=[*BRANCHED.operations, clean])) == []
+    too_much = replace(clean, cleans=Clean(DEV, retains=2, earliest=4))
+    assert "left fewer than 2 versions" in check(replace(BRANCHED, operations=[*BRANCHED.operations, too_much]))[0]
