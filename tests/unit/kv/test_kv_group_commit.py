@@ -165,3 +165,43 @@ def test_too_many_waiting_commits_are_refused_with_a_delay(monkeypatch: pytest.M
         first.result()
         second.result()
     committer.close()
+
+
+def test_who_gave_up_keeps_nobody_asleep() -> None:
+    """All of a group sleep on one lock: it is passed on past those who left."""
+    taken: list[int] = []
+    second, permits = threading.Event(), threading.Semaphore(0)
+
+    def apply(batch: Sequence[CommitRequest]) -> list[LakemarkError | None]:
+        taken.append(len(batch))
+        if len(taken) == 2:
+            second.set()
+        permits.acquire()
+        return [None] * len(batch)
+
+    committer = GroupCommitter(apply, "test")
+    over = deadline.Deadline(1.0, clock=lambda: 2.0 if second.wait(60) else 0.0)
+
+    def leave() -> None:
+        with deadline.within(over), pytest.raises(DeadlineUnknown):
+            committer.commit(request(2))
+
+    with ThreadPoolExecutor(8) as pool:
+        stays = [pool.submit(committer.commit, request(0))]
+        while not taken:
+            threading.Event().wait(0.001)
+        leaves = []
+        for number in range(6):
+            if number == 3:
+                leaves.append(pool.submit(leave))
+            else:
+                stays.append(pool.submit(committer.commit, request(2)))
+            while committer.waiting() <= number:
+                threading.Event().wait(0.001)
+        permits.release()
+        leaves[0].result(60)
+        permits.release()
+        for each in stays:
+            each.result(60)
+    committer.close()
+    assert taken == [1, 6]
