@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemark.expressions import parse_predicate
+from lakemark.files.compact import expanded
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.keyspace import MAIN
 from lakemark_server.snapshot import history
+from lakemark_server.snapshot.pages import Page, PathRuns, encode_page
 from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.runs import joined
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.unit.snapshot.compacted import check_compact
@@ -61,3 +65,27 @@ def test_pages_end_with_parts(world: World) -> None:
     assert set(ends) <= {sum(parts[:count]) for count in range(1, len(parts) + 1)}
     assert ends[-1] == plan.files
     assert plan.whole_parts(0, 10) == 10, "no part is that small"
+
+
+def test_directories_that_have_not_their_groups_names() -> None:
+    """Pages of a kind each: all directories are told, none, and paths of another shape."""
+    shapes = [("1/m=1/{}/f", "d{}"), ("1/m=1/{}/f", "g{}"), ("1/x/y/{}/f", "d{}")]
+    batches = [
+        pa.table(
+            {
+                "path": [shape.format(directory.format(at)) for at in range(4)],
+                "file_group": [f"g{at}" for at in range(4)],
+                "partition": ["m=1"] * 4,
+            }
+        ).to_batches()[0]
+        for shape, directory in shapes
+    ]
+    pages = [Page(encode_page(batch)).path_runs() for batch in batches]
+    assert pages[2] is None
+    two = [page for page in pages if page is not None]
+    columns = {
+        name: joined(list(runs)).array for name, runs in zip(PathRuns._fields, zip(*two, strict=True), strict=True)
+    }
+    columns["file_group"] = pa.concat_arrays([batch.column("file_group") for batch in batches[:2]])
+    paths = [path for batch in batches[:2] for path in batch.column("path").to_pylist()]
+    assert expanded(pa.table(columns)).column("path").to_pylist() == paths
