@@ -112,6 +112,7 @@ class BranchesMachine(RuleBasedStateMachine):
         self.t, self.u = self.lake.table("t"), self.lake.table("u")
         self.branches = {"main": Branch()}
         self.other = Branch()
+        self.of_u: set[str] = set()  # all files that were ever meant for it
         self.tags: dict[str, Files] = {}
         self.count = 0
 
@@ -335,6 +336,7 @@ class BranchesMachine(RuleBasedStateMachine):
             self.append(which, months)
         of_t, in_t = self.added(first, months)
         of_u, in_u = self.added(second, months)
+        self.of_u |= in_u
         commits = [(self.t, of_t), (self.u, of_u)]
         request_id = f"both {self.count}"
         try:

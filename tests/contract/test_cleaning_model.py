@@ -49,9 +49,8 @@ class CleaningMachine(BranchesMachine):
 
     def on_disk(self) -> set[str]:
         """Without those of the other table, which are made here, too."""
-        others = {str(one.instant) for one in self.lake.timeline.instants(self.u.table_id, limit=1_000)[0]}
-        found = (path.relative_to(self.below) for path in self.below.rglob("*.parquet"))
-        return {path.as_posix() for path in found if path.parts[0] not in others}
+        found = {path.relative_to(self.below).as_posix() for path in self.below.rglob("*.parquet")}
+        return found - self.of_u
 
     def needed(self) -> set[str]:
         """The files that something which can be read has."""
