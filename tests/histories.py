@@ -31,8 +31,13 @@ class Write:
     restores: int = 0
     merges: str = ""
     column: str = ""
+    service: bool = False  # changes where rows lie, and none of them
     instant: int = 0
     version: int = 0
+
+    @property
+    def changes_rows(self) -> bool:
+        return not (self.service or self.column)
 
 
 @dataclass(frozen=True)

@@ -316,11 +316,27 @@ def _cycle(history: History, ledger: Ledger) -> Iterator[str]:
         for place, version in _seen(operation, history, ledger):
             why = f"version {version} of {name_of(place)} was seen"
             graph.put(made.get((place, version)), operation, why)
-            graph.put(operation, made.get((place, version + 1)), f"{why}, and not the next one")
+            graph.put(operation, _unseen(made, operation, place, version), f"{why}, and not the next one")
     graph.put_times()
     path = graph.cycle()
     if path:
         yield "no order is possible: " + "; ".join(_told(graph, path))
+
+
+def _unseen(
+    made: Mapping[tuple[Place, int], Operation], reader: Operation, place: Place, seen: int
+) -> Operation | None:
+    """Who made the next version. A writer has read the rows: what changes none of them may come in between."""
+    following = made.get((place, seen + 1))
+    while (
+        place in reader.writes
+        and following is not None
+        and following is not reader
+        and not following.writes[place].changes_rows
+    ):
+        seen += 1
+        following = made.get((place, seen + 1))
+    return following
 
 
 def _is_told(operation: Operation) -> bool:

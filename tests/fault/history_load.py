@@ -216,7 +216,8 @@ class _Worker:
         instant = self._open(place, operation, read_version=version).instant
         name = f"{self._number}-{self._steps}" if operation == t.CLUSTER else group
         given = file(instant, name, month)
-        write = Write(frozenset({given.path}), frozenset(gone), instant=instant)
+        service = operation != t.UPSERT
+        write = Write(frozenset({given.path}), frozenset(gone), service=service, instant=instant)
         request = self._request(place, instant, [given], removed=t.RemovedFiles(paths=gone))
         self._settle(what, {place: write}, lambda wire: [wire.timeline.Commit(request)])
 

@@ -288,3 +288,13 @@ def test_a_clean_of_a_young_branch_ends_nothing() -> None:
     assert check(replace(BRANCHED, operations=[*BRANCHED.operations, clean])) == []
     too_much = replace(clean, cleans=Clean(DEV, retains=2, earliest=4))
     assert "left fewer than 2 versions" in check(replace(BRANCHED, operations=[*BRANCHED.operations, too_much]))[0]
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_what_changes_no_rows_may_come_between_a_read_and_an_overwrite(quiet: bool) -> None:
+    compact = write(30, 40, {A: 2}, removed=frozenset({"10"}), service=quiet)
+    over = Operation("over", 35, 50, "ok", {A: Write(everything=True, instant=31, version=3)}, {A: 1})
+    problems = check(History([BOTH, compact, over], {A: listed(10, 30, 31), B: listed(10)}))
+    assert (problems == []) is quiet, problems
+    read = Operation("read", 45, 50, reads={A: 1})
+    assert check(History([BOTH, compact, read], TWO)) != [], "a reader sees the version"
