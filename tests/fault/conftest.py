@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +9,6 @@ import pytest
 
 from tests.postgres_server import PostgresServer, binaries
 from tests.stores import postgres_server, schema_of, with_schema
-
-# A server that runs as another user is started by a real fork, in which gRPC's handlers now and then crash the child.
-os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
 
 @pytest.fixture(scope="module")
