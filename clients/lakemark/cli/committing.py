@@ -21,7 +21,10 @@ from lakemark.client.model import Operation
 from lakemark.parquet.adopting import adopt_files
 
 Metadata = Annotated[list[str] | None, typer.Option("--metadata", "-m", metavar="KEY=VALUE")]
-RequestId = Annotated[str | None, typer.Option(help="commits once, however often it is given")]
+RequestId = Annotated[
+    str | None,
+    typer.Option(help="commits once, however often it is given within the day that the service remembers it"),
+]
 
 
 class Overwrite(StrEnum):

@@ -248,7 +248,8 @@ class SnapshotServicer(SnapshotServiceServicer):
     def _older(self, request: pb.ListChangesRequest, newer: TableSnapshot) -> Snapshot:
         if not 0 <= request.from_version <= newer.snapshot.version:
             raise InvalidArgument(
-                f"from_version {request.from_version} must lie between 0 and to_version {newer.snapshot.version}"
+                f"there are no changes from version {request.from_version} to version {newer.snapshot.version}: "
+                f"from_version must lie between 0 and {newer.snapshot.version}"
             )
         return self._snapshots.load_beside(newer, request.from_version)
 

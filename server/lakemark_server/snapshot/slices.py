@@ -90,7 +90,9 @@ def replaced_files(
     Raises InvalidArgument, LimitExceeded (too many versions in between).
     """
     if not 0 <= after <= upto:
-        raise InvalidArgument(f"from_version {after} must lie between 0 and version {upto}")
+        raise InvalidArgument(
+            f"no files were replaced from version {after} to version {upto}: from_version must lie between 0 and {upto}"
+        )
     if upto - after > VERSIONS_MAX:
         raise LimitExceeded(f"replaced files of {upto - after} versions; at most {VERSIONS_MAX} are looked at at once")
     parts: list[Part] = []
