@@ -10,7 +10,8 @@ from lakemark_hms.facet import LakeFacet
 from lakemark_hms.handlers import all_handlers
 from lakemark_hms.services import Services
 from lakemark_hms.wire.dispatch import Dispatcher, run_all
-from lakemark_hms.wire.server import HmsServer, ServerSettings
+from lakemark_hms.wire.limits import ServerSettings
+from lakemark_hms.wire.server import HmsServer
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.timeline.service import Timeline

@@ -144,7 +144,7 @@ class Service:
         from lakemark_hms.admission import Admission
         from lakemark_hms.bridge import HmsBridge
         from lakemark_hms.lake.facet import SparkFacet
-        from lakemark_hms.wire.server import ServerSettings
+        from lakemark_hms.wire.limits import ServerSettings
 
         lake = SparkFacet(self.snapshots)
         given = self.settings

@@ -26,7 +26,7 @@ from lakemark_hms.wire import codec
 from lakemark_hms.wire.dispatch import Call, Session
 from lakemark_hms.wire.inbox import Message
 from lakemark_hms.wire.lanes import Rank
-from lakemark_hms.wire.server import ServerSettings
+from lakemark_hms.wire.limits import ServerSettings
 from lakemark_proto.v1.admin_pb2 import Quota
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Tenants

@@ -23,7 +23,8 @@ from lakemark.errors import LakemarkError, TableNotFound
 from lakemark_hms.wire import codec, splice
 from lakemark_hms.wire.base_methods import base_handlers
 from lakemark_hms.wire.dispatch import Call, Dispatcher
-from lakemark_hms.wire.server import HmsServer, ServerSettings
+from lakemark_hms.wire.limits import ServerSettings
+from lakemark_hms.wire.server import HmsServer
 from lakemark_thrift import services, ttypes
 from lakemark_thrift.base import DeclaredError
 from lakemark_thrift.services import METHODS, Method
