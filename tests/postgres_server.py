@@ -25,6 +25,17 @@ ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
 
+# Becomes the program that its arguments name, run by ``nobody``. Popen's own ``user`` makes it fork the whole process:
+# gRPC starts its threads again in such a child, and they crash it when its files are closed before the program is run.
+_AS_NOBODY = """
+import os, pwd, sys
+nobody = pwd.getpwnam("nobody")
+os.setgroups([])
+os.setgid(nobody.pw_gid)
+os.setuid(nobody.pw_uid)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
 
 def binaries() -> Path | None:
     """Where ``postgres`` and ``initdb`` are: what scripts/test-postgres fetched, else the newest that is installed."""
@@ -42,13 +53,13 @@ class PostgresServer:
         self._programs = programs
         self._settings = [argument for setting in settings for argument in ("-c", setting)]
         self._process: subprocess.Popen[bytes] | None = None
-        self._as_user = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+        self._as_user = [sys.executable, "-IS", "-c", _AS_NOBODY] if os.geteuid() == 0 else []
         self.directory = Path(tempfile.mkdtemp(prefix="lakemark-pg-"))
         password = secrets.token_hex(8)
         (self.directory / "password").write_text(password)
         if os.geteuid() == 0:
             for path in (self.directory, self.directory / "password"):
-                shutil.chown(path, "nobody", "nogroup")
+                shutil.chown(path, "nobody")
         self.url = f"postgresql://lakemark:{password}@/postgres?host={quote(str(self.directory), safe='')}"
         self._run("initdb", "-U", "lakemark", "-A", "scram-sha-256", f"--pwfile={self.directory / 'password'}")
 
@@ -88,18 +99,19 @@ class PostgresServer:
         """Ends the server and all its children by SIGKILL."""
         assert self._process is not None
         pid = self._process.pid
+        # Stopped, it has no more children, and those that end stay in the list.
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for victim in (pid, *map(int, children)):
-            try:
-                os.kill(victim, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        for victim in (*map(int, children), pid):
+            os.kill(victim, signal.SIGKILL)
         self._process.wait()
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with (self.directory / "log").open("ab") as log:
             return subprocess.Popen(
                 [
+                    *self._as_user,
                     *(self._programs / "postgres", "-D", self.directory / "data", "-k", self.directory),
                     *("-c", "listen_addresses=", "-c", "fsync=on", "-c", "synchronous_commit=on"),
                     # After a crash it makes sure of each file of the directory, or of the file system in one call.
@@ -110,16 +122,17 @@ class PostgresServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 cwd=self.directory,
-                **self._as_user,  # type: ignore[call-overload]
             )
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
-            [self._programs / program, "-D", self.directory / "data", "-E", "UTF8", "--locale=C", *arguments],
+            [
+                *(*self._as_user, self._programs / program, "-D", self.directory / "data"),
+                *("-E", "UTF8", "--locale=C", *arguments),
+            ],
             check=True,
             stdout=subprocess.DEVNULL,
             cwd=self.directory,
-            **self._as_user,  # type: ignore[call-overload]
         )
 
 

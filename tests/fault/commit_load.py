@@ -5,6 +5,7 @@ Each commit is one version with exactly its files, or nothing of it is there; a 
 
 from __future__ import annotations
 
+import faulthandler
 import random
 import threading
 import time
@@ -132,13 +133,16 @@ class Run:
         with self._progress:
             enough = self._progress.wait_for(lambda: self.acknowledged >= acknowledged or self.errors, WAIT_S)
         assert not self.errors, self.errors
-        assert enough, "no progress"
+        if not enough:
+            faulthandler.dump_traceback()
+            self.service.dump()
+        assert enough, "no progress: what all threads do, here and in the service, is in the standard error"
 
     def go(self, kills: int, chance: random.Random, kill: Callable[[], None]) -> None:
         """``kill`` ends something and starts it again."""
         commits = sum(not commit.abandoned for commit in self.plan)
-        writers = [threading.Thread(target=self.write) for _ in range(WRITERS)]
-        reader = threading.Thread(target=self.read)
+        writers = [threading.Thread(target=self.write, daemon=True) for _ in range(WRITERS)]
+        reader = threading.Thread(target=self.read, daemon=True)
         for thread in [*writers, reader]:
             thread.start()
         try:
@@ -148,10 +152,11 @@ class Run:
                 kill()
             self.wait_for(commits)
         finally:
+            end = time.monotonic() + WAIT_S
             for thread in writers:
-                thread.join(WAIT_S)
+                thread.join(max(0.0, end - time.monotonic()))
             self._finished.set()
-            reader.join(WAIT_S)
+            reader.join(max(0.0, end - time.monotonic()))
         assert not self.errors, self.errors
 
 

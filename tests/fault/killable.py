@@ -6,6 +6,7 @@ them, and has no thread and no connection yet (multiprocessing's ``forkserver``)
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -36,6 +37,7 @@ def _live(settings: Settings, output: Connection) -> None:
     """One life; its line with the addresses goes to ``output``."""
     os.dup2(output.fileno(), 1)
     output.close()
+    faulthandler.register(signal.SIGUSR1)
     main(settings)
 
 
@@ -72,6 +74,11 @@ class Killable:
         self._child.close()
         self._child = None
         self.kills += 1
+
+    def dump(self) -> None:
+        """What its threads do, to the standard error."""
+        if self._child is not None and self._child.pid is not None:
+            os.kill(self._child.pid, signal.SIGUSR1)
 
     def end(self) -> None:
         """Whatever happened, no child stays behind."""

@@ -121,7 +121,7 @@ def test_a_snapshot_that_is_lost_is_not_replaced_by_another(through_proxy: Store
     through_proxy.transact(lambda other: other.set(b"a", b"1"))
     for _ in range(2):
         with pytest.raises(Unavailable):
-            tx.get(b"a")
+            tx.get(b"b")  # another key: what was read is kept
     tx.cancel()
     assert value(through_proxy) == b"1"
 
