@@ -25,6 +25,13 @@ class Schema:
     partition_columns: tuple[str, ...] = ()
     schema_id: int = 0
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Schema], tuple[object, ...]]:
+        """Without what was computed: hashes of texts are another process's own."""
+        return Schema, (self.columns, self.partition_columns, self.schema_id)
+
     @classmethod
     def build(cls, columns: Sequence[Field], partition_columns: Sequence[str] = (), schema_id: int = 0) -> Schema:
         """A valid schema. Partition columns are moved behind the data columns, in the order of ``partition_columns``.
@@ -99,6 +106,11 @@ class Schema:
     def last_id(self) -> int:
         """The highest id in use; 0 if none is assigned."""
         return max((max_id(column) for column in self.columns), default=0)
+
+    @cached_property
+    def _hash(self) -> int:
+        """Schemas are the keys of many caches, and all their fields are in it."""
+        return hash((self.columns, self.partition_columns, self.schema_id))
 
     @cached_property
     def _by_name(self) -> dict[str, Field]:

@@ -79,7 +79,7 @@ class Timeline:
         False, and nothing is done: the name was never looked up. Raises InvalidArgument, LimitExceeded.
         """
         check_open(job)
-        return self._hand_in(NamedJob(name, job), cast(Answered[Answer], answered))
+        return self._hand_in(NamedJob(name, job), cast("Answered[Answer]", answered))
 
     def commit_named(
         self,
@@ -92,7 +92,7 @@ class Timeline:
             check_open(OpenJob.of(request.next))
         check_request_id(request.request_id)
         check_metadata(request.metadata)
-        return self._hand_in(NamedJob(name, request), cast(Answered[Answer], answered))
+        return self._hand_in(NamedJob(name, request), cast("Answered[Answer]", answered))
 
     def _hand_in(self, job: NamedJob, answered: Answered[Answer]) -> bool:
         table_id = self._names.last_id(job.name)

@@ -161,3 +161,24 @@ def test_a_message_that_does_not_come_gives_its_turn_back(monkeypatch: pytest.Mo
                 await receiving.message(Kind.READ, Sender())  # type: ignore[arg-type]
 
     asyncio.run(scenario())
+
+
+def test_one_after_the_other_is_ended_and_who_is_cancelled_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "RECEIVE_S_MAX", 0.01)
+
+    async def scenario() -> None:
+        receiving = Receiving(2)
+        gone = asyncio.create_task(receiving.message(Kind.READ, Sender()))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        slow = []
+        for _ in range(3):
+            slow.append(asyncio.create_task(receiving.message(Kind.WRITE, Sender())))  # type: ignore[arg-type]
+            await asyncio.sleep(0.001)  # so that the times of all do not end at once
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        for call in slow:
+            with pytest.raises(DeadlineExceeded, match="whole"):
+                await call
+
+    asyncio.run(scenario())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pyarrow as pa
@@ -269,3 +270,14 @@ def test_all_reasons_are_told() -> None:
         "column 'b' is timestamp in the table and timestamp[us] in the file; write microseconds, adjusted to UTC",
         "column 'C' of the file is not in the table",
     ]
+
+
+def test_equal_schemas_hash_alike_and_take_no_hash_to_another_process() -> None:
+    one, other = (Schema.build([Field(1, "id", BIGINT)], schema_id=1) for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert hash(one) != hash(Schema.build(one.columns, schema_id=2))
+    copied = copy.copy(one)  # as pickle does it
+    assert copied == one
+    assert "_hash" in vars(one)
+    assert not {"_hash", "_by_name", "_by_id"} & set(vars(copied))
