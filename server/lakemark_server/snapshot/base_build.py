@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Final
 
 import numpy as np
@@ -92,18 +93,25 @@ class Builder:
         for change in changes:
             before = self._live
             self._live = applied(before, change)
-            after = {id(part.entries): part for part in self._live}
-            for part in before:
-                twin = after.get(id(part.entries))
-                if twin is not part:
-                    gone = part.live_mask() if twin is None else part.live_mask() & ~twin.live_mask()
-                    self._tracked[id(part.entries)].removed[gone] = version
-            for part in self._live:
+            kept = len(before)
+            # What an append, all that a hot table has, leaves as it is need not be gone through one by one.
+            if len(self._live) < kept or not all(map(is_, before, self._live)):
+                kept = 0
+                self._note_removed(version, before)
+            for part in self._live[kept:]:
                 if id(part.entries) not in self._tracked:
                     # What is not alive in it came from elsewhere and was never part of this branch.
                     self._track(Tracked(part.entries, _since_now(part)))
         if len(self._tracked) > _SMALL_PARTS_MAX:
             self._compact()
+
+    def _note_removed(self, version: int, before: Sequence[Part]) -> None:
+        after = {id(part.entries): part for part in self._live}
+        for part in before:
+            twin = after.get(id(part.entries))
+            if twin is not part:
+                gone = part.live_mask() if twin is None else part.live_mask() & ~twin.live_mask()
+                self._tracked[id(part.entries)].removed[gone] = version
 
     def _track(self, tracked: Tracked) -> None:
         self._tracked[id(tracked.entries)] = tracked
@@ -237,11 +245,13 @@ def _by_schema(tracked: Sequence[Tracked]) -> list[list[Tracked]]:
 def _bounded(tracked: Sequence[Tracked]) -> Iterator[list[Tracked]]:
     """Those that make a run together."""
     group: list[Tracked] = []
+    files = 0
     for one in tracked:
-        if group and sum(other.entries.size for other in group) + one.entries.size > RUN_FILES_MAX:
+        if group and files + one.entries.size > RUN_FILES_MAX:
             yield group
-            group = []
+            group, files = [], 0
         group.append(one)
+        files += one.entries.size
     if group:
         yield group
 
