@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 AnyArray: TypeAlias = "pa.Array[Any]"
+_ARRAY_BYTES: Final = 500
 
 
 def strings(batch: pa.RecordBatch, name: str) -> pa.StringArray:
@@ -62,6 +63,15 @@ def dictionary(array: AnyArray) -> tuple[npt.NDArray[np.int32], list[str]]:
 def replaced(batch: pa.RecordBatch, name: str, values: Sequence[str]) -> pa.RecordBatch:
     """The batch with other texts in a column of strings."""
     return batch.set_column(batch.schema.get_field_index(name), batch.schema.field(name), pa.array(values, pa.string()))
+
+
+def array_bytes(array: AnyArray) -> int:
+    """What it takes in memory, about: of a short array most is not its values."""
+    return _ARRAY_BYTES + array.nbytes
+
+
+def batch_bytes(batch: pa.RecordBatch) -> int:
+    return _ARRAY_BYTES * (batch.num_columns + 1) + batch.nbytes
 
 
 def nulls(length: int, data_type: pa.DataType) -> AnyArray:

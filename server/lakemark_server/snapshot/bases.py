@@ -107,7 +107,12 @@ def publish(
         del record.old[:]
         record.old.extend(standing.old)
         if standing.base_id:
-            record.old.add(base_id=standing.base_id, replaced_ms=record.created_ms)
+            record.old.add(
+                base_id=standing.base_id,
+                replaced_ms=record.created_ms,
+                version=standing.version,
+                created_ms=standing.created_ms,
+            )
         tx.set(BASES.key(table_id, key), record.SerializeToString())
         tx.clear(BASE_BUILDS.key(table_id, record.base_id))
 

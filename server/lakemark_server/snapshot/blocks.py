@@ -65,6 +65,19 @@ def _encode_small(batch: pa.RecordBatch) -> bytes:
     return _BATCH + header + _CODEC.compress(data, asbytes=True)
 
 
+def packed(batch: pa.RecordBatch) -> bytes:
+    """Few entries for ``unpacked``, to be kept in memory: not compressed."""
+    ids = sorted(statistics_ids(batch.schema.names))
+    return struct.pack(f"<{1 + len(ids)}q", len(ids), *ids) + batch.serialize().to_pybytes()
+
+
+def unpacked(data: bytes, schema: Schema) -> pa.RecordBatch:
+    """Of the schema with which the entries were decoded. Not copied."""
+    (count,) = struct.unpack_from("<q", data)
+    ids = struct.unpack_from(f"<{count}q", data, 8)
+    return pa.ipc.read_record_batch(pa.py_buffer(data).slice(8 + 8 * count), entry_schema(schema, ids))
+
+
 def _decode_small(block: bytes, schema: Schema | None) -> pa.RecordBatch:
     fingerprint, size, count = _SMALL_HEAD.unpack_from(block, 1)
     start = 1 + _SMALL_HEAD.size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -33,19 +33,28 @@ class ByteLru(Generic[K, V]):
         with self._lock:
             old = self._entries.pop(key, None)
             if old is not None:
-                self._bytes -= self._size(old)
+                self._bytes -= self._released(old)
             if size > self.bytes_max:
                 return
             self._entries[key] = value
-            self._bytes += size
+            self._bytes += self._taken(value)
             while self._bytes > self.bytes_max:
                 _, evicted = self._entries.popitem(last=False)
-                self._bytes -= self._size(evicted)
+                self._bytes -= self._released(evicted)
 
     def clear(self) -> None:
         with self._lock:
-            self._entries.clear()
-            self._bytes = 0
+            while self._entries:
+                _, value = self._entries.popitem()
+                self._bytes -= self._released(value)
+
+    def _taken(self, value: V) -> int:
+        """How much more is in memory with this value."""
+        return self._size(value)
+
+    def _released(self, value: V) -> int:
+        """How much less is in memory without this value."""
+        return self._size(value)
 
     def keys(self) -> list[K]:
         with self._lock:
@@ -54,3 +63,33 @@ class ByteLru(Generic[K, V]):
     @property
     def bytes(self) -> int:
         return self._bytes
+
+
+class SharingLru(ByteLru[K, V]):
+    """Of values that share pieces, by identity: each piece counts once, however many entries have it.
+
+    ``pieces``: those of a value with their bytes, the value itself among them if it takes any.
+    """
+
+    def __init__(self, bytes_max: int, pieces: Callable[[V], Iterable[tuple[object, int]]]) -> None:
+        super().__init__(bytes_max, lambda value: sum(size for _, size in pieces(value)))
+        self._pieces = pieces
+        self._shared: dict[int, tuple[int, int]] = {}  # by identity: how many entries have it, its bytes
+
+    def _taken(self, value: V) -> int:
+        more = 0
+        for piece, size in self._pieces(value):
+            count, known = self._shared.get(id(piece), (0, size))
+            self._shared[id(piece)] = count + 1, known
+            more += 0 if count else known
+        return more
+
+    def _released(self, value: V) -> int:
+        less = 0
+        for piece, _ in self._pieces(value):
+            count, size = self._shared.pop(id(piece))
+            if count > 1:
+                self._shared[id(piece)] = count - 1, size
+            else:
+                less += size
+        return less

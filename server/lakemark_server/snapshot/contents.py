@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from lakemark.errors import CorruptStore
 from lakemark.types import Field, Schema, Type
 from lakemark_proto.v1 import types_pb2
 from lakemark_server.keyspace import BASE_PAGES, BLOCKS
-from lakemark_server.snapshot.arrow import AnyArray, dictionary, nulls
+from lakemark_server.snapshot.arrow import AnyArray, array_bytes, batch_bytes, dictionary, nulls
 from lakemark_server.snapshot.base_zones import ZoneTable, zone_of
 from lakemark_server.snapshot.entries import FIXED, entry_schema, instants_of, statistics_ids
 from lakemark_server.snapshot.page_source import PageSource
@@ -26,6 +26,8 @@ from lakemark_server.snapshot.runs import Runs, constant, joined, runs_of
 
 ADDED_VERSION: Final = pa.field("added_version", pa.int64())
 REMOVED_VERSION: Final = pa.field("removed_version", pa.int64())
+
+_FOUND_OUT_BYTES: Final = 2_500  # instants, partitions and zones of entries in memory, once they were asked for
 
 Mask = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
@@ -97,6 +99,11 @@ class Entries(ABC):
         """The same files as added by another version."""
 
     @cached_property
+    def name(self) -> Hashable:
+        """For caches, which then do not keep the entries themselves in memory."""
+        return object()
+
+    @cached_property
     def zones(self) -> dict[tuple[int, Type], tuple[Any, ...]]:
         """What ``snapshot.zones`` has found out, by column id and the type it is read with."""
         return {}
@@ -151,9 +158,9 @@ class MemoryEntries(Entries):
     def has_deltas(self) -> bool:
         return bool((self._batch.column("kind").to_numpy() == types_pb2.DELTA).any())
 
-    @property
+    @cached_property
     def memory_bytes(self) -> int:
-        return self._batch.nbytes + 8 * self.size + 1_000
+        return batch_bytes(self._batch) + 8 * self.size + _FOUND_OUT_BYTES
 
     def added_by(self, version: int) -> Entries:
         at = self._batch.schema.get_field_index(ADDED_VERSION.name)
@@ -165,7 +172,14 @@ class MemoryEntries(Entries):
 
 
 def with_version(batch: pa.RecordBatch, version: int) -> pa.RecordBatch:
-    return batch.append_column(ADDED_VERSION, pa.array(np.full(batch.num_rows, version, np.int64)))
+    versions: AnyArray = pa.array(np.full(batch.num_rows, version, np.int64))
+    return pa.RecordBatch.from_arrays([*batch.columns, versions], schema=_with_version(batch.schema))
+
+
+@lru_cache(maxsize=256)
+def _with_version(schema: pa.Schema) -> pa.Schema:
+    """One object for all entries of a schema."""
+    return schema.append(ADDED_VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +346,7 @@ class StoredEntries(Entries):
 
 
 def _array_bytes(array: AnyArray | None) -> int:
-    return 200 if array is None else 200 + array.nbytes
+    return 0 if array is None else array_bytes(array)
 
 
 def _codes_bytes(codes: PartitionCodes) -> int:

@@ -6,7 +6,7 @@ before, replacing makes new masks; so old snapshots stay what they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.snapshot.arrow import AnyArray, take
 from lakemark_server.snapshot.evolution import in_schema
-from lakemark_server.snapshot.locate import difference, without_paths
+from lakemark_server.snapshot.locate import difference, locate, without_paths
 from lakemark_server.snapshot.parts import Part, appended, concat
 
 
@@ -54,9 +54,12 @@ class Snapshot:
     def size_bytes(self) -> int:
         return sum(part.total("size_bytes") for part in self.parts)
 
-    @cached_property
-    def memory_bytes(self) -> int:
-        return sum(part.memory_bytes for part in self.parts) + 2_000
+    def pieces(self) -> Iterator[tuple[object, int]]:
+        """What it takes in memory, by pieces that versions share."""
+        yield self, 2_000 + 200 * len(self.parts)
+        for part in self.parts:
+            yield part, part.own_bytes
+            yield part.entries, part.entries.memory_bytes
 
     @cached_property
     def derived(self) -> dict[str, object]:
@@ -114,6 +117,16 @@ def applied(parts: Sequence[Part], change: Change) -> list[Part]:
         back = restoring(left, change.restored.parts, change.version)
         left, added = _taken(left, back), (*back.added, *added)
     return [*left, *(difference(added, left) if change.unless_live else added)]
+
+
+def gone_by_name(parts: Sequence[Part], changes: Sequence[Change]) -> list[Part]:
+    """The files that these changes, which take out files by their paths only, take out of ``parts`` or of what they
+    have added themselves."""
+    removed = [change.removed for change in changes if change.removed is not None]
+    if not removed:
+        return []
+    there = [*parts, *(part for change in changes for part in change.added)]
+    return [part for one in locate(there, pa.concat_arrays(removed)) if (part := there[one.part].only(one.places))]
 
 
 def restoring(now: Sequence[Part], target: Sequence[Part], version: int) -> Change:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -106,7 +106,7 @@ class History:
             page = page_of(block) if record.staged.files >= STORED_FILES_MIN else None
             if page is None:
                 yield from self._stored(group, schema)
-                yield in_memory(with_version(blocks.decode(block, schema), version), schema)
+                yield in_memory(with_version(self._small(key, block, schema), version), schema)
                 group = []
                 continue
             if sum(one.entries for one in group) + page.entries > PART_FILES_MAX:
@@ -116,9 +116,17 @@ class History:
             group.append(PageRef(self._table.table_id, record.instant, number, page.entries, version, block=True))
         yield from self._stored(group, schema)
         if record.inline_block:
-            batch = blocks.decode(record.inline_block, schema)
+            name = "inline", self._table.table_id, record.instant
+            batch = self._small(name, record.inline_block, schema)
             if batch.num_rows:
                 yield in_memory(with_version(batch, version), schema)
+
+    def _small(self, name: Hashable, block: bytes, schema: Schema) -> pa.RecordBatch:
+        """Few entries: they are kept in the form that is quick to read and, unlike arrays, small in memory."""
+        if page_of(block) is not None:
+            return blocks.decode(block, schema)
+        known = self._source.kept(("small", name), lambda: blocks.packed(blocks.decode(block, schema)), len)
+        return blocks.unpacked(known, schema)
 
     def _stored(self, pages: list[PageRef], schema: Schema) -> Iterator[Part]:
         if pages:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 
 from lakemark.errors import InvalidArgument
 from lakemark.types import Schema
-from lakemark_proto.store.v1.store_pb2 import BaseRecord
+from lakemark_proto.store.v1.store_pb2 import BaseRecord, VersionRecord
+from lakemark_proto.v1 import timeline_pb2
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshot import bases
 from lakemark_server.snapshot.base_read import Base
-from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.snapshot.fold import Origin, Snapshot, empty, fold
+from lakemark_server.snapshot.cache import SharingLru
+from lakemark_server.snapshot.fold import Origin, Snapshot, empty, fold, gone_by_name
 from lakemark_server.snapshot.history import VERSIONS_A_READ, History
+from lakemark_server.snapshot.locate import difference
 from lakemark_server.snapshot.page_source import PageSource, SnapshotGone
+from lakemark_server.snapshot.parts import Part
 from lakemark_server.timeline.lineage import Lineage
 
 # So many versions are folded onto what is in memory before a base is looked for.
@@ -27,7 +31,7 @@ PAGE_TOO_OLD: Final = (
 )
 
 Key = tuple[int, str, int]  # table id, key of the branch that holds the version, version
-SnapshotCache = ByteLru[tuple[Key, Origin | None], Snapshot]
+SnapshotCache = SharingLru[tuple[Key, Origin | None], Snapshot]
 
 
 class Loading:
@@ -64,6 +68,23 @@ class Loading:
             for record in history.records(lineage, snapshot.version, min(upto, snapshot.version + WALK_A_READ)):
                 snapshot = fold(snapshot, history.changes(lineage, record), record, self.schema(record.schema_id))
                 yield snapshot
+
+    def leaving(self, lineage: Lineage, after: int, upto: int) -> Iterator[list[Part]]:
+        """The files that one of the versions from ``after`` on has and the next one, up to ``upto``, has not."""
+        snapshot = self.load(lineage, after)
+        history = self.history(snapshot.origin, lineage)
+        for first in range(after, upto, WALK_A_READ):
+            records = history.records(lineage, first, min(upto, first + WALK_A_READ))
+            # What names the files that it takes out is done together; else versions have to be compared.
+            for named, group in groupby(records, _names_what_goes):
+                for some in [list(group)] if named else ([record] for record in group):
+                    changes = [change for record in some for change in history.changes(lineage, record)]
+                    following = fold(snapshot, changes, some[-1], self.schema(some[-1].schema_id))
+                    yield (
+                        gone_by_name(snapshot.parts, changes) if named else difference(snapshot.parts, following.parts)
+                    )
+                    snapshot = following
+        self._keep((self._table.table_id, lineage.owner(upto), upto), snapshot)
 
     def history(self, origin: Origin, lineage: Lineage) -> History:
         """What restores refer to is folded from the same base, so that it comes in the same order every time."""
@@ -175,6 +196,11 @@ class Loading:
 
     def _nearest(self, lineage: Lineage, version: int, origin: Origin | None) -> Snapshot | None:
         """The closest version below that is at hand, to go on from."""
+        for before in range(version - 1, max(0, version - 1 - FEW_VERSIONS), -1):
+            name = (self._table.table_id, lineage.owner(before), before), origin
+            found = self._seen.get(name) or self._cache.get(name)
+            if found is not None:
+                return found
         known = {*self._seen, *self._cache.keys()}
         for key, low, high in reversed(list(lineage.segments(0, version - 1))):
             below = sorted(
@@ -190,6 +216,11 @@ class Loading:
                 if found is not None:
                     return found
         return None
+
+
+def _names_what_goes(record: VersionRecord) -> bool:
+    overwrites = record.operation in (timeline_pb2.OVERWRITE_TABLE, timeline_pb2.OVERWRITE_PARTITIONS)
+    return not (overwrites or record.restored_version or record.HasField("merged"))
 
 
 def schema_of(store: Store, table: LakeTable, schema_id: int) -> Schema:

@@ -50,8 +50,13 @@ class Part:
         return self.entries.partition_codes
 
     @property
+    def own_bytes(self) -> int:
+        """In memory, without the entries."""
+        return 200 + (0 if self.live is None else self.live.nbytes)
+
+    @property
     def memory_bytes(self) -> int:
-        return self.entries.memory_bytes + (0 if self.live is None else self.live.nbytes)
+        return self.entries.memory_bytes + self.own_bytes
 
     def column(self, name: str) -> pa.Array[Any]:
         """One that every entry has. Raises CorruptStore."""
@@ -84,6 +89,12 @@ class Part:
         if not count:
             return None
         return self if count == self.files else Part(self.entries, live)
+
+    def only(self, places: Integers) -> Part | None:
+        """With only those entries alive that were and that are at these places; None if there are none."""
+        mask = np.zeros(self.size, np.bool_)
+        mask[places] = True
+        return self.masked(mask)
 
     def without(self, partitions: frozenset[str]) -> Part | None:
         """The part after these partitions were replaced; None if nothing is left."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakemark.expressions import TRUE, Expr, bind, normalize, to_sql
 from lakemark.types import Schema
-from lakemark_server.snapshot.arrow import concat_batches, take
+from lakemark_server.snapshot.arrow import batch_bytes, concat_batches, take
 from lakemark_server.snapshot.bounds import Mask
 from lakemark_server.snapshot.compact import MATCHES, compact, plan_schema
 from lakemark_server.snapshot.contents import ADDED_VERSION, Entries
@@ -176,8 +176,8 @@ class Planner:
         for one in plan.between(offset, limit):
             make = partial(compact, one.part, one.chosen, one.matches, schema, statistics)
             if fits and one.chosen is None and one.matches is np.True_ and not statistics:
-                name = (one.part.entries, schema.schema_id, _COMPACT)
-                found.append(kept(self._cache, name, make, lambda batch: batch.nbytes))
+                name = (one.part.entries.name, schema.schema_id, _COMPACT)
+                found.append(kept(self._cache, name, make, batch_bytes))
             else:
                 found.append(make())
         return found
@@ -202,9 +202,9 @@ class Planner:
             return Selection(part, None if live is None else np.flatnonzero(live), np.True_)
         stats = kept(
             self._cache,
-            (part.entries, schema.schema_id, _ROWS),
+            (part.entries.name, schema.schema_id, _ROWS),
             lambda: prepared(part, schema, partial(self._keep, part.entries, schema.schema_id)),
-            lambda stats: stats.memory_bytes,
+            lambda stats: stats.memory_bytes + part.memory_bytes,  # which it refers to
         )
         result = prune_normal(bound, stats)
         may, entirely = result.may_match, result.all_match
@@ -220,7 +220,7 @@ class Planner:
     def _keep(
         self, entries: Entries, schema_id: int, column_id: int, make: Callable[[], PreparedColumn]
     ) -> PreparedColumn:
-        return kept(self._cache, (entries, schema_id, column_id), make, lambda column: column.memory_bytes)
+        return kept(self._cache, (entries.name, schema_id, column_id), make, lambda column: column.memory_bytes)
 
 
 def _partition_ids(schema: Schema) -> frozenset[int]:

@@ -15,7 +15,7 @@ from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshot.arrow import concat_batches, take, take_rows
-from lakemark_server.snapshot.cache import ByteLru
+from lakemark_server.snapshot.cache import SharingLru
 from lakemark_server.snapshot.entries import FIXED
 from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.snapshot.instants import Pending, pending_compaction, version_before_instant
@@ -79,7 +79,7 @@ class Snapshots:
         self._store = store
         self.cache = make_cache(cache_bytes * 3 // 4)
         self._source = PageSource(store, self.cache)
-        self._snapshots: SnapshotCache = ByteLru(cache_bytes // 4, lambda snapshot: snapshot.memory_bytes)
+        self._snapshots: SnapshotCache = SharingLru(cache_bytes // 4, Snapshot.pieces)
 
     def resolve(self, catalog: str, database: str, name: str, at: At) -> Reference:
         """What is meant; nothing is loaded.

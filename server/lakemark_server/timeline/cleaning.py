@@ -7,7 +7,9 @@ a background clean waits for readers. Versions of dropped branches end with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +18,7 @@ import structlog
 from lakemark.errors import InvalidArgument, LakemarkError
 from lakemark_proto.store.v1.store_pb2 import CleanedRecord, InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server import deadline
 from lakemark_server.catalog import storage
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs
@@ -29,6 +32,7 @@ from lakemark_server.timeline.trimming import Trimmer
 
 VERSIONS_AT_ONCE_MAX: Final = 1_000
 DROPPED_AT_ONCE_MAX: Final = 10
+TURNS: Final = 64
 _log = structlog.get_logger(__name__)
 
 
@@ -113,7 +117,8 @@ class Cleaner:
         self._store = store
         self._clock = clock
         self._snapshots = snapshots
-        self._trimmer = Trimmer(store, clock)
+        self._trimmer = Trimmer(store, clock, snapshots.cache)
+        self._turns = tuple(threading.Lock() for _ in range(TURNS))  # tables may share one
 
     def clean(self, table: LakeTable, request: pb.CleanRequest) -> pb.CleanResponse:
         """At most ``VERSIONS_AT_ONCE_MAX`` versions end; asked again, it goes on where it was.
@@ -122,6 +127,10 @@ class Cleaner:
         """
         retain = Retain(request.retain_versions, request.retain_ms)
         retain.check()
+        with self._turn(table.table_id):
+            return self._clean(table, request, retain)
+
+    def _clean(self, table: LakeTable, request: pb.CleanRequest, retain: Retain) -> pb.CleanResponse:
         table_id = table.table_id
 
         def planned(tx: ReadTransaction) -> list[Plan]:
@@ -150,6 +159,18 @@ class Cleaner:
             self.trim(table)
         return answer
 
+    @contextmanager
+    def _turn(self, table_id: int) -> Iterator[None]:
+        """One at a time for a table: several would do the same. Raises DeadlineExceeded."""
+        turn = self._turns[table_id % len(self._turns)]
+        if not turn.acquire(timeout=min(deadline.current().remaining_s(), threading.TIMEOUT_MAX)):
+            raise deadline.exceeded()
+        try:
+            deadline.current().check()
+            yield
+        finally:
+            turn.release()
+
     def end(self, table: LakeTable, retain: Retain) -> int:
         """The first step for all branches, dropped ones too, of which no files are to be deleted just now; how many
         versions have ended."""
@@ -170,9 +191,10 @@ class Cleaner:
     def finish(self, table: LakeTable, grace_ms: int) -> tuple[int, bool]:
         """The second step for all branches whose horizon moved ``grace_ms`` ago, and for what was left by earlier
         cleans, ``VERSIONS_AT_ONCE_MAX`` of each; how many files were deleted, and whether there is more to do."""
-        plans = self._store.read(lambda tx: plans_of_ended(tx, table.table_id, self._clock() - grace_ms))
-        found = self._collect(table, plans, grace_ms)
-        self.delete(table, plans, found)
+        with self._turn(table.table_id):
+            plans = self._store.read(lambda tx: plans_of_ended(tx, table.table_id, self._clock() - grace_ms))
+            found = self._collect(table, plans, grace_ms)
+            self.delete(table, plans, found)
         return len(found.gone), any(one.horizon < one.done.horizon for one in plans)
 
     def trim(self, table: LakeTable) -> int:

@@ -1,7 +1,7 @@
 """Which data files nobody needs any more.
 
 Files become candidates when the versions that have them end. Whether one is still needed is decided by looking for it
-in everything that can be read: a restore or a merge may have brought it back, and another branch, a tag or a savepoint
+wherever it can be read: a restore or a merge may have brought it back, and another branch, a tag or a savepoint
 may have it. What somebody still has is written down, to be looked at again by later cleans.
 """
 
@@ -13,22 +13,24 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import LEFT_FILES, MAIN
 from lakemark_server.kv import ReadTransaction, Store, Transaction
-from lakemark_server.snapshot.arrow import take, texts
-from lakemark_server.snapshot.changes import removed_between
+from lakemark_server.snapshot.arrow import AnyArray, take, texts
 from lakemark_server.snapshot.entries import instants_of
-from lakemark_server.snapshot.fold import Snapshot, empty
+from lakemark_server.snapshot.fold import Snapshot
 from lakemark_server.snapshot.locate import locate
+from lakemark_server.snapshot.parts import Part
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline import branches, records, retention
+from lakemark_server.timeline.changes import replays_of
 from lakemark_server.timeline.lineage import Lineage
+from lakemark_server.timeline.outline import Outline, outlines
 
-VERSIONS_A_READ: Final = 500
 PATHS_A_TRANSACTION: Final = 200
 _LEFT: Final = struct.Struct("<qq")  # size in bytes, since when nobody has it (ms; 0: somebody has)
 
@@ -96,57 +98,54 @@ class Collector:
         upto = ending.last + 1 if ending.more else ending.last
         if ending.first > upto:
             return found
-        before: Snapshot | None = None
-        for after in self._snapshots.walk(self._table, lineage, ending.first, upto):
-            if before is not None:
-                found |= _files(removed_between(before, after), fork)
-            before = after
-        if before is not None and not ending.more:
-            found |= _files(removed_between(before, empty(before.schema)), fork)
+        loading = self._snapshots.loading(self._table)
+        for parts in loading.leaving(lineage, ending.first, upto):
+            found |= _files(parts, fork)
+        if not ending.more:
+            found |= _files(loading.load(lineage, upto).parts, fork)
         return found
 
     def _needed(self, paths: list[str], endings: dict[str, Ending]) -> set[str]:
         """Those of the paths that a version has which can be read, or which ended so short a time ago that its files
-        are still there."""
-        wanted = pa.array(paths, pa.string())
-        instants = instants_of(wanted)
-        needed: set[str] = set()
-        for there in self._readable(endings):
-            if isinstance(there, Snapshot):
-                places = [one.paths for one in locate(there.parts, wanted)]
-            else:
-                places = [np.flatnonzero(np.isin(instants, np.array(sorted(there), np.int64)))]
-            needed.update(text for some in places for text in texts(take(wanted, some)))
-        return needed
+        are still there.
 
-    def _readable(self, endings: dict[str, Ending]) -> Iterator[Snapshot | set[int]]:
-        """Snapshots, and instants whose versions are there: between them they have every file that can be read.
-
-        Of a branch: its first version that is left, each to which a restore or a merge brought something back, and
-        what the other ones added.
+        Most are alive, or are kept by name; few are looked for further. Of a branch all that can be read is in its
+        first version that is left, was added by a later one, or was brought back by one.
         """
         table_id = self._table.table_id
-        for lineage, done, head in self._store.read(lambda tx: _live(tx, table_id)):
-            ending = endings.get(lineage.key)
-            first = max(lineage.forks[0][1], ending.last if ending else done) + 1
-            if first > head:
-                continue
-            yield self._snapshots.load(self._table, lineage, first)
-            added: set[int] = set()
-            for record in self._versions(lineage, first, head):
-                added.add(record.instant)
-                if record.restored_version or record.HasField("merged"):
-                    yield self._snapshots.load(self._table, lineage, record.version)
-            yield added
-        for lineage, version in self._store.read(lambda tx: _kept(tx, table_id)):
-            yield self._snapshots.load(self._table, lineage, version)
+        sought = _Sought(paths)
+        live, named = self._store.read(lambda tx: (_live(tx, table_id, endings), _kept(tx, table_id)))
+        for lineage, _, head in live:
+            self._look(sought, lineage, head)
+        for lineage, version in named:
+            self._look(sought, lineage, version)
+        for lineage, first, head in live:
+            self._look(sought, lineage, first)
+            for run in self._outlines(lineage.key, first - 1, head):
+                sought.added_by(run.instants)
+                for record in run.pointing:
+                    if record.version > first and self._may_bring(sought, record, first):
+                        self._look(sought, lineage, record.version)
+        return sought.found
 
-    def _versions(self, lineage: Lineage, after: int, upto: int) -> Iterator[VersionRecord]:
-        for low in range(after - 1, upto, VERSIONS_A_READ):
-            high = min(upto, low + VERSIONS_A_READ)
-            yield from self._store.read(
-                lambda tx, low=low, high=high: records.versions(tx, self._table.table_id, lineage, low, high)  # type: ignore[misc]
-            )
+    def _look(self, sought: _Sought, lineage: Lineage, version: int) -> None:
+        if len(sought.left):
+            sought.in_snapshot(self._snapshots.load(self._table, lineage, version))
+
+    def _may_bring(self, sought: _Sought, record: VersionRecord, first: int) -> bool:
+        """Whether the version has a file that is sought and that was not in the one before, nor is its own."""
+        if not len(sought.left):
+            return False
+        if 0 < record.restored_version < first:
+            return True
+        for replayed in replays_of(record):
+            for run in self._outlines(replayed.branch, replayed.after, replayed.upto):
+                if any(one.restored_version for one in run.pointing) or sought.has(run.instants):
+                    return True
+        return False
+
+    def _outlines(self, key: str, after: int, upto: int) -> Iterator[Outline]:
+        return outlines(self._store, self._snapshots.cache, self._table.table_id, key, after, upto)
 
     def _left(self) -> dict[str, Left]:
         begin, end = LEFT_FILES.range(self._table.table_id)
@@ -159,6 +158,33 @@ class Collector:
             if len(page) < PATHS_A_TRANSACTION:
                 return found
             begin = page[-1][0] + b"\x00"
+
+
+class _Sought:
+    """Paths of files of which somebody may have some; those that are ``found`` are no longer looked for."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self.found: set[str] = set()
+        self.left: AnyArray = pa.array(paths, pa.string())
+        self._instants = instants_of(self.left)
+
+    def in_snapshot(self, snapshot: Snapshot) -> None:
+        self._strike([one.paths for one in locate(snapshot.parts, self.left)])
+
+    def added_by(self, instants: npt.NDArray[np.int64]) -> None:
+        self._strike([np.flatnonzero(np.isin(self._instants, instants))])
+
+    def has(self, instants: npt.NDArray[np.int64]) -> bool:
+        return bool(np.isin(self._instants, instants).any())
+
+    def _strike(self, places: list[npt.NDArray[np.int64]]) -> None:
+        if not any(map(len, places)):
+            return
+        there = np.zeros(len(self.left), np.bool_)
+        there[np.concatenate(places)] = True
+        self.found.update(texts(take(self.left, np.flatnonzero(there))))
+        rest = np.flatnonzero(~there)
+        self.left, self._instants = take(self.left, rest), self._instants[rest]
 
 
 def remember(store: Store, table_id: int, garbage: Garbage, now_ms: int) -> None:
@@ -189,23 +215,26 @@ def _write(store: Store, table_id: int, changes: Mapping[str, Left | None]) -> N
         store.transact(body)
 
 
-def _files(snapshot: Snapshot, fork: int) -> dict[str, int]:
+def _files(parts: Sequence[Part], fork: int) -> dict[str, int]:
     """Path and size of what was added behind the fork: the rest is its parent's to delete."""
     found: dict[str, int] = {}
-    for part in snapshot.parts:
+    for part in parts:
         own = np.flatnonzero(part.live_mask() & (part.column("added_version").to_numpy() > fork))
         sizes = take(part.column("size_bytes"), own).to_pylist()
         found |= {path: size or 0 for path, size in zip(texts(take(part.column("path"), own)), sizes, strict=True)}
     return found
 
 
-def _live(tx: ReadTransaction, table_id: int) -> list[tuple[Lineage, int, int]]:
-    """Of each branch that has files: its lineage, up to which version they are deleted, its latest version."""
+def _live(tx: ReadTransaction, table_id: int, endings: Mapping[str, Ending]) -> list[tuple[Lineage, int, int]]:
+    """Of each branch that has files of its own: its lineage, the first version of which they are there, its latest."""
     found = []
     for key in (MAIN, *(one.key for one in branches.all_branches(tx, table_id))):
-        deleted, head = retention.cleaned(tx, table_id, key).deleted, records.head(tx, table_id, key).version
-        if deleted < head:
-            found.append((branches.lineage(tx, table_id, key), deleted, head))
+        head, done = records.head(tx, table_id, key).version, retention.cleaned(tx, table_id, key).deleted
+        if done < head:
+            lineage = branches.lineage(tx, table_id, key)
+            first = max(lineage.forks[0][1], endings[key].last if key in endings else done) + 1
+            if first <= head:
+                found.append((lineage, first, head))
     return found
 
 

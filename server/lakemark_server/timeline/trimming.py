@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, cast
 
 from lakemark_proto.store.v1.store_pb2 import BaseRecord, BranchRecord, InstantRecord, VersionRecord
@@ -29,8 +30,11 @@ from lakemark_server.keyspace import (
 )
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.snapshot import bases
+from lakemark_server.snapshot.page_source import Cache, kept
 from lakemark_server.timeline import branches, records, retention
 from lakemark_server.timeline.changes import replays_of
+from lakemark_server.timeline.lineage import Lineage
+from lakemark_server.timeline.outline import outline, outlines
 
 # A reader, or a page token, that began with an older base has ended by then.
 BASE_AGE_MS_MIN: Final = 600_000
@@ -59,10 +63,13 @@ class _Needs:
 
 
 class Trimmer:
-    """Of any table; thread-safe. Raises what the store raises; whatever is cut off is done by the next one."""
+    """Of any table; thread-safe. Raises what the store raises; whatever is cut off is done by the next one.
 
-    def __init__(self, store: Store, clock: ClockMs) -> None:
-        self._store, self._clock = store, clock
+    ``cache`` keeps what does not change: outlines of versions, and which instants a base holds.
+    """
+
+    def __init__(self, store: Store, clock: ClockMs, cache: Cache) -> None:
+        self._store, self._clock, self._cache = store, clock, cache
 
     def trim(self, table_id: int) -> int:
         """How many versions were removed."""
@@ -82,23 +89,26 @@ class Trimmer:
     def _main_upto(self, tx: ReadTransaction, table_id: int) -> int:
         """Versions of main that no reader comes by; 0: none."""
         base = bases.read_record(tx, table_id, MAIN)
-        if base is None or base.created_ms + BASE_AGE_MS_MIN > self._clock():
+        if base is None:
             return 0
-        return min(retention.cleaned(tx, table_id, MAIN).deleted, base.version - 1)
+        before = self._clock() - BASE_AGE_MS_MIN
+        # Of a busy table the base that stands is always a young one. Readers begin with it, or with one that it has
+        # replaced: the last one that is old enough is known among those.
+        known = [(base.version, base.created_ms), *((one.version, one.created_ms) for one in base.old)]
+        old = [version for version, created_ms in known if version and created_ms <= before]
+        return min(retention.cleaned(tx, table_id, MAIN).deleted, max(old) - 1) if old else 0
 
     def _needs(self, table_id: int, upto: int) -> _Needs:
         """Tags and so on are read first: what is kept later was kept before, or can be read anyway."""
         needs = _Needs(upto)
         keys = self._store.read(lambda tx: _references(tx, table_id, needs))
         of_main: list[VersionRecord] = []
-        for key in keys:
-            lineage = self._store.read(lambda tx, key=key: branches.lineage(tx, table_id, key))  # type: ignore[misc]
-            for record in self._versions(table_id, key):
+        for lineage, head in self._store.read(lambda tx: _heads(tx, table_id, keys)):
+            for record in self._pointing(table_id, lineage, head):
                 if record.restored_version:
                     needs.pin(lineage.owner(record.restored_version), record.restored_version)
                 if record.HasField("merged"):
-                    record.inline_block = record.inline_removed = b""
-                    if key == MAIN:
+                    if lineage.key == MAIN:
                         of_main.append(record)
                     else:
                         _merged(needs, record)
@@ -107,9 +117,18 @@ class Trimmer:
                 _merged(needs, record)
         return needs
 
-    def _versions(self, table_id: int, key: str, upto: int = 0) -> Iterator[VersionRecord]:
+    def _pointing(self, table_id: int, lineage: Lineage, head: int) -> Iterator[VersionRecord]:
+        """The restores and merges of a branch."""
+        after = lineage.forks[0][1]
+        if lineage.key == MAIN:
+            after = self._store.read(lambda tx: retention.cleaned(tx, table_id, MAIN)).trimmed
+            yield from outline(self._versions(table_id, MAIN, after)).pointing  # few are left
+        for run in outlines(self._store, self._cache, table_id, lineage.key, after, head):
+            yield from run.pointing
+
+    def _versions(self, table_id: int, key: str, upto: int | None = None) -> Iterator[VersionRecord]:
         begin, end = VERSIONS.range(table_id, key)
-        if upto:
+        if upto is not None:
             end = VERSIONS.key(table_id, key, upto + 1)
         while True:
             page = self._store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=VERSIONS_A_READ))  # type: ignore[misc]
@@ -125,10 +144,15 @@ class Trimmer:
         for _, value in stored:
             record = BaseRecord.FromString(value)
             for base_id in (record.base_id, *(one.base_id for one in record.old)):
-                index = self._store.read(lambda tx, base_id=base_id: bases.read_index(tx, table_id, base_id))  # type: ignore[misc]
-                if index is not None:
-                    held |= {page.owner for part in index.parts for page in part.pages if page.block}
+                name = ("held", table_id, base_id)
+                held |= kept(self._cache, name, partial(self._held_by, table_id, base_id), lambda one: 60 * len(one))
         return held
+
+    def _held_by(self, table_id: int, base_id: int) -> frozenset[int]:
+        index = self._store.read(lambda tx: bases.read_index(tx, table_id, base_id))
+        if index is None:
+            return frozenset()
+        return frozenset(page.owner for part in index.parts for page in part.pages if page.block)
 
     def _trim_main(self, table_id: int, needs: _Needs, held: set[int]) -> int:
         upto = needs.main_upto
@@ -246,6 +270,10 @@ def _references(tx: ReadTransaction, table_id: int, needs: _Needs) -> list[str]:
         if branch.parent_key != MAIN or not branch.dropped:
             needs.need_behind(branch.parent_key, branch.fork_version)
     return keys
+
+
+def _heads(tx: ReadTransaction, table_id: int, keys: list[str]) -> list[tuple[Lineage, int]]:
+    return [(branches.lineage(tx, table_id, key), records.head(tx, table_id, key).version) for key in keys]
 
 
 def _merged(needs: _Needs, record: VersionRecord) -> None:
