@@ -78,6 +78,7 @@ class Model:
         self.now = 1_800_000_000_000
         self.databases: set[str] = {HOME}
         self.tables: dict[TableKey, Table] = {}
+        self.deleting: set[str] = set()  # directories of dropped tables where no other may be made yet
 
     def copy(self) -> Model:
         return copy.deepcopy(self)
@@ -98,7 +99,8 @@ class Model:
     def create_table(self, key: TableKey, label: str) -> None:
         self.check_database(key[0])
         directory = "/".join(key)
-        if key in self.tables or any(table.directory == directory for table in self.tables.values()):
+        inhabited = {table.directory for table in self.tables.values()}
+        if key in self.tables or directory in inhabited | self.deleting:
             raise AlreadyExists("")
         self.tables[key] = Table(label, label, directory)
 

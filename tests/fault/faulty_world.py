@@ -17,7 +17,7 @@ from typing import Any
 from lakemark.errors import LakemarkError, Outcome
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.lake import LakeTable, deletions
 from lakemark_server.kv import Store
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At
@@ -40,7 +40,8 @@ class Wish:
 
     ``recorded``: it carries a request id, so that the first answer is the answer for ever; of the others, asking again
     tells how things stand by then. ``table`` is the one that it is about, ``uid`` tells it from others of that name;
-    ``instant`` (or ANY) is of what goes by the table's name and not by its own request id.
+    ``instant`` (or ANY) is of what goes by the table's name and not by its own request id. ``renews``: whenever it is
+    asked, it counts from then on, whether it was carried out before or not.
     """
 
     what: str
@@ -50,6 +51,7 @@ class Wish:
     table: TableKey | None = None
     instant: int = 0
     uid: str = ""
+    renews: bool = False
     told: tuple[str, Any] | None = None  # the right answer, once it was carried out
     attempts: int = 0
 
@@ -86,6 +88,7 @@ class World:
     def attempt(self, wish: Wish) -> Wish | None:
         """The wish if its outcome is still open."""
         self.model.now = self.clock.ms
+        self.model.deleting = self.deleting()
         wish.attempts += 1
         assert wish.attempts < 200, f"{wish.what} never ends"
         if wish.table in self.model.tables and not wish.uid:
@@ -100,7 +103,7 @@ class World:
         happened = now != self.model.view()
         ended = told[0] not in STILL_OPEN
         if happened or (ended and wish.told is None):
-            assert wish.told is None, "it was carried out before"
+            assert wish.told is None or wish.renews, "it was carried out before"
             assert now == after.view(), f"told {told}; the store is neither as before nor as after"
             assert told[0] != "retryable", "it was told that nothing was applied"
             wish.told = right
@@ -189,14 +192,24 @@ class World:
             "content": sorted(texts(content.entries().column("path"))),
         }
 
+    def deleting(self) -> set[str]:
+        """Which of the model's directories are being deleted, or were, had their process not died or failed."""
+        with self.faults.quiet():
+            locations = self.observer.store.read(lambda tx: deletions(tx, 1 << 62, 1_000))
+        places = {f"{database}/{name}" for database in DATABASES for name in NAMES}
+        return {one for one in places if any(location.endswith(f"{self.place(one)}") for location in locations)}
+
     def check_directories(self) -> None:
         for key, table in self.model.tables.items():
             assert self.precious(table).exists(), f"the files of {key} are gone, and it was not dropped"
 
     def precious(self, table: Table) -> Path:
-        database, name = table.directory.split("/")
+        return self.place(table.directory) / PRECIOUS
+
+    def place(self, directory: str) -> Path:
+        database, name = directory.split("/")
         parent = self.directory / "warehouse" if database == HOME else self.directory / "warehouse" / f"{database}.db"
-        return parent / name / PRECIOUS
+        return parent / name
 
     # -- wishes --------------------------------------------------------------------------------------------------------
 
@@ -365,7 +378,12 @@ class World:
             return set(lake.timeline.heartbeat(_table(lake, key).table_id, instants))
 
         return Wish(
-            f"heartbeat of {key} {instants}", ask, lambda model: model.heartbeat(key, instants), table=key, instant=ANY
+            f"heartbeat of {key} {instants}",
+            ask,
+            lambda model: model.heartbeat(key, instants),
+            table=key,
+            instant=ANY,
+            renews=True,
         )
 
     def sweep(self) -> Wish:

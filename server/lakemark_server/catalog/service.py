@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -295,7 +296,9 @@ class Catalog:
 
         location, deleting = self.store.transact(body)
         if deleting:
-            self._delete(location)
+            # The table is dropped, whatever becomes of its files: what fails now is left to ``finish_deletions``.
+            with suppress(LakemarkError):
+                self._delete(location)
 
     def finish_deletions(self) -> list[str]:
         """Deletes what dropped tables left because whoever dropped them ended; the locations."""

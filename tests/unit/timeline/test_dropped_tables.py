@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import AlreadyExists, Unavailable
+from lakemark.errors import AlreadyExists, TableNotFound, Unavailable
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_server.catalog import storage
 from lakemark_server.catalog.service import DELETION_MS_MAX
@@ -40,12 +40,13 @@ def test_what_a_drop_left_is_deleted_later(lake: Lake, monkeypatch: pytest.Monke
     table = lake.table()
     with monkeypatch.context() as patched:
 
-        def ends(uri: str) -> None:
-            raise Unavailable(f"{uri}: the process ends here")
+        def fails(uri: str) -> None:
+            raise Unavailable(f"{uri}: nothing was applied")
 
-        patched.setattr(storage, "delete_directory", ends)
-        with pytest.raises(Unavailable):
-            lake.catalog.drop_lake_table("", "default", "t")
+        patched.setattr(storage, "delete_directory", fails)
+        lake.catalog.drop_lake_table("", "default", "t")  # which is true: the table is dropped
+    with pytest.raises(TableNotFound):
+        lake.catalog.get_lake_table("", "default", "t")
     place = Path(table.record.location.removeprefix("file:"))
     assert place.is_dir()
     assert lake.catalog.finish_deletions() == [], "somebody may be at it"
