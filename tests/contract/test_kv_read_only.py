@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from lakemark.errors import FailedPrecondition
 from lakemark_server.kv import Store, open_store
 from lakemark_server.kv.api import KEYS_END
+from lakemark_server.kv.postgres_errors import PostgresFailure
 from tests.contract.conftest import SHARED_URLS
 from tests.stores import postgres_server, postgres_url, schema_of, sqlite_url, with_schema
 
@@ -51,7 +51,9 @@ def test_a_store_that_is_not_there_is_not_made(url: str) -> None:
 def test_the_sessions_in_postgresql_cannot_write(tmp_path: Path) -> None:
     serving = open_store(postgres_url(tmp_path))
     reading = open_store(with_schema(postgres_server(), schema_of(tmp_path)), read_only=True)
-    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-        reading._driver({}).execute("INSERT INTO kv VALUES ('a', 'b')")  # type: ignore[attr-defined]
+    session = reading._reader(0)  # type: ignore[attr-defined]
+    with pytest.raises(PostgresFailure) as refused:
+        session.set_up([b"INSERT INTO kv VALUES ('a', 'b')"], {}, seconds_max=10.0)
+    assert refused.value.sqlstate == "25006", "read-only"
     reading.close()
     serving.close()

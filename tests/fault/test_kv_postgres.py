@@ -141,6 +141,17 @@ def test_a_server_that_falls_silent_is_given_up(
     assert value(through_proxy) == b"0"
 
 
+def test_a_server_that_falls_silent_while_a_session_begins_is_given_up(
+    through_proxy: Store, proxy: SocketProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through_proxy._writer.close()  # type: ignore[attr-defined]
+    monkeypatch.setattr(postgres_store, "_SET_UP_SECONDS_MAX", 0.2)
+    proxy.arm(b"lock_timeout", "silence")
+    with pytest.raises(Unavailable, match="no answer in time"):
+        through_proxy.transact(lambda tx: tx.set(b"a", b"1"))
+    assert value(through_proxy) == b"0"
+
+
 def test_a_commit_in_silence_is_of_unknown_outcome(
     through_proxy: Store, proxy: SocketProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,9 +202,11 @@ def test_a_commit_that_was_not_replicated_is_of_unknown_outcome(own_postgres: Po
         admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         admin.execute("SELECT pg_reload_conf()")
         try:
-            # Sessions learn of the new setting between two statements, not at once.
+            # Sessions learn of the new setting between two statements, not at once: the first commits may not wait.
+            writer = pool.submit(store.transact, lambda tx: tx.add(b"n", 1))
             while (waiting := waiting_for_standby(admin)) is None:
-                writer = pool.submit(store.transact, lambda tx: tx.add(b"n", 1))
+                if writer.done():
+                    writer = pool.submit(store.transact, lambda tx: tx.add(b"n", 1))
                 wait([writer], 0.1)
             admin.execute("SELECT pg_cancel_backend(%s)", (waiting,))
             with pytest.raises(CommitUnknownResult, match="replicate"):

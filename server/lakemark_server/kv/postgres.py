@@ -14,7 +14,7 @@ from .buffered_store import BufferedStore, opened_read_only
 from .group_commit import GroupCommitter
 from .postgres_errors import PostgresFailure, failure_of, translated
 from .postgres_reader import PostgresReaders, PostgresSnapshot
-from .postgres_schema import check, configure, prepare
+from .postgres_schema import check, prepare, session
 from .postgres_statements import READ, WRITE
 from .postgres_url import PostgresTarget
 from .postgres_window import Window
@@ -32,7 +32,7 @@ _WRITER: Final = {
     "idle_in_transaction_session_timeout": "5s",
 }
 _OPENING: Final = {"statement_timeout": "60s", "lock_timeout": "30s"}
-_PREPARE_SECONDS_MAX: Final = 10.0
+_SET_UP_SECONDS_MAX: Final = 10.0
 
 
 class PostgresStore(BufferedStore):
@@ -51,8 +51,10 @@ class PostgresStore(BufferedStore):
         self.target = target
         self._read_only = read_only
         super().__init__(clock)
-        with self._driver(_OPENING) as driver:
+        with self._driver() as driver:
             try:
+                for statement in session(target.schema, self._settings(_OPENING)):
+                    driver.execute(statement)
                 log_oid, version = (check if read_only else prepare)(driver, target.schema)
             except psycopg.Error as error:
                 raise translated(failure_of(error, target.scrubbed(str(error)))) from None
@@ -100,20 +102,20 @@ class PostgresStore(BufferedStore):
     def _connection(
         self, settings: Mapping[str, str], statements: Mapping[str, str], generation: int
     ) -> PostgresConnection:
-        connection = PostgresConnection(self._driver(settings), generation)
+        connection = PostgresConnection(self._driver(), generation)
+        begin = [statement.as_bytes() for statement in session(self.target.schema, self._settings(settings))]
         try:
-            connection.prepare(statements, seconds_max=_PREPARE_SECONDS_MAX)
+            connection.set_up(begin, statements, seconds_max=_SET_UP_SECONDS_MAX)
         except PostgresFailure as failure:
             raise translated(failure) from None
         return connection
 
-    def _driver(self, settings: Mapping[str, str]) -> psycopg.Connection:
-        """A session. Raises what ``translated`` gives."""
+    def _settings(self, settings: Mapping[str, str]) -> Mapping[str, str]:
+        return {**settings, "default_transaction_read_only": "on"} if self._read_only else settings
+
+    def _driver(self) -> psycopg.Connection:
+        """Raises what ``translated`` gives."""
         try:
-            driver = psycopg.connect(**self.target.parameters, autocommit=True)  # type: ignore[arg-type]
-            if self._read_only:
-                settings = {**settings, "default_transaction_read_only": "on"}
-            configure(driver, self.target.schema, settings)
+            return psycopg.connect(**self.target.parameters, autocommit=True)  # type: ignore[arg-type]
         except psycopg.Error as error:
             raise translated(failure_of(error, self.target.scrubbed(str(error)))) from None
-        return driver

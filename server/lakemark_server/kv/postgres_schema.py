@@ -47,14 +47,17 @@ _SETTINGS: Final = {
 }
 
 
-def configure(driver: psycopg.Connection, schema: str, settings: Mapping[str, str]) -> None:
-    """Prepares the session. Raises psycopg.Error."""
-    for name, value in {**_SETTINGS, **settings, "search_path": schema}.items():
-        driver.execute("SELECT set_config(%s, %s, false)", (name, value))
-    # Acknowledged means on the disk. What waits for more than the local one stays.
-    driver.execute(
-        "SELECT set_config(name, 'on', false) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'"
-    )
+def session(schema: str, settings: Mapping[str, str]) -> list[sql.SQL | sql.Composed]:
+    """The statements that a session begins with."""
+    wanted = {**_SETTINGS, **settings, "search_path": schema}
+    return [
+        *(sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value)) for name, value in wanted.items()),
+        # Acknowledged means on the disk. What waits for more than the local one stays.
+        sql.SQL(
+            "SELECT set_config(name, 'on', false) FROM pg_settings"
+            " WHERE name = 'synchronous_commit' AND setting = 'off'"
+        ),
+    ]
 
 
 def prepare(driver: psycopg.Connection, schema: str) -> tuple[int, int]:

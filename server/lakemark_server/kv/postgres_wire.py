@@ -60,13 +60,15 @@ class PostgresConnection:
         """Whether the server has sent a warning."""
         driver.add_notice_handler(self._note)
 
-    def prepare(self, statements: Mapping[str, str], *, seconds_max: float) -> None:
-        """Raises PostgresFailure."""
+    def set_up(self, session: Sequence[bytes], statements: Mapping[str, str], *, seconds_max: float) -> None:
+        """Runs the statements that the session begins with and prepares the others. Raises PostgresFailure."""
 
         def send() -> int:
+            for statement in session:
+                self._pg.send_query_params(statement, None)
             for name, text in statements.items():
                 self._pg.send_prepare(name.encode(), text.encode())
-            return len(statements)
+            return len(session) + len(statements)
 
         self._exchange(send, seconds_max)
 
