@@ -1,0 +1,92 @@
+"""What a clean costs: it depends on what ends, not on what lives; and one at a time does it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from lakemark.errors import DeadlineExceeded
+from lakemark_proto.v1 import catalog_pb2 as c
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.catalog import storage
+from lakemark_server.deadline import Deadline, within
+from lakemark_server.keyspace import MAIN, VERSIONS
+from lakemark_server.snapshot.fold import Origin, Snapshot
+from lakemark_server.snapshot.loading import Loading
+from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.timeline.lineage import Lineage
+from lakemark_server.timeline.trimming import BASE_AGE_MS_MIN
+from tests.contract.test_cleaning_model import fold, keys, write
+from tests.lakes import file, open_lake
+
+
+def test_merges_that_have_nothing_to_do_with_what_ends_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_lake(tmp_path) as lake:
+        table, references = lake.table(), lake.timeline.references
+        (first,) = write(lake, "t", t.APPEND, 1)
+        write(lake, "t", t.OVERWRITE_TABLE, 1)
+        references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH))
+        for number in range(4):
+            job = OpenJob(operation=t.APPEND, branch="dev", profile=t.WorkProfile())
+            instant = lake.timeline.open(table.table_id, job).record.instant
+            lake.commit(table, instant, [file(instant, f"g{number}", 2)])
+            references.merge(table, c.MergeBranchRequest(branch="dev", into="main"))
+        loaded: set[tuple[str, int]] = set()
+        load = Loading.load
+
+        def noted(self: Loading, lineage: Lineage, version: int, origin: Origin | None = None) -> Snapshot:
+            loaded.add((lineage.key, version))
+            return load(self, lineage, version, origin)
+
+        monkeypatch.setattr(Loading, "load", noted)
+        done = lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=5))
+        assert (done.files, first.exists()) == (1, False)
+        assert {version for key, version in loaded if key == MAIN} == {1, 2, 6}
+
+
+def test_a_second_clean_waits_for_the_first_as_long_as_its_client_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_lake(tmp_path) as lake:
+        table = lake.table()
+        for _ in range(3):
+            write(lake, "t", t.OVERWRITE_TABLE, 1)
+        request = t.CleanRequest(retain_versions=1)
+        second: list[Exception] = []
+        delete = storage.delete_directory
+
+        def other() -> None:
+            try:
+                with within(Deadline(time.monotonic() + 0.05)):
+                    lake.timeline.cleaner.clean(table, request)
+            except DeadlineExceeded as error:
+                second.append(error)
+
+        def meanwhile(location: str) -> None:
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+            delete(location)
+
+        monkeypatch.setattr(storage, "delete_directory", meanwhile)
+        assert lake.timeline.cleaner.clean(table, request).files == 2
+        assert len(second) == 2
+        assert lake.timeline.cleaner.clean(table, request).files == 0
+
+
+def test_a_table_that_always_has_a_young_base_is_trimmed(tmp_path: Path) -> None:
+    with open_lake(tmp_path) as lake:
+        table = lake.table()
+        for _ in range(4):
+            for _ in range(3):
+                write(lake, "t", t.OVERWRITE_TABLE, 1)
+            fold(lake)
+            lake.clock.advance(-BASE_AGE_MS_MIN // 2)
+        lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        # The last base has stood for half the time, the one of version 9 for all of it.
+        assert [version for *_, version in keys(lake, VERSIONS, table.table_id)] == [9, 10, 11, 12]
