@@ -16,12 +16,22 @@ from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.jobs import MOVED, CommittedAndOpened, Moved, Opened, OpenJob, StartJob
 from lakemark_server.timeline.named import NamedJob, TableNames
 from lakemark_server.timeline.opening import opened_once, started
-from lakemark_server.timeline.publish import CommitJob, publish
+from lakemark_server.timeline.publish import CommitJob, metadata_bytes, publish
 from lakemark_server.timeline.rollback import delete_files, refuse
 from lakemark_server.timeline.table_state import TableState
 
 Job: TypeAlias = OpenJob | StartJob | CommitJob | AlterJob | NamedJob
 Answer: TypeAlias = Opened | pb.CommitResponse | CommittedAndOpened | LakeTable | Moved
+
+
+def size_of(job: Job) -> int:
+    """About how many bytes it writes: those of its files and metadata. All else is small."""
+    work = job.work if isinstance(job, NamedJob) else job
+    if isinstance(work, CommitJob):
+        return work.size_bytes
+    if isinstance(work, pb.CommitRequest):
+        return work.ByteSize()
+    return metadata_bytes(work.metadata) if isinstance(work, OpenJob) else 0
 
 
 class Batches:

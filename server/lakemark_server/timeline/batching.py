@@ -25,6 +25,7 @@ J = TypeVar("J")
 R = TypeVar("R")
 
 BATCH_MAX: Final = 128
+BATCH_BYTES_AIM: Final = 1_000_000
 WAITING_MAX: Final = 10_000
 LEADERS_MAX: Final = 16
 RETRY_MS: Final = 500
@@ -72,10 +73,16 @@ class _Sleeper(Generic[R]):
 
 
 class Batcher(Generic[K, J, R]):
-    """``run(key, jobs)`` answers each job with a result or a LakemarkError; raising fails the whole batch."""
+    """``run(key, jobs)`` answers each job with a result or a LakemarkError; raising fails the whole batch.
 
-    def __init__(self, run: Callable[[K, list[J]], list[R | LakemarkError]]) -> None:
+    ``size_of``: about how many bytes a job writes. A batch ends with the job that brings it to BATCH_BYTES_AIM.
+    """
+
+    def __init__(
+        self, run: Callable[[K, list[J]], list[R | LakemarkError]], size_of: Callable[[J], int] = lambda job: 0
+    ) -> None:
         self._run = run
+        self._size_of = size_of
         self._lock = threading.Lock()
         self._queues: dict[K, deque[_Ticket[J, R]]] = {}
         self._leaders = ThreadPoolExecutor(LEADERS_MAX, thread_name_prefix="timeline")
@@ -122,7 +129,7 @@ class Batcher(Generic[K, J, R]):
     def _lead(self, key: K) -> None:
         with self._lock:
             queue = self._queues[key]
-            batch = [queue.popleft() for _ in range(min(len(queue), BATCH_MAX))]
+            batch = self._taken(queue)
         answers = self._answers(key, batch)
         with self._lock:
             if queue:
@@ -131,6 +138,14 @@ class Batcher(Generic[K, J, R]):
                 del self._queues[key]
         for ticket, answer in zip(batch, answers, strict=True):
             ticket.answered(answer)
+
+    def _taken(self, queue: deque[_Ticket[J, R]]) -> list[_Ticket[J, R]]:
+        batch: list[_Ticket[J, R]] = []
+        size = 0
+        while queue and len(batch) < BATCH_MAX and size < BATCH_BYTES_AIM:
+            batch.append(queue.popleft())
+            size += self._size_of(batch[-1].job)
+        return batch
 
     def _answers(self, key: K, batch: list[_Ticket[J, R]]) -> list[R | BaseException]:
         """In the order of the batch."""

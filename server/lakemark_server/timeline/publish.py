@@ -36,6 +36,11 @@ class CommitJob:
     metadata: dict[str, str] = field(default_factory=dict)
     entries: Entries = NO_ENTRIES
 
+    @property
+    def size_bytes(self) -> int:
+        """Of its files and metadata, which are all of a version that can be large."""
+        return len(self.entries.block) + len(self.entries.removed_block) + metadata_bytes(self.metadata)
+
 
 def publish(
     state: TableState, jobs: list[CommitJob], now_ms: int, log: ChangeLog
@@ -152,9 +157,13 @@ def refusal(table: str, collision: Collision, read_version: int) -> CommitConfli
     )
 
 
+def metadata_bytes(metadata: Mapping[str, str]) -> int:
+    return sum(len(key.encode()) + len(value.encode()) + _MAP_ENTRY_BYTES for key, value in metadata.items())
+
+
 def check_metadata(metadata: Mapping[str, str]) -> None:
     """Raises LimitExceeded if it takes more room than a version's record has for it."""
-    size = sum(len(key.encode()) + len(value.encode()) + _MAP_ENTRY_BYTES for key, value in metadata.items())
+    size = metadata_bytes(metadata)
     if size > METADATA_BYTES_MAX:
         raise LimitExceeded(
             f"the metadata of an instant takes {size} bytes; at most {METADATA_BYTES_MAX} are kept, counting what was "

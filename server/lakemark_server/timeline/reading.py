@@ -73,9 +73,9 @@ def _job(request: timeline_pb2.CommitRequest, entries: Entries | LakemarkError) 
 
 def read_each(requests: Sequence[timeline_pb2.CommitRequest], table: LakeTable) -> list[Entries | LakemarkError]:
     """What ``read_entries`` gives or raises for each."""
-    messages = [place for place, request in enumerate(requests) if request.added.WhichOneof("form") != "arrow"]
+    messages = [place for place, request in enumerate(requests) if request.added.list.files]
     found: dict[int, Entries] = {}
-    if len(messages) > 1:
+    if messages:
         # If anything is wrong: whose it is, and what it looks like from there, shows one by one.
         with suppress(LakemarkError):
             found.update(zip(messages, _together([requests[place] for place in messages], table), strict=True))

@@ -23,7 +23,7 @@ from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline import alive, branches, direct, listing, records, staging
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.altering import AlterJob
-from lakemark_server.timeline.batches import Answer, Batches, Job, remember
+from lakemark_server.timeline.batches import Answer, Batches, Job, remember, size_of
 from lakemark_server.timeline.batching import Answered, Batcher
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.cleaning import Cleaner
@@ -63,7 +63,7 @@ class Timeline:
         self._reading = threading.Lock()
         self._names = TableNames()
         self._batches: Batcher[int, Job, Answer] = Batcher(
-            Batches(store, clock, self._log, self._quotas, self._names).run
+            Batches(store, clock, self._log, self._quotas, self._names).run, size_of
         )
 
     # -- writers ------------------------------------------------------------------------------------------------------
@@ -143,7 +143,8 @@ class Timeline:
     ) -> list[pb.CommitResponse]:
         """Publishes on several tables (or branches) in one transaction: all or none. Asked again, it answers the same.
 
-        Raises as ``commit``; what refuses one refuses all, and rolls back that one's instant alone.
+        Raises as ``commit``; what refuses one refuses all, and rolls back that one's instant alone. LimitExceeded: the
+        commits are too large for one transaction.
         """
         check_request_id(request_id)
         if not 1 <= len(commits) <= TOGETHER_MAX:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lakemark.errors import InstantStateError, LakemarkError
+from typing import Final
+
+from lakemark.errors import InstantStateError, LakemarkError, LimitExceeded
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.kv import Transaction
 from lakemark_server.requests import once
@@ -10,11 +12,20 @@ from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.publish import CommitJob, publish
 from lakemark_server.timeline.table_state import TableState
 
+TOGETHER_BYTES_MAX: Final = 900_000
+
 
 class Together:
     """``jobs`` are (table id, commit), published in this order. ``refused``: which of them failed the last attempt."""
 
     def __init__(self, jobs: list[tuple[int, CommitJob]], request_id: str) -> None:
+        """Raises LimitExceeded."""
+        size = sum(job.size_bytes for _, job in jobs)
+        if size > TOGETHER_BYTES_MAX:
+            raise LimitExceeded(
+                f"these commits bring {size:,} bytes of files and metadata; a transaction over several tables takes at "
+                f"most {TOGETHER_BYTES_MAX:,}: stage their files before, shorten their metadata, or send fewer of them"
+            )
         self._jobs = jobs
         self._request_id = request_id
         self.refused = 0

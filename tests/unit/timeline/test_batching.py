@@ -87,6 +87,16 @@ def test_those_that_came_meanwhile_are_led_by_the_first_of_them(pool: ThreadPool
     assert batcher._queues == {}, "a table that nobody writes to is forgotten"
 
 
+def test_a_batch_ends_with_the_job_that_makes_it_large(pool: ThreadPoolExecutor) -> None:
+    run = Runner()
+    batcher = Batcher(run, lambda job: job * batching.BATCH_BYTES_AIM // 4)
+    first, rest = queue_behind_a_leader(pool, batcher, run, [1, 2, 3, 9, 1])
+    run.go.release(4)
+    assert first.result(WAIT_S) == 0
+    assert [future.result(WAIT_S) for future in rest] == [10, 20, 30, 90, 10]
+    assert run.batches == [("t", [0]), ("t", [1, 2, 3]), ("t", [9]), ("t", [1])]
+
+
 def test_keys_do_not_wait_for_each_other(pool: ThreadPoolExecutor) -> None:
     run = Runner()
     batcher = Batcher(run)
