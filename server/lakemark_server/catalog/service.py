@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -296,9 +295,13 @@ class Catalog:
 
         location, deleting = self.store.transact(body)
         if deleting:
-            # The table is dropped, whatever becomes of its files: what fails now is left to ``finish_deletions``.
-            with suppress(LakemarkError):
+            try:
                 self._delete(location)
+            except LakemarkError as error:  # which says that nothing was applied, of its own part
+                raise UnknownOutcome(
+                    f"the table is dropped, but {location} is still being deleted; ask again with the same request id, "
+                    f"or it is done within {DELETION_MS_MAX // 60_000 + 1} minutes"
+                ) from error
 
     def finish_deletions(self) -> list[str]:
         """Deletes what dropped tables left because whoever dropped them ended; the locations."""
