@@ -162,9 +162,11 @@ class _LakeClient:
         return _file(instant, name, self._chance.randrange(self._partitions), self._chance.randrange(IDS))
 
     def upsert(self) -> None:
-        """A new file instead of another one of its group."""
+        """A new file instead of another one of its group, among those that are clustered: else the files from before,
+        of one schema and with sorted values, would become fewer all the time, and what plans find with them."""
         month = self._chance.randrange(self._partitions)
-        version, paths = self._month(month)
+        version, found = self._month(month)
+        paths = _added_later(found)
         if paths:
             gone = self._chance.choice(paths)
             with self._timed("upsert"):
@@ -177,7 +179,7 @@ class _LakeClient:
         self._turn += 1
         month = self._turn % self._partitions
         version, paths = self._month(month)
-        small = [path for path in paths if path.split("/")[2].startswith("w")]
+        small = _added_later(paths)
         if len(small) > 1:
             with self._timed("cluster"):
                 instant = self._wire.open(t.CLUSTER, read_version=version).instant
@@ -291,6 +293,11 @@ class _HiveClient:
             self._client.create_table(hms_load.table(self._system, name))
         with self._timed("hive table dropped"):
             self._client.drop_table(DATABASE, name, False)
+
+
+def _added_later(paths: list[str]) -> list[str]:
+    """Without the files that the table had from the beginning."""
+    return [path for path in paths if path.split("/")[2].startswith("w")]
 
 
 def _file(instant: int, name: str, month: int, low: int) -> p.DataFile:

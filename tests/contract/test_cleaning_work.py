@@ -14,13 +14,15 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog import storage
 from lakemark_server.deadline import Deadline, within
 from lakemark_server.keyspace import MAIN, VERSIONS
+from lakemark_server.snapshot import bases
 from lakemark_server.snapshot.fold import Origin, Snapshot
 from lakemark_server.snapshot.loading import Loading
 from lakemark_server.timeline.jobs import OpenJob
 from lakemark_server.timeline.lineage import Lineage
 from lakemark_server.timeline.trimming import BASE_AGE_MS_MIN
+from lakemark_server.verify import verify
 from tests.contract.test_cleaning_model import fold, keys, write
-from tests.lakes import file, open_lake
+from tests.lakes import Lake, file, open_lake
 
 
 def test_merges_that_have_nothing_to_do_with_what_ends_are_not_loaded(
@@ -90,3 +92,35 @@ def test_a_table_that_always_has_a_young_base_is_trimmed(tmp_path: Path) -> None
         lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=1))
         # The last base has stood for half the time, the one of version 9 for all of it.
         assert [version for *_, version in keys(lake, VERSIONS, table.table_id)] == [9, 10, 11, 12]
+
+
+def test_a_base_forgets_files_of_versions_that_nobody_can_read(tmp_path: Path) -> None:
+    with open_lake(tmp_path) as lake:
+        table = lake.table()
+
+        def dead() -> int:
+            """Entries in the base that stands."""
+            base = lake.store.read(lambda tx: bases.read_record(tx, table.table_id, MAIN))
+            assert base is not None
+            index = lake.store.read(lambda tx: bases.read_index(tx, table.table_id, base.base_id))
+            assert index is not None
+            return sum(page.entries for part in index.parts if part.dead for page in part.pages)
+
+        for _ in range(8):
+            write(lake, "t", t.OVERWRITE_TABLE, 1)
+        lake.timeline.savepoints.create(table, t.SavepointRequest(version=4))
+        kept = lake.paths(table, 4)
+        fold(lake)
+        assert dead() == 7
+        lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=2))
+        for _ in range(4):
+            write(lake, "t", t.OVERWRITE_TABLE, 1)
+        fold(lake)
+        assert dead() == 6, "of versions 4 and 7 to 11"
+        assert Lake(lake.store, tmp_path, lake.clock).paths(table, 4) == kept
+        lake.timeline.savepoints.drop(table, t.SavepointRequest(version=4))
+        lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        write(lake, "t", t.OVERWRITE_TABLE, 1)
+        fold(lake)
+        assert dead() == 1, "the part of those before is not even read"
+        assert verify(lake.store) == []

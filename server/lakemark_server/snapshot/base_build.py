@@ -24,7 +24,15 @@ from lakemark_server.snapshot.arrow import take_rows
 from lakemark_server.snapshot.base_read import ALIVE, Base
 from lakemark_server.snapshot.base_zones import TOTALS, Row, encode_zones
 from lakemark_server.snapshot.blocks import encode_pages, page_of
-from lakemark_server.snapshot.contents import ADDED_VERSION, REMOVED_VERSION, Entries, Integers, PageRef, StoredEntries
+from lakemark_server.snapshot.contents import (
+    ADDED_VERSION,
+    REMOVED_VERSION,
+    Entries,
+    Integers,
+    Mask,
+    PageRef,
+    StoredEntries,
+)
 from lakemark_server.snapshot.fold import Change, applied
 from lakemark_server.snapshot.numbers import encode_integers
 from lakemark_server.snapshot.parts import PART_FILES_MAX, Part, concat, in_memory
@@ -63,14 +71,37 @@ class Tracked:
         return float(np.count_nonzero(self.removed == ALIVE)) / max(1, self.entries.size)
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Which versions can no longer be read: those up to ``ended``, but for the ``pinned`` ones (in order)."""
+
+    ended: int = 0
+    pinned: tuple[int, ...] = ()
+
+    def over(self, added: Integers, removed: Integers) -> Mask:
+        """Of entries that are dead: whether no version that can be read has them."""
+        pinned = np.array([*self.pinned, ALIVE], np.int64)
+        return (removed <= self.ended + 1) & (pinned[np.searchsorted(pinned, added)] >= removed)
+
+    def is_over(self, part: BasePart) -> bool:
+        """Of a part whose entries are all dead: whether they surely are over."""
+        return part.dead and bool(self.over(np.array([part.added_min]), np.array([part.removed_max]))[0])
+
+
+NOTHING_ENDED: Final = Past()
+
+
 class Builder:
     """One build: ``apply`` each version in order, then ``finish``."""
 
-    def __init__(self, before: Base | None, start: Sequence[Part]) -> None:
-        """``start``: the content to begin with if there is no base before."""
+    def __init__(self, before: Base | None, start: Sequence[Part], past: Past = NOTHING_ENDED) -> None:
+        """``start``: the content to begin with if there is no base before; ``past``: what need not be kept."""
+        self._past = past
         self._tracked: dict[int, Tracked] = {}
         self._live: list[Part] = []
         for stored in before.parts if before else ():
+            if past.is_over(stored.known):
+                continue
             removed = stored.removed()
             if removed is None:
                 removed = np.full(stored.entries.size, ALIVE, np.int64)
@@ -151,7 +182,7 @@ class Builder:
             schemas[schema.schema_id] = schema
             for group in _bounded(of_schema):
                 for dead in (False, True):
-                    for part, row in writer.run(group, schema, dead=dead):
+                    for part, row in writer.run(group, schema, self._past if dead else None):
                         index.parts.append(part)
                         zones.setdefault(schema.schema_id, []).append(row)
         for schema_id, rows in zones.items():
@@ -264,11 +295,14 @@ class _Writer:
         self._write = write
         self._next = 0
 
-    def run(self, loose: Sequence[Tracked], schema: Schema, *, dead: bool) -> Iterable[tuple[BasePart, Row]]:
-        """One sorted run of those entries that are dead, or of those that are alive."""
-        pieces = []
+    def run(self, loose: Sequence[Tracked], schema: Schema, past: Past | None) -> Iterable[tuple[BasePart, Row]]:
+        """One sorted run of those entries that are alive, or of those that are dead and not over (``past``)."""
+        pieces, dead = [], past is not None
         for one in loose:
-            wanted = ((one.removed != ALIVE) & (one.removed > 0)) if dead else one.removed == ALIVE
+            wanted = one.removed == ALIVE
+            if past is not None:
+                added = np.asarray(one.entries.column(ADDED_VERSION.name, keep=False).to_numpy(), np.int64)
+                wanted = ~wanted & (one.removed > 0) & ~past.over(added, one.removed)
             if not wanted.any():
                 continue
             batch = one.entries.batch()

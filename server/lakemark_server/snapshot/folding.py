@@ -12,12 +12,12 @@ from lakemark_server.clock import ClockMs
 from lakemark_server.keyspace import HEADS
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshot import bases
-from lakemark_server.snapshot.base_build import Builder
+from lakemark_server.snapshot.base_build import Builder, Past
 from lakemark_server.snapshot.bases import BuildLost
 from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.snapshot.loading import Loading
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.timeline import branches, records
+from lakemark_server.timeline import branches, records, retention
 from lakemark_server.timeline.lineage import Lineage
 
 VERSIONS_A_READ: Final = 200
@@ -102,7 +102,9 @@ class Folding:
         if standing.base_id and before is None:
             raise BuildLost(f"base {standing.base_id} was swept")
         start, shared = (None, None) if before else self._start(loading, lineage, standing.version)
-        builder = Builder(before, start.parts if start else ())
+        cleaned = self._store.read(lambda tx: retention.cleaned(tx, table_id, key))
+        past = Past(cleaned.trimmed, tuple(cleaned.pinned))
+        builder = Builder(before, start.parts if start else (), past)
         origin = start.origin if start else Origin(standing.base_id, standing.version)
         history = loading.history(origin, lineage)
         for first in range(standing.version, upto, VERSIONS_A_READ):
