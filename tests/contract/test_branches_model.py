@@ -377,9 +377,7 @@ class BranchesMachine(RuleBasedStateMachine):
 
 
 TestBranches = BranchesMachine.TestCase
-TestBranches.settings = settings(
-    max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestBranches.settings = settings(max_examples=15, stateful_step_count=25, suppress_health_check=list(HealthCheck))
 
 
 def test_a_commit_that_was_made_alone_takes_no_part_in_a_transaction(tmp_path: Path) -> None:

@@ -135,9 +135,7 @@ class CleaningMachine(BranchesMachine):
 
 
 TestCleaning = CleaningMachine.TestCase
-TestCleaning.settings = settings(
-    max_examples=15, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestCleaning.settings = settings(max_examples=15, stateful_step_count=30, suppress_health_check=list(HealthCheck))
 
 
 def write(lake: Lake, name: str, operation: t.Operation.ValueType, *months: int) -> list[Path]:

@@ -202,7 +202,6 @@ def test_interleaved_transactions_behave_like_a_sorted_dict(store: Store, exampl
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
-            deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
         ),

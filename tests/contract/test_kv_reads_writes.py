@@ -23,7 +23,7 @@ def everything(store: Store) -> dict[bytes, bytes]:
     return dict(store.read(lambda tx: tx.get_range(b"", KEYS_END)))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=st.dictionaries(st.binary(max_size=6).filter(lambda key: key < KEYS_END), st.binary(max_size=3)))
 def test_keys_are_ordered_as_bytes(store: Store, pairs: dict[bytes, bytes]) -> None:
     def replace(tx: Transaction) -> None:

@@ -351,9 +351,7 @@ class PoliciesMachine(RuleBasedStateMachine):
 
 def run(policy: str, **given: Any) -> None:
     machine = type("Machine", (PoliciesMachine,), {"policy": policy})
-    run_state_machine_as_test(
-        machine, settings=settings(deadline=None, suppress_health_check=list(HealthCheck), **given)
-    )
+    run_state_machine_as_test(machine, settings=settings(suppress_health_check=list(HealthCheck), **given))
 
 
 @pytest.mark.parametrize("policy", POLICIES)

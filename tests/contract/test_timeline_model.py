@@ -288,7 +288,6 @@ class TestTimeline(TimelineMachine.TestCase):  # type: ignore[misc]
     settings = settings(
         max_examples=35,
         stateful_step_count=60,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
     )
@@ -297,6 +296,4 @@ class TestTimeline(TimelineMachine.TestCase):  # type: ignore[misc]
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
 class TestTimelineLong(TimelineMachine.TestCase):  # type: ignore[misc]
-    settings = settings(
-        max_examples=400, stateful_step_count=80, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    settings = settings(max_examples=400, stateful_step_count=80, suppress_health_check=list(HealthCheck))

@@ -114,7 +114,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 class TestLeases(LeaseMachine.TestCase):  # type: ignore[misc]
-    settings = settings(max_examples=20, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+    settings = settings(max_examples=20, stateful_step_count=40, suppress_health_check=list(HealthCheck))
 
 
 def test_a_write_that_began_before_the_lease_was_lost(store: Store) -> None:

@@ -69,7 +69,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations=OPERATIONS)
 def test_memory_is_always_what_is_stored(
     warehouse: Warehouse, store: Store, clock: Clock, operations: list[tuple[str, str]]

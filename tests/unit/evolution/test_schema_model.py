@@ -229,7 +229,7 @@ def copied(columns: list[Column]) -> list[Column]:
     return [Column(c.of, c.name, c.type, copied(c.fields) if c.fields is not None else None) for c in columns]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(operations=st.lists(OPERATIONS, max_size=20), data=st.data())
 def test_changes_do_what_the_model_says_and_old_files_are_read(
     operations: list[tuple[Any, ...]], data: st.DataObject

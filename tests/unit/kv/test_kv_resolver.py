@@ -26,7 +26,7 @@ def touches(read_keys, read_ranges, write_keys, write_ranges) -> bool:  # type: 
     return any(max(a, c) < min(b, d) for a, b in reads for c, d in writes)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(history=st.lists(batches, max_size=12), block_entries=st.integers(1, 6))
 def test_verdicts_are_those_of_the_definition(history, block_entries) -> None:  # type: ignore[no-untyped-def]
     resolver = Resolver(10, block_entries=block_entries)

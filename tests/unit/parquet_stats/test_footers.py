@@ -55,7 +55,7 @@ rows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(rows, min_size=1, max_size=12), st.integers(1, 5))
 def test_what_is_said_holds_for_the_values(values: list[dict[str, Any]], group_rows: int) -> None:
     found = footer(pa.Table.from_pylist(values, schema=ARROW), row_group_size=group_rows)

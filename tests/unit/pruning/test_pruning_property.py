@@ -128,7 +128,7 @@ def weakened(draw: st.DrawFn, stats: FileStats) -> FileStats:
     return FileStats(stats.rows, columns, partition)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data(), files(), predicates())
 def test_no_matching_row_is_lost_and_no_other_row_is_claimed(data: st.DataObject, table: list[File], expr: Any) -> None:
     stats = data.draw(weakened(statistics(table)))
@@ -142,7 +142,7 @@ def test_no_matching_row_is_lost_and_no_other_row_is_claimed(data: st.DataObject
             assert all(truths), (index, to_sql(expr))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(files(max_rows=1), predicates(decidable=True))
 def test_full_statistics_of_single_rows_decide_exactly(table: list[File], expr: Any) -> None:
     bound = bind(expr, SCHEMA)
@@ -154,7 +154,7 @@ def test_full_statistics_of_single_rows_decide_exactly(table: list[File], expr: 
     assert result.all_match.tolist() == truths, to_sql(expr)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(files(), predicates())
 def test_sql_says_the_same_as_the_tree(table: list[File], expr: Any) -> None:
     bound = bind(expr, SCHEMA)
@@ -165,7 +165,7 @@ def test_sql_says_the_same_as_the_tree(table: list[File], expr: Any) -> None:
             assert [holds(again, row) for row in rows] == [holds(expr, row) for row in rows], to_sql(tree)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_large_in_lists(data: st.DataObject) -> None:
     from lakemark.expressions import ColumnRef, In, Literal

@@ -37,7 +37,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     opened.store.close()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.sampled_from([None, "m = 1", "id < 3", "m > 1 OR id IS NULL"]),
     st.integers(0, 520),

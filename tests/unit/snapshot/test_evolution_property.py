@@ -150,7 +150,7 @@ def snapshot_of(written: list[Written], *, as_list: bool) -> Snapshot:
     return fold(empty(SCHEMA), changes, VersionRecord(version=len(written)), SCHEMA)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(files(), predicates(), st.booleans(), st.sampled_from([1, 3, 8_192]))
 def test_no_row_is_lost_whatever_schema_a_file_was_written_with(
     written: list[Written], expr: Expr, as_list: bool, part_files_max: int

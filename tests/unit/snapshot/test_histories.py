@@ -77,7 +77,7 @@ class Player:
                 pass
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data(), st.integers(1, 18), st.sampled_from([1, 3, 8_192]), st.booleans())
 def test_every_version_is_what_the_model_says(data: st.DataObject, steps: int, part_files_max: int, kept: bool) -> None:
     """``kept``: one cache sees all; else nothing is ever kept. At the end everything is read again by a new process."""

@@ -115,7 +115,7 @@ def _holds(sql: str, row: dict[str, int | None]) -> bool:
     return bool(eval(text, {}, names))  # noqa: S307
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(GROUPS, st.sampled_from(PREDICATES), st.sampled_from([1, 2, 8_192]))
 def test_a_group_is_read_whole_if_a_merged_row_can_match(groups: list[Group], sql: str, part_files_max: int) -> None:
     most, parts_module.PART_FILES_MAX = parts_module.PART_FILES_MAX, part_files_max  # type: ignore[misc]
@@ -136,7 +136,7 @@ def test_a_group_is_read_whole_if_a_merged_row_can_match(groups: list[Group], sq
                 assert all(truths), f"{one.path} was said to match entirely"
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(GROUPS, st.integers(0, 20), st.integers(1, 5))
 def test_slices_come_whole_and_in_order(groups: list[Group], offset: int, limit: int) -> None:
     slices = latest_slices(Planner(), _snapshot(groups), None)

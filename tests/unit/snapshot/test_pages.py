@@ -62,7 +62,7 @@ def _batch(draw: st.DrawFn, size: int) -> pa.RecordBatch:
 BATCHES = st.composite(_batch)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.integers(0, 40).flatmap(BATCHES), st.integers(0, 40), st.integers(0, 40))
 def test_what_goes_in_comes_out(batch: pa.RecordBatch, start: int, length: int) -> None:
     """Slices too, whose buffers begin elsewhere."""

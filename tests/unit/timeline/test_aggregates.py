@@ -62,7 +62,7 @@ def _expected(specs: list[tuple[int, int, int | None, int | None]]) -> tuple[Any
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(FILES)
 def test_groups_are_sums_over_their_files(specs: list[tuple[int, int, int | None, int | None]]) -> None:
     plan = Planner().plan(_snapshot(specs), None)

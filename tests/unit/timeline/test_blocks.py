@@ -36,7 +36,7 @@ def test_lists_are_bounded() -> None:
     assert encode_list(p.DataFileList(files=[large])) is None
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 30_000), st.sampled_from([0, 40, 400]), st.randoms(use_true_random=False))
 def test_blocks_hold_everything_in_order(count: int, noise: int, chance: object) -> None:
     count = count // (1 + noise // 10)

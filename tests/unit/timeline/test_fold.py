@@ -79,7 +79,7 @@ def rows_of(snapshot: Snapshot) -> list[Row]:
     return list(zip(texts(entries.column("path")), cast("list[int]", versions), lows, strict=True))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(STEPS, st.lists(st.integers(1, 6), max_size=10), st.integers(1, 12))
 def test_any_history_folded_in_any_pieces_equals_the_list(steps: list[Step], cuts: list[int], merged_max: int) -> None:
     """Snapshots of old versions are kept and looked at again in the end: nothing that is folded later changes them."""

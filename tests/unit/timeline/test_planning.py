@@ -82,7 +82,7 @@ def test_statistics_travel_if_asked_for() -> None:
     assert "min.1" not in plan.page(0, 10, []).schema.names
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 14), st.integers(0, 14))
 def test_any_page_is_that_piece_of_the_whole(offset: int, limit: int) -> None:
     plan = Planner().plan(snapshot(), None)

@@ -69,7 +69,7 @@ def _planned(snapshot: Snapshot, sql: str) -> list[tuple[str, bool]]:
     return [(row["path"], row["matches_entirely"]) for row in page.to_pylist()]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(FILES, st.sampled_from(PREDICATES))
 def test_many_parts_plan_the_same_files_as_one(
     specs: list[tuple[str, int, int | None, int, int | None, int | None]], sql: str
