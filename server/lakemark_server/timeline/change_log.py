@@ -14,7 +14,7 @@ from lakemark_server.timeline import records
 from lakemark_server.timeline.changes import Change, Run, by_group, of_record
 from lakemark_server.timeline.lineage import Lineage, alone
 
-ENTRIES_MAX: Final = 50_000
+ENTRIES_MAX: Final = 10_000  # of about 2 kB each
 PAGE_VERSIONS: Final = 500
 _Key = tuple[int, str, int]
 
