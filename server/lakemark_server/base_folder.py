@@ -19,7 +19,7 @@ from lakemark_proto.store.v1.store_pb2 import BaseRecord, HeadRecord
 from lakemark_server.catalog import lake
 from lakemark_server.clock import ClockMs
 from lakemark_server.keyspace import HEADS
-from lakemark_server.kv import Store
+from lakemark_server.kv import Store, keys_below
 from lakemark_server.leases import FencedStore, Lease, LeaseLost, Leases
 from lakemark_server.snapshot.folding import GRACE_MS, Folding, Thresholds
 from lakemark_server.snapshot.service import Snapshots
@@ -103,16 +103,9 @@ class BaseFolder:
         return published
 
     def _heads(self) -> Iterator[tuple[int, str, int]]:
-        begin, end = HEADS.range()
-        while True:
-            pairs = self._store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=_HEADS_A_READ))  # type: ignore[misc]
-            for key, value in pairs:
-                table_id, branch = HEADS.unpack(key)
-                if isinstance(table_id, int):
-                    yield table_id, str(branch), HeadRecord.FromString(value).version
-            if len(pairs) < _HEADS_A_READ:
-                return
-            begin = pairs[-1][0] + b"\x00"
+        for (table_id, branch), value in keys_below(self._store, HEADS, page=_HEADS_A_READ):
+            if isinstance(table_id, int):
+                yield table_id, str(branch), HeadRecord.FromString(value).version
 
     def _hold(self) -> bool:
         if self._lease is not None:

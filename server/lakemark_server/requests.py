@@ -20,7 +20,6 @@ from lakemark_server.kv import Store, Transaction, blob
 M = TypeVar("M", bound=Message)
 
 REQUEST_ID_CHARS_MAX: Final = 200
-RETAIN_MS: Final = 86_400_000
 FORGOTTEN_A_TRANSACTION: Final = 200
 FORGOTTEN_AT_ONCE_MAX: Final = 100_000
 

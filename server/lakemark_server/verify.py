@@ -26,8 +26,8 @@ from lakemark_server.keyspace import (
     REQUESTS,
     TABLE_NAMES,
 )
-from lakemark_server.kv import ReadTransaction, Space, Store, strinc, unpack
-from lakemark_server.verify_lake import Problems, keys_below
+from lakemark_server.kv import ReadTransaction, Space, Store, keys_below, strinc, unpack
+from lakemark_server.verify_lake import Problems
 
 LOOKS: Final = 3
 PROBLEMS_MAX: Final = 10

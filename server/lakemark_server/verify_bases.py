@@ -12,7 +12,7 @@ from lakemark_proto.store.v1.store_pb2 import BaseIndex, BaseRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES
-from lakemark_server.kv import ReadTransaction, Space, Store
+from lakemark_server.kv import ReadTransaction, Store, keys_below
 from lakemark_server.snapshot import bases
 from lakemark_server.snapshot.arrow import take, texts
 from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
@@ -53,22 +53,11 @@ def _problems(store: Store, table: LakeTable) -> Iterator[str]:
             if base_id == record.base_id:
                 yield from _check_content(store, table, branch_key, record, index)
     for space, what in ((BASE_INDEXES, "index"), (BASE_PAGES, "pages")):
-        for items in _keys(store, space, table_id):
+        for items, _ in keys_below(store, space, table_id, page=_PAGES_A_READ):
             page = (items[0], items[1])
             if items[0] not in known and (space is BASE_INDEXES or page not in named):
                 yield f"base {items[0]} is not known, but has {what}"
                 break
-
-
-def _keys(store: Store, space: Space, table_id: int) -> Iterator[tuple[object, ...]]:
-    begin, end = space.range(table_id)
-    while True:
-        pairs = store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=_PAGES_A_READ))  # type: ignore[misc]
-        for key, _ in pairs:
-            yield space.unpack(key)[1:]
-        if len(pairs) < _PAGES_A_READ:
-            return
-        begin = pairs[-1][0] + b"\x00"
 
 
 def _check_content(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -28,7 +28,7 @@ from lakemark_server.keyspace import (
     VERSION_TIMES,
     VERSIONS,
 )
-from lakemark_server.kv import Space, Store
+from lakemark_server.kv import Store, keys_below
 from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.timeline import records, retention
@@ -38,24 +38,9 @@ from lakemark_server.verify_references import check_merges, check_references, li
 from lakemark_server.verify_schemas import check_versions, schemas_of
 
 Problems: TypeAlias = list[str]
-PAGE_KEYS: Final = 500
 PAGE_BLOCKS: Final = 20
 _NO_COLUMNS: Final = Schema(())
 _OPEN: Final = frozenset({pb.REQUESTED, pb.INFLIGHT})
-
-
-def keys_below(
-    store: Store, space: Space, *items: int | str, page: int = PAGE_KEYS
-) -> Iterator[tuple[tuple[object, ...], bytes]]:
-    """(the items behind ``items``, value) of all keys below them, a page a transaction."""
-    begin, end = space.range(*items)
-    while begin < end:
-        pairs = store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=page))  # type: ignore[misc]
-        for key, value in pairs:
-            yield space.unpack(key)[len(items) :], value
-        if len(pairs) < page:
-            return
-        begin = pairs[-1][0] + b"\x00"
 
 
 def check_table(store: Store, table_id: int, name: str) -> Problems:

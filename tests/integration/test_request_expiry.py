@@ -16,7 +16,7 @@ from lakemark_server.kv import Space
 from lakemark_server.verify import verify
 from tests.lakes import Lake, open_lake
 
-DAY = requests.RETAIN_MS
+DAY = 86_400_000
 
 
 def ids(lake: Lake, space: Space) -> set[object]:

@@ -30,6 +30,7 @@ from .api import (
 )
 from .keys import Space, pack, range_of, unpack
 from .memo import ReadMemo
+from .paging import keys_below, pairs_between
 
 __all__ = [
     "CommitUnknownResult",
@@ -53,8 +54,10 @@ __all__ = [
     "TryAgain",
     "ValueTooLarge",
     "counter",
+    "keys_below",
     "open_store",
     "pack",
+    "pairs_between",
     "public_url",
     "range_of",
     "strinc",

@@ -19,7 +19,7 @@ import pyarrow as pa
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import LEFT_FILES, MAIN
-from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.kv import ReadTransaction, Store, Transaction, keys_below
 from lakemark_server.snapshot.arrow import AnyArray, take, texts
 from lakemark_server.snapshot.entries import instants_of
 from lakemark_server.snapshot.fold import Snapshot
@@ -148,16 +148,8 @@ class Collector:
         return outlines(self._store, self._snapshots.cache, self._table.table_id, key, after, upto)
 
     def _left(self) -> dict[str, Left]:
-        begin, end = LEFT_FILES.range(self._table.table_id)
-        found: dict[str, Left] = {}
-        while True:
-            page = self._store.read(
-                lambda tx, begin=begin: tx.get_range(begin, end, limit=PATHS_A_TRANSACTION)  # type: ignore[misc]
-            )
-            found |= {str(LEFT_FILES.unpack(key)[-1]): Left(*_LEFT.unpack(value)) for key, value in page}
-            if len(page) < PATHS_A_TRANSACTION:
-                return found
-            begin = page[-1][0] + b"\x00"
+        left = keys_below(self._store, LEFT_FILES, self._table.table_id, page=PATHS_A_TRANSACTION)
+        return {str(path): Left(*_LEFT.unpack(value)) for (path,), value in left}
 
 
 class _Sought:

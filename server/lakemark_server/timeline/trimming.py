@@ -28,7 +28,7 @@ from lakemark_server.keyspace import (
     VERSION_TIMES,
     VERSIONS,
 )
-from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.kv import ReadTransaction, Store, Transaction, pairs_between
 from lakemark_server.snapshot import bases
 from lakemark_server.snapshot.page_source import Cache, kept
 from lakemark_server.timeline import branches, records, retention
@@ -130,12 +130,8 @@ class Trimmer:
         begin, end = VERSIONS.range(table_id, key)
         if upto is not None:
             end = VERSIONS.key(table_id, key, upto + 1)
-        while True:
-            page = self._store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=VERSIONS_A_READ))  # type: ignore[misc]
-            yield from (VersionRecord.FromString(value) for _, value in page)
-            if len(page) < VERSIONS_A_READ:
-                return
-            begin = page[-1][0] + b"\x00"
+        for _, value in pairs_between(self._store, begin, end, VERSIONS_A_READ):
+            yield VersionRecord.FromString(value)
 
     def _held(self, table_id: int) -> set[int]:
         """Instants whose blocks are parts of bases."""

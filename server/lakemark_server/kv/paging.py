@@ -1,0 +1,29 @@
+"""Ranges that are read a page a transaction, so that no transaction is long: others may write between two pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from .api import KeyValue, Store
+from .keys import Space
+
+PAGE_KEYS: Final = 500
+
+
+def pairs_between(store: Store, begin: bytes, end: bytes, page: int = PAGE_KEYS) -> Iterator[KeyValue]:
+    """All of ``begin <= key < end``, in order. Raises what reading the store raises."""
+    while begin < end:
+        pairs = store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=page))  # type: ignore[misc]
+        yield from pairs
+        if len(pairs) < page:
+            return
+        begin = pairs[-1][0] + b"\x00"
+
+
+def keys_below(
+    store: Store, space: Space, *items: int | str, page: int = PAGE_KEYS
+) -> Iterator[tuple[tuple[object, ...], bytes]]:
+    """(the items behind ``items``, value) of all keys below them, in order."""
+    for key, value in pairs_between(store, *space.range(*items), page):
+        yield space.unpack(key)[len(items) :], value
