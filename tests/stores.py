@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 
 from lakemark_server.kv import pack, strinc
-from lakemark_server.kv.fdb_client import FdbClient
+from lakemark_server.kv.fdb.client import FdbClient
 
 SERVER_VARIABLE = "LAKEMARK_TEST_POSTGRES"
 STORE_VARIABLE = "LAKEMARK_TEST_STORE"

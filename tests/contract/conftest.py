@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from lakemark_server.kv import Store, fdb_export
-from lakemark_server.kv.fdb import FdbStore
-from lakemark_server.kv.fdb_log import LEASE_VERSIONS
-from lakemark_server.kv.fdb_url import parse as parse_fdb
-from lakemark_server.kv.postgres import PostgresStore
-from lakemark_server.kv.postgres_url import parse
-from lakemark_server.kv.sqlite import SqliteStore
+from lakemark_server.kv import Store
+from lakemark_server.kv.fdb import export as fdb_export
+from lakemark_server.kv.fdb.log import LEASE_VERSIONS
+from lakemark_server.kv.fdb.store import FdbStore
+from lakemark_server.kv.fdb.url import parse as parse_fdb
+from lakemark_server.kv.postgres.store import PostgresStore
+from lakemark_server.kv.postgres.url import parse
+from lakemark_server.kv.sqlite.store import SqliteStore
 from tests.stores import fdb_url, postgres_url
 
 Factory = Callable[[Path, Callable[[], float]], Store]

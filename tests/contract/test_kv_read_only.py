@@ -10,7 +10,7 @@ import pytest
 from lakemark.errors import FailedPrecondition
 from lakemark_server.kv import Store, open_store
 from lakemark_server.kv.api import KEYS_END
-from lakemark_server.kv.postgres_errors import PostgresFailure
+from lakemark_server.kv.postgres.errors import PostgresFailure
 from tests.contract.conftest import SHARED_URLS
 from tests.stores import postgres_server, postgres_url, schema_of, sqlite_url, with_schema
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.kv import open_store
-from lakemark_server.kv.sqlite import SqliteStore
+from lakemark_server.kv.sqlite.store import SqliteStore
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At, Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN

@@ -30,7 +30,9 @@ LOST: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.Status
 
 _context = multiprocessing.get_context("forkserver")
 # With what a service imports only when it needs it: its store, and what pyarrow wants with its first array.
-_context.set_forkserver_preload([__name__, "lakemark_server.kv.sqlite", "lakemark_server.kv.postgres", "pandas"])
+_context.set_forkserver_preload(
+    [__name__, "lakemark_server.kv.sqlite.store", "lakemark_server.kv.postgres.store", "pandas"]
+)
 
 
 def _live(settings: Settings, output: Connection) -> None:

@@ -23,7 +23,9 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 from lakemark_server.backup import Repository, restore, take
-from lakemark_server.kv import open_store, postgres, sqlite
+from lakemark_server.kv import open_store
+from lakemark_server.kv.postgres import store as postgres
+from lakemark_server.kv.sqlite import store as sqlite
 from lakemark_server.kv.buffered_store import BufferedStore
 
 steps = 0

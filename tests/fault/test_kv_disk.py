@@ -15,8 +15,8 @@ import pytest
 from lakemark.errors import CorruptStore, LakemarkError, Unavailable
 from lakemark_server.kv import CommitUnknownResult, Conflict, Store
 from lakemark_server.kv.api import KEYS_END
-from lakemark_server.kv.sqlite import SqliteStore
-from lakemark_server.kv.sqlite_writer import SqliteWriter
+from lakemark_server.kv.sqlite.store import SqliteStore
+from lakemark_server.kv.sqlite.writer import SqliteWriter
 
 
 class Fault:

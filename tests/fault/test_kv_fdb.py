@@ -18,14 +18,14 @@ from lakemark_server.kv import (
     Store,
     StoreFormatUnknown,
     counter,
-    fdb_client,
-    fdb_export,
     open_store,
     pack,
 )
-from lakemark_server.kv.fdb_client import FdbClient
-from lakemark_server.kv.fdb_layout import EXPORTS, EXPORTS_END, LOG, LOG_END
-from lakemark_server.kv.sqlite import SqliteStore
+from lakemark_server.kv.fdb import client as fdb_client
+from lakemark_server.kv.fdb import export as fdb_export
+from lakemark_server.kv.fdb.client import FdbClient
+from lakemark_server.kv.fdb.layout import EXPORTS, EXPORTS_END, LOG, LOG_END
+from lakemark_server.kv.sqlite.store import SqliteStore
 from tests.fault.kill_load import Writers, check, write_over_restarts
 from tests.fdb_server import SERVER_VARIABLE, FdbServer, program
 from tests.stores import fdb_cluster, fdb_url, schema_of

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lakemark_server.kv import open_store
-from lakemark_server.kv.sqlite import SqliteStore
+from lakemark_server.kv.sqlite.store import SqliteStore
 from tests.fault.kill_load import CHILD, PARTS, WRITERS, Outcomes, check
 from tests.stores import fdb_url, postgres_url, sqlite_url
 

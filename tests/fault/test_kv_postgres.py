@@ -19,11 +19,11 @@ from lakemark_server.kv import (
     Store,
     StoreFormatUnknown,
     open_store,
-    postgres_reader,
-    postgres_writer,
 )
-from lakemark_server.kv import postgres as postgres_store
 from lakemark_server.kv.batch import resolve
+from lakemark_server.kv.postgres import reader as postgres_reader
+from lakemark_server.kv.postgres import store as postgres_store
+from lakemark_server.kv.postgres import writer as postgres_writer
 from tests.fault.kill_load import Outcomes, write_over_restarts
 from tests.fault.socket_proxy import Fault, SocketProxy
 from tests.postgres_server import PostgresServer

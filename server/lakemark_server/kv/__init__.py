@@ -87,22 +87,22 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
         if not rest.startswith("/") or path.strip("/") == "" or path.startswith(":") or "?" in path:
             raise InvalidArgument(f"{url!r} does not name a file: write {_FORMS}")
         if read_only:
-            from .sqlite_read_only import SqliteReadOnlyStore
+            from .sqlite.read_only import SqliteReadOnlyStore
 
             return SqliteReadOnlyStore(Path(path))
-        from .sqlite import SqliteStore
+        from .sqlite.store import SqliteStore
 
         return SqliteStore(Path(path))
     if separator and scheme in _POSTGRES:
         try:
-            from .postgres import PostgresStore
-            from .postgres_url import parse
+            from .postgres.store import PostgresStore
+            from .postgres.url import parse
         except ImportError as error:
             raise Unimplemented("PostgreSQL needs the extra: pip install 'lakemark[server,postgres]'") from error
         return PostgresStore(parse(url), read_only=read_only)
     if separator and scheme == "fdb":
-        from .fdb import FdbStore
-        from .fdb_url import parse as parse_fdb
+        from .fdb.store import FdbStore
+        from .fdb.url import parse as parse_fdb
 
         return FdbStore(parse_fdb(url), read_only=read_only)
     raise InvalidArgument(f"{scheme!r} names no kind of store: write {_FORMS}")
@@ -112,7 +112,7 @@ def public_url(url: str) -> str:
     """The URL of an opened store as it may be logged: without what is secret in it."""
     scheme = url.partition("://")[0]
     if scheme in _POSTGRES:
-        from .postgres_url import parse
+        from .postgres.url import parse
 
         return parse(url).public_url
     return url if scheme in {"sqlite", "fdb"} else f"{scheme}://..."

@@ -6,7 +6,7 @@ import pytest
 
 from lakemark.errors import FailedPrecondition, Internal, StoreConflict, Unavailable, UnknownOutcome
 from lakemark_server.kv import Conflict, KeyTooLarge, TransactionTooLarge, TransactionTooOld, TryAgain, ValueTooLarge
-from lakemark_server.kv.fdb_errors import MEANINGS, commit_error, translated
+from lakemark_server.kv.fdb.errors import MEANINGS, commit_error, translated
 
 CODES = {
     1007: TransactionTooOld,

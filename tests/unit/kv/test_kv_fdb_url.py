@@ -10,7 +10,7 @@ import pytest
 
 from lakemark.errors import FailedPrecondition, InvalidArgument
 from lakemark_server.kv import open_store, public_url
-from lakemark_server.kv.fdb_url import FdbTarget, parse
+from lakemark_server.kv.fdb.url import FdbTarget, parse
 
 
 @pytest.mark.parametrize(

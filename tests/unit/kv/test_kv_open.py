@@ -13,7 +13,7 @@ import pytest
 
 from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument
 from lakemark_server.kv import StoreFormatUnknown, StoreInUse, open_store
-from lakemark_server.kv.sqlite import SqliteStore
+from lakemark_server.kv.sqlite.store import SqliteStore
 
 
 def test_urls_name_files_as_sqlalchemy_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_a_second_store_on_the_file_names_the_holder(tmp_path: Path) -> None:
         assert raised.value.details["pid"] == str(os.getpid())
     other = f"""
 from pathlib import Path
-from lakemark_server.kv.sqlite import SqliteStore
+from lakemark_server.kv.sqlite.store import SqliteStore
 SqliteStore(Path({str(tmp_path / "kv.db")!r}))
 """
     process = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)

@@ -7,7 +7,7 @@ import pytest
 
 from lakemark.errors import CorruptStore, FailedPrecondition, Internal, LakemarkError, LimitExceeded, Unavailable
 from lakemark_server.kv import CommitUnknownResult, Conflict, StoreFormatUnknown, TransactionTooOld
-from lakemark_server.kv.postgres_errors import (
+from lakemark_server.kv.postgres.errors import (
     MEANINGS,
     NoAnswer,
     PostgresFailure,

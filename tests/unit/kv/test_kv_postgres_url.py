@@ -8,7 +8,7 @@ import pytest
 
 from lakemark.errors import InvalidArgument
 from lakemark_server.kv import open_store, public_url
-from lakemark_server.kv.postgres_url import CONNECTIONS, parse
+from lakemark_server.kv.postgres.url import CONNECTIONS, parse
 
 SECRET = "correct-horse"  # noqa: S105 - of nobody
 

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from lakemark_server.kv.postgres_binary import bytea_array, from_int8, int8
-from lakemark_server.kv.postgres_window import LOG_SECONDS, Window
+from lakemark_server.kv.postgres.binary import bytea_array, from_int8, int8
+from lakemark_server.kv.postgres.window import LOG_SECONDS, Window
 from lakemark_server.kv.resolver import Verdict
 from lakemark_server.kv.write_sets import decode_writes, encode_writes
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from lakemark_server.kv import TransactionTooOld
 from lakemark_server.kv.buffer import CommitRequest
 from lakemark_server.kv.overlay import Overlay
-from lakemark_server.kv.sqlite_file import connect, prepare
-from lakemark_server.kv.sqlite_writer import SqliteWriter
+from lakemark_server.kv.sqlite.file import connect, prepare
+from lakemark_server.kv.sqlite.writer import SqliteWriter
 
 
 def write(key: bytes, read_version: int | None = None) -> CommitRequest:

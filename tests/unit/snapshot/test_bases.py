@@ -21,7 +21,7 @@ from lakemark_server.snapshot.folding import BUILD_MS_MAX, Folding, Since, Thres
 from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN
-from lakemark_server.verify_bases import check_bases
+from lakemark_server.verify.bases import check_bases
 from tests.unit.snapshot.world import TABLE, World, found
 
 

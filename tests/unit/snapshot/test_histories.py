@@ -23,7 +23,7 @@ from lakemark_server.snapshot.changes import added_between, removed_between
 from lakemark_server.snapshot.fold import NOWHERE
 from lakemark_server.snapshot.planning import Planner
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.verify_bases import check_bases
+from lakemark_server.verify.bases import check_bases
 from tests.unit.snapshot.compacted import check_compact
 from tests.unit.snapshot.world import TABLE, World, found
 

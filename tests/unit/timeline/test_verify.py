@@ -188,7 +188,7 @@ def test_damage_is_told(filled: Filled, problem: str, damage: Damage) -> None:
 
 
 def test_pages_do_not_lose_anything(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakemark_server.verify_lake.PAGE_BLOCKS", 2)
+    monkeypatch.setattr("lakemark_server.verify.lake.PAGE_BLOCKS", 2)
     table = lake.table()
     for number in range(7):
         lake.put(table, [number])

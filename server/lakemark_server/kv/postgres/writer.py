@@ -7,16 +7,16 @@ from typing import Final
 
 from lakemark.errors import LakemarkError
 
-from .api import CommitUnknownResult
-from .batch import resolve
-from .buffer import CommitRequest
-from .overlay import Overlay, add_to_counter
-from .postgres_binary import bytea_array, bytea_arrays, from_int8, int8
-from .postgres_errors import PostgresFailure, commit_error, translated
-from .postgres_statements import SHORT_KEY_BYTES_MAX
-from .postgres_window import Window
-from .postgres_wire import Call, PostgresConnection
-from .write_sets import encode_writes
+from ..api import CommitUnknownResult
+from ..batch import resolve
+from ..buffer import CommitRequest
+from ..overlay import Overlay, add_to_counter
+from ..write_sets import encode_writes
+from .binary import bytea_array, bytea_arrays, from_int8, int8
+from .errors import PostgresFailure, commit_error, translated
+from .statements import SHORT_KEY_BYTES_MAX
+from .window import Window
+from .wire import Call, PostgresConnection
 
 # The server's own limits on waiting for the turn and on a statement end before this.
 ANSWER_SECONDS_MAX: Final = 25.0

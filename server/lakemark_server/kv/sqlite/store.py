@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from .buffer import CommitRequest
-from .buffered_store import BufferedStore
-from .group_commit import GroupCommitter
-from .reads import Clock
-from .sqlite_file import FileLock, connect, integrity_check, prepare
-from .sqlite_reader import READER_CACHE_KIB, SqliteReaders, SqliteSnapshot
-from .sqlite_writer import SqliteWriter
+from ..buffer import CommitRequest
+from ..buffered_store import BufferedStore
+from ..group_commit import GroupCommitter
+from ..reads import Clock
+from .file import FileLock, connect, integrity_check, prepare
+from .reader import READER_CACHE_KIB, SqliteReaders, SqliteSnapshot
+from .writer import SqliteWriter
 
 WRITER_CACHE_KIB: Final = 65_536
 

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from .api import TRANSACTION_SECONDS_MAX
-from .reads import Clock
-from .resolver import KeyRange, Resolver, Verdict
-from .write_sets import decode_writes
+from ..api import TRANSACTION_SECONDS_MAX
+from ..reads import Clock
+from ..resolver import KeyRange, Resolver, Verdict
+from ..write_sets import decode_writes
 
 # Longer than a transaction lives, so that it is never too old for having waited for its turn.
 LOG_SECONDS: Final = 2 * TRANSACTION_SECONDS_MAX

@@ -15,12 +15,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from .buffer import KeyRange
-from .fdb_client import FdbClient
-from .fdb_layout import EXPORTS, EXPORTS_END, LOG
-from .fdb_reader import FdbSnapshot
-from .overlay import Overlay
-from .write_sets import encode_writes
+from ..buffer import KeyRange
+from ..overlay import Overlay
+from ..write_sets import encode_writes
+from .client import FdbClient
+from .layout import EXPORTS, EXPORTS_END, LOG
+from .reader import FdbSnapshot
 
 VERSIONS_PER_S: Final = 1_000_000
 LEASE_VERSIONS: Final = VERSIONS_PER_S // 2

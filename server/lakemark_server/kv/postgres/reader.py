@@ -10,11 +10,11 @@ from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from lakemark.errors import Unavailable
 
-from .api import KeyValue
-from .postgres_binary import bytea_array, from_int8, int8
-from .postgres_errors import PostgresFailure, read_error
-from .postgres_statements import SHORT_KEY_BYTES_MAX
-from .postgres_wire import Call, PostgresConnection, Rows
+from ..api import KeyValue
+from .binary import bytea_array, from_int8, int8
+from .errors import PostgresFailure, read_error
+from .statements import SHORT_KEY_BYTES_MAX
+from .wire import Call, PostgresConnection, Rows
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection

@@ -10,7 +10,7 @@ from typing import Final
 
 from lakemark.errors import CorruptStore, FailedPrecondition, Internal, LakemarkError, Unavailable
 
-from .api import (
+from ..api import (
     CommitUnknownResult,
     Conflict,
     KeyTooLarge,

@@ -16,7 +16,7 @@ from typing import Final
 import psycopg
 from psycopg import pq
 
-from .postgres_errors import NoAnswer, PostgresFailure
+from .errors import NoAnswer, PostgresFailure
 
 Call = tuple[str, Sequence[bytes | None]]
 """The name of a prepared statement and its values in PostgreSQL's binary format."""

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from lakemark.errors import FailedPrecondition
 
-from .api import StoreFormatUnknown
+from ..api import StoreFormatUnknown
 
 FORMAT: Final = 1
 SERVER_VERSION_MIN: Final = 130_000

@@ -16,17 +16,17 @@ from typing import Final
 
 from lakemark.errors import LakemarkError, StoreConflict, Unavailable
 
-from .api import CommitUnknownResult, TransactionTooOld
-from .buffer import CommitRequest, KeyRange
-from .fdb_client import FdbClient
-from .fdb_layout import EXPORTS, EXPORTS_END, LOG, LOG_END
-from .fdb_log import BLIND_VERSIONS, LEASE_VERSIONS, VERSIONS_PER_S
-from .fdb_reader import FdbSnapshot
-from .fdb_spool import Spool, disk_errors
-from .fdb_writer import FdbWriter
-from .overlay import Overlay
-from .retry import pause_seconds
-from .write_sets import decode_writes
+from ..api import CommitUnknownResult, TransactionTooOld
+from ..buffer import CommitRequest, KeyRange
+from ..overlay import Overlay
+from ..retry import pause_seconds
+from ..write_sets import decode_writes
+from .client import FdbClient
+from .layout import EXPORTS, EXPORTS_END, LOG, LOG_END
+from .log import BLIND_VERSIONS, LEASE_VERSIONS, VERSIONS_PER_S
+from .reader import FdbSnapshot
+from .spool import Spool, disk_errors
+from .writer import FdbWriter
 
 ANNOUNCED_VERSIONS: Final = 120 * VERSIONS_PER_S
 """How long commits are noted for an export that does not announce itself again."""

@@ -15,20 +15,20 @@ from typing import Final
 from lakemark.errors import FailedPrecondition
 from lakemark_server import deadline
 
-from .api import KEYS_END, StoreFormatUnknown
-from .buffer import CommitRequest
-from .buffered_store import BufferedStore, opened_read_only
-from .fdb_client import FdbClient
-from .fdb_export import FdbExporter
-from .fdb_layout import FORMAT_KEY
-from .fdb_reader import FdbSnapshot
-from .fdb_spool import Spool, spool
-from .fdb_url import FdbTarget
-from .fdb_writer import FdbWriter
-from .keys import pack
-from .limits import check_key
-from .overlay import Overlay
-from .reads import Clock
+from ..api import KEYS_END, StoreFormatUnknown
+from ..buffer import CommitRequest
+from ..buffered_store import BufferedStore, opened_read_only
+from ..keys import pack
+from ..limits import check_key
+from ..overlay import Overlay
+from ..reads import Clock
+from .client import FdbClient
+from .export import FdbExporter
+from .layout import FORMAT_KEY
+from .reader import FdbSnapshot
+from .spool import Spool, spool
+from .url import FdbTarget
+from .writer import FdbWriter
 
 FORMAT: Final = b"1"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .api import KeyValue
-from .fdb_client import FdbClient
+from ..api import KeyValue
+from .client import FdbClient
 
 
 class FdbSnapshot:

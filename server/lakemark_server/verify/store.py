@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, cast
 from lakemark.errors import LakemarkError, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2
-from lakemark_server import store_format, verify_bases, verify_lake
+from lakemark_server import store_format
 from lakemark_server.admission import recount
 from lakemark_server.catalog import lake, tables
 from lakemark_server.keyspace import (
@@ -27,7 +27,9 @@ from lakemark_server.keyspace import (
     TABLE_NAMES,
 )
 from lakemark_server.kv import ReadTransaction, Space, Store, keys_below, strinc, unpack
-from lakemark_server.verify_lake import Problems
+from lakemark_server.verify import bases
+from lakemark_server.verify import lake as lake_tables
+from lakemark_server.verify.lake import Problems
 
 LOOKS: Final = 3
 PROBLEMS_MAX: Final = 10
@@ -60,8 +62,8 @@ def verify(store: Store) -> Problems:
         found = _settled(_on(_check_definition, store, one))
         problems += found
         if one.entry.kind == catalog_pb2.LAKE and not found:
-            problems += _settled(_on(verify_lake.check_table, store, one.entry.table_id, one.full))
-            problems += _settled(_on(verify_bases.check_bases, store, one.entry.table_id, one.full))
+            problems += _settled(_on(lake_tables.check_table, store, one.entry.table_id, one.full))
+            problems += _settled(_on(bases.check_bases, store, one.entry.table_id, one.full))
     for check in (_check_locations, _check_dropped, _check_usage, _check_requests):
         problems += _settled(_on(check, store))
     return problems

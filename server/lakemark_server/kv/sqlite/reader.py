@@ -12,8 +12,8 @@ from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from lakemark.errors import Unavailable
 
-from .api import KeyValue
-from .sqlite_file import translated
+from ..api import KeyValue
+from .file import translated
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection

@@ -10,13 +10,13 @@ from typing import Final, TypeVar
 
 from lakemark.errors import LakemarkError
 
-from .api import TRANSACTION_SECONDS_MAX, CommitUnknownResult, KeyValue
-from .batch import resolve
-from .buffer import CommitRequest
-from .overlay import Overlay, add_to_counter
-from .reads import Clock
-from .resolver import Resolver
-from .sqlite_file import error_code, translated
+from ..api import TRANSACTION_SECONDS_MAX, CommitUnknownResult, KeyValue
+from ..batch import resolve
+from ..buffer import CommitRequest
+from ..overlay import Overlay, add_to_counter
+from ..reads import Clock
+from ..resolver import Resolver
+from .file import error_code, translated
 
 # COMMIT failed before its last frame could be whole: SQLite rolls back, and recovery after a crash finds nothing.
 _SURELY_NOT_COMMITTED: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .api import KEYS_END, strinc
+from ..api import KEYS_END, strinc
 
 FORMAT_KEY: Final = KEYS_END + b"/format"
 EXPORTS: Final = KEYS_END + b"/export/"

@@ -7,11 +7,11 @@ from typing import Final
 
 from lakemark_server import deadline
 
-from .api import StoreClosed
-from .buffer import CommitRequest
-from .fdb_client import FdbClient
-from .fdb_errors import commit_error
-from .fdb_log import ChangeLog
+from ..api import StoreClosed
+from ..buffer import CommitRequest
+from .client import FdbClient
+from .errors import commit_error
+from .log import ChangeLog
 
 _MASK: Final = (1 << 64) - 1
 

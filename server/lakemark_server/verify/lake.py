@@ -34,8 +34,8 @@ from lakemark_server.snapshot.arrow import texts
 from lakemark_server.timeline import records, retention
 from lakemark_server.timeline.alive import Alive
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
-from lakemark_server.verify_references import check_merges, check_references, lineages, references_of
-from lakemark_server.verify_schemas import check_versions, schemas_of
+from lakemark_server.verify.references import check_merges, check_references, lineages, references_of
+from lakemark_server.verify.schemas import check_versions, schemas_of
 
 Problems: TypeAlias = list[str]
 PAGE_BLOCKS: Final = 20

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from lakemark.errors import DeadlineUnknown, FailedPrecondition, LakemarkError, Unimplemented
 from lakemark_server import deadline
 
-from .fdb_errors import TIMED_OUT, translated
+from .errors import TIMED_OUT, translated
 
 API_VERSION: Final = 710
 ANSWER_MS_MAX: Final = 10_000

@@ -9,18 +9,18 @@ from typing import Final
 
 import psycopg
 
-from .buffer import CommitRequest
-from .buffered_store import BufferedStore, opened_read_only
-from .group_commit import GroupCommitter
-from .postgres_errors import PostgresFailure, failure_of, translated
-from .postgres_reader import PostgresReaders, PostgresSnapshot
-from .postgres_schema import check, prepare, session
-from .postgres_statements import READ, WRITE
-from .postgres_url import PostgresTarget
-from .postgres_window import Window
-from .postgres_wire import PostgresConnection
-from .postgres_writer import PostgresWriter
-from .reads import Clock
+from ..buffer import CommitRequest
+from ..buffered_store import BufferedStore, opened_read_only
+from ..group_commit import GroupCommitter
+from ..reads import Clock
+from .errors import PostgresFailure, failure_of, translated
+from .reader import PostgresReaders, PostgresSnapshot
+from .schema import check, prepare, session
+from .statements import READ, WRITE
+from .url import PostgresTarget
+from .window import Window
+from .wire import PostgresConnection
+from .writer import PostgresWriter
 
 # A statement of a reader has as long as a transaction lives. A process that hangs with the turn to commit in its hands
 # loses it after ``idle_in_transaction``, so that the others go on.

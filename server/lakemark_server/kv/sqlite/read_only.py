@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
-from .buffer import CommitRequest
-from .buffered_store import BufferedStore, opened_read_only
-from .reads import Clock
-from .sqlite_file import connect, integrity_check, open_to_read
-from .sqlite_reader import READER_CACHE_KIB, SqliteReaders, SqliteSnapshot
+from ..buffer import CommitRequest
+from ..buffered_store import BufferedStore, opened_read_only
+from ..reads import Clock
+from .file import connect, integrity_check, open_to_read
+from .reader import READER_CACHE_KIB, SqliteReaders, SqliteSnapshot
 
 
 class SqliteReadOnlyStore(BufferedStore):

@@ -11,7 +11,7 @@ from typing import Final
 
 from lakemark.errors import CorruptStore, FailedPrecondition, LakemarkError, Unavailable
 
-from .api import StoreFormatUnknown, StoreInUse
+from ..api import StoreFormatUnknown, StoreInUse
 
 APPLICATION_ID: Final = 0x4C4B4D4B  # "LKMK", in the file's header
 FORMAT: Final = 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lakemark.errors import Unavailable
 
-from .api import KeyValue
+from ..api import KeyValue
 
 
 class Spool:

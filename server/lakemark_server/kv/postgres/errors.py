@@ -11,8 +11,8 @@ import psycopg
 
 from lakemark.errors import CorruptStore, FailedPrecondition, Internal, LakemarkError, LimitExceeded, Unavailable
 
-from .api import CommitUnknownResult, Conflict, StoreFormatUnknown
-from .limits import too_old
+from ..api import CommitUnknownResult, Conflict, StoreFormatUnknown
+from ..limits import too_old
 
 
 class PostgresFailure(Exception):

@@ -1,0 +1,1 @@
+"""The store on FoundationDB: what only this backend needs."""
