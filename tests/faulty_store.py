@@ -181,6 +181,10 @@ class _FaultyTransaction(_FaultyReads):
         self._writing = inner
         self._changed = False
 
+    @property
+    def size_bytes(self) -> int:
+        return self._writing.size_bytes
+
     def set(self, key: bytes, value: bytes) -> None:
         self._changed = True
         self._writing.set(key, value)

@@ -137,6 +137,10 @@ class Transaction(ReadTransaction, Protocol):
     written plus the conflict ranges exceed ``TRANSACTION_BYTES_MAX``.
     """
 
+    @property
+    def size_bytes(self) -> int:
+        """What counts towards ``TRANSACTION_BYTES_MAX`` so far."""
+
     def set(self, key: bytes, value: bytes) -> None:
         """Raises KeyTooLarge, ReservedKey, ValueTooLarge."""
 

@@ -77,6 +77,10 @@ class BufferedTransaction:
         self._write_conflicts: list[KeyRange] = []
         self._size_bytes = 0
 
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
     def get(self, key: bytes, *, snapshot: bool = False) -> bytes | None:
         check_key(key)
         view = self._view()

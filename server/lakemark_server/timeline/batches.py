@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from lakemark.errors import CommitConflict, LakemarkError, Unavailable
 from lakemark_proto.v1 import timeline_pb2 as pb
@@ -23,15 +23,25 @@ from lakemark_server.timeline.table_state import TableState
 Job: TypeAlias = OpenJob | StartJob | CommitJob | AlterJob | NamedJob
 Answer: TypeAlias = Opened | pb.CommitResponse | CommittedAndOpened | LakeTable | Moved
 
+BATCH_BYTES_MAX: Final = 1_000_000
+"""Of one transaction of several jobs, as the store counts them."""
+
+_JOB_BYTES: Final = 1_500
+"""Of what a job writes beside its files, metadata and profile, conflict ranges included."""
+
 
 def size_of(job: Job) -> int:
-    """About how many bytes it writes: those of its files and metadata. All else is small."""
+    """About how many bytes it writes. What an instant was given at its opening is written again with its commit, which
+    is seen only in the transaction."""
     work = job.work if isinstance(job, NamedJob) else job
     if isinstance(work, CommitJob):
-        return work.size_bytes
+        return _JOB_BYTES + work.size_bytes
     if isinstance(work, pb.CommitRequest):
-        return work.ByteSize()
-    return metadata_bytes(work.metadata) if isinstance(work, OpenJob) else 0
+        return _JOB_BYTES + work.ByteSize()
+    if isinstance(work, OpenJob):
+        once = metadata_bytes(work.metadata) + (work.profile.ByteSize() if work.profile else 0)
+        return _JOB_BYTES + (2 * once if work.request_id else once)  # the answer is recorded, too
+    return _JOB_BYTES + (work.profile.ByteSize() if isinstance(work, StartJob) else 0)
 
 
 class Batches:
@@ -66,6 +76,8 @@ class Batches:
                 answers[place] = self._and_opened(state, jobs[place], answer, now)
                 if isinstance(answer, CommitConflict) and refuse(state, job.instant, answer, now):
                     gone.append((state.table, job.instant))
+            if tx.size_bytes > BATCH_BYTES_MAX and len(jobs) > 1:
+                raise TransactionTooLarge(f"a batch of {len(jobs)} jobs takes {tx.size_bytes} bytes")
             return state, answers
 
         try:

@@ -25,7 +25,7 @@ J = TypeVar("J")
 R = TypeVar("R")
 
 BATCH_MAX: Final = 128
-BATCH_BYTES_AIM: Final = 1_000_000
+BATCH_BYTES_AIM: Final = 900_000
 WAITING_MAX: Final = 10_000
 LEADERS_MAX: Final = 16
 RETRY_MS: Final = 500

@@ -20,12 +20,7 @@ class Together:
 
     def __init__(self, jobs: list[tuple[int, CommitJob]], request_id: str) -> None:
         """Raises LimitExceeded."""
-        size = sum(job.size_bytes for _, job in jobs)
-        if size > TOGETHER_BYTES_MAX:
-            raise LimitExceeded(
-                f"these commits bring {size:,} bytes of files and metadata; a transaction over several tables takes at "
-                f"most {TOGETHER_BYTES_MAX:,}: stage their files before, shorten their metadata, or send fewer of them"
-            )
+        _check_size(sum(job.size_bytes for _, job in jobs))
         self._jobs = jobs
         self._request_id = request_id
         self.refused = 0
@@ -51,6 +46,7 @@ class Together:
             answer = publish(states[table_id], [job], now_ms, log)[0]
             if isinstance(answer, LakemarkError):
                 raise answer
+            _check_size(states[table_id].tx.size_bytes)  # with what the instants were given at their opening
             answers.append(answer)
             fresh.append(_published(states[table_id]) > before)
         if any(fresh) and not all(fresh):
@@ -62,6 +58,14 @@ class Together:
                 state="COMPLETED",
             )
         return answers
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > TOGETHER_BYTES_MAX:
+        raise LimitExceeded(
+            f"these commits write {size_bytes:,} bytes or more; a transaction over several tables takes at most "
+            f"{TOGETHER_BYTES_MAX:,}: stage their files before, shorten their metadata, or send fewer of them"
+        )
 
 
 def _published(state: TableState) -> int:
