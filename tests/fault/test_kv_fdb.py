@@ -15,8 +15,10 @@ from lakemark_server import deadline
 from lakemark_server.deadline import Deadline
 from lakemark_server.kv import (
     CommitUnknownResult,
+    KeyValue,
     Store,
     StoreFormatUnknown,
+    TryAgain,
     counter,
     open_store,
     pack,
@@ -24,7 +26,10 @@ from lakemark_server.kv import (
 from lakemark_server.kv.fdb import client as fdb_client
 from lakemark_server.kv.fdb import export as fdb_export
 from lakemark_server.kv.fdb.client import FdbClient
+from lakemark_server.kv.fdb.errors import commit_error
 from lakemark_server.kv.fdb.layout import EXPORTS, EXPORTS_END, LOG, LOG_END
+from lakemark_server.kv.fdb.log import BLIND_VERSIONS
+from lakemark_server.kv.fdb.reader import FdbSnapshot
 from lakemark_server.kv.sqlite.store import SqliteStore
 from tests.fault.kill_load import Writers, check, write_over_restarts
 from tests.fdb_server import SERVER_VARIABLE, FdbServer, program
@@ -132,6 +137,28 @@ def test_waiting_for_a_change_outlives_a_restart(own_server: FdbServer, own_url:
     store.close()
 
 
+def test_one_watch_too_many_is_told_instead_of_looked_for_again_and_again(url: str) -> None:
+    store = open_store(url)
+    options = FdbClient(fdb_cluster())._database.options
+    options.set_max_watches(0)
+    try:
+        with pytest.raises(TryAgain, match="too many callers wait for changes"):
+            store.wait_for_change(b"a", None, 60.0)
+    finally:
+        options.set_max_watches(10_000)
+        store.close()
+
+
+def test_the_client_library_calls_the_same_answers_refusals(url: str) -> None:
+    open_store(url).close()
+    import fdb
+
+    refusals = [code for code in range(1, 10_000) if fdb.predicates.is_retryable_not_committed(fdb.FDBError(code))]
+    assert set(refusals) >= {1007, 1020}
+    # 2137 is of tenants, which no store uses.
+    assert [code for code in refusals if isinstance(commit_error(code, ""), CommitUnknownResult)] == [2137]
+
+
 @pytest.mark.parametrize(
     "rounds", [4, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])], ids=["quick", "long"]
 )
@@ -188,11 +215,39 @@ def test_what_an_export_that_died_left_behind_is_removed(url: str, tmp_path: Pat
     store.close()
 
 
-def test_an_export_that_slept_for_too_long_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fdb_export, "ANNOUNCED_VERSIONS", 1)
+# With the second it could renew its announcement in time, but not before commits that do not know of that.
+@pytest.mark.parametrize("announced", [1, BLIND_VERSIONS * 3 // 2])
+def test_an_export_that_slept_for_too_long_says_so(url: str, announced: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fdb_export, "ANNOUNCED_VERSIONS", announced)
     store = open_store(url)
     with pytest.raises(Unavailable, match="interrupted for too long"), store.export():
         pass
+    assert own_keys(store) == []
+    store.close()
+
+
+@pytest.mark.parametrize("failures", [3, 1_000], ids=["for a moment", "for ever"])
+def test_an_export_is_patient_with_a_cluster_that_is_behind(
+    url: str, failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fdb_export, "_PAUSE_S", 0)
+    left = iter(range(failures))
+
+    class Behind(FdbSnapshot):
+        def get_range(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
+            if begin < EXPORTS and next(left, None) is not None:
+                raise TryAgain("behind")
+            return super().get_range(begin, end, limit, reverse)
+
+    store = open_store(url)
+    store.transact(lambda tx: tx.set(b"a", b"1"))
+    monkeypatch.setattr(fdb_export, "FdbSnapshot", Behind)
+    if failures < 10:
+        with store.export() as export:
+            assert list(export.pages) == [[(b"a", b"1")]]
+    else:
+        with pytest.raises(TryAgain), store.export():
+            pass
     assert own_keys(store) == []
     store.close()
 

@@ -68,7 +68,10 @@ class FdbClient:
 
     @contextmanager
     def watched(self, key: bytes, changed: threading.Event) -> Iterator[bytes | None]:
-        """The value of ``key``; inside, ``changed`` is set once it is another one, or when that cannot be told."""
+        """The value of ``key``; inside, ``changed`` is set once it is another one, or when that cannot be told.
+
+        Of what cannot be told - too many watches, say - the reason is raised in the end.
+        """
         transaction = self.transaction()
         value: bytes | None = self.answer(lambda: transaction.get(key).value)
         watch = transaction.watch(key)
@@ -77,6 +80,8 @@ class FdbClient:
         watch.on_ready(lambda _: changed.set())
         try:
             yield value
+            if watch.is_ready():
+                self.answer(watch.wait)
         finally:
             watch.cancel()
 

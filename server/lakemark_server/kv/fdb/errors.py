@@ -35,7 +35,11 @@ MEANINGS: Final[dict[int, tuple[type[LakemarkError], str]]] = {
     1039: (Unavailable, "FoundationDB is being upgraded"),
     1042: (TryAgain, "FoundationDB has too many commits under way"),
     1051: (TryAgain, "FoundationDB throttles its clients"),
+    1078: (TryAgain, "FoundationDB has too many transactions waiting to begin"),
     1213: (TryAgain, "FoundationDB throttles its clients"),
+    1223: (TryAgain, "FoundationDB throttles its clients"),
+    1235: (TryAgain, "FoundationDB throttles writes to a part of its keys"),
+    1242: (TryAgain, "a part of FoundationDB's keys is locked, as while it is loaded in bulk"),
     1501: (Unavailable, "there is no memory left for FoundationDB's client"),
     1515: (FailedPrecondition, "there is no cluster file at the path"),
     1520: (CorruptStore, "FoundationDB found damaged data; restore a backup"),
@@ -48,7 +52,9 @@ MEANINGS: Final[dict[int, tuple[type[LakemarkError], str]]] = {
 }
 """The error for a caller for whom nothing was applied, by code."""
 
-_SURELY_NOT_COMMITTED: Final = frozenset({1007, 1009, 1020, 1037, 1038, 1042, 1051, 1213, 2101, 2102, 2103})
+_SURELY_NOT_COMMITTED: Final = frozenset(
+    {1007, 1009, 1020, 1037, 1038, 1042, 1051, 1078, 1213, 1223, 1235, 1242, 2101, 2102, 2103}
+)
 """Answers of the cluster, or the client, that refuse a commit. All others leave it open."""
 
 

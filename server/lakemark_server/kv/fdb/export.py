@@ -16,14 +16,14 @@ from typing import Final
 
 from lakemark.errors import LakemarkError, StoreConflict, Unavailable
 
-from ..api import CommitUnknownResult, TransactionTooOld
+from ..api import CommitUnknownResult, TransactionTooOld, TryAgain
 from ..buffer import CommitRequest, KeyRange
 from ..overlay import Overlay
 from ..retry import pause_seconds
 from ..write_sets import decode_writes
 from .client import FdbClient
 from .layout import EXPORTS, EXPORTS_END, LOG, LOG_END
-from .log import BLIND_VERSIONS, LEASE_VERSIONS, VERSIONS_PER_S
+from .log import BLIND_VERSIONS, VERSIONS_PER_S
 from .reader import FdbSnapshot
 from .spool import Spool, disk_errors
 from .writer import FdbWriter
@@ -39,6 +39,8 @@ _ENTRIES_MAX: Final = 2_000
 _LOG_PAGES_MAX: Final = 100_000
 _KEYS_AT_ONCE: Final = 1_000
 _RANGE_PAIRS_MAX: Final = 1_000
+_TOO_MUCH: Final = (TransactionTooOld, TryAgain)
+_PAUSE_S: Final = 0.5  # after each of them, before less is asked for
 
 
 class FdbExporter:
@@ -70,10 +72,8 @@ class FdbExporter:
                 unread = self._read_again(snapshot, begin, end, (entry for _, entry in page))
                 if len(page) < asked and not unread:
                     return self._checked(snapshot)
-            except TransactionTooOld:
-                if asked == 1:
-                    raise
-                self._entries = max(1, asked // 4)
+            except _TOO_MUCH as error:
+                self._entries = _less(asked, error)
                 continue
             self._entries = min(2 * asked, _ENTRIES_MAX)
             if page:
@@ -105,10 +105,8 @@ class FdbExporter:
             asked = self._pairs
             try:
                 pairs = self._snapshot().get_range(begin, end, asked, False)
-            except TransactionTooOld:
-                if asked == 1:
-                    raise
-                self._pairs = max(1, asked // 4)
+            except _TOO_MUCH as error:
+                self._pairs = _less(asked, error)
                 continue
             reached = end if len(pairs) < asked else pairs[-1][0] + b"\0"
             self._spool.replace(begin, reached, pairs)
@@ -147,10 +145,13 @@ class FdbExporter:
         return snapshot
 
     def _checked(self, snapshot: FdbSnapshot) -> int:
-        """The snapshot's version, until which every commit was noted. Raises Unavailable."""
+        """The snapshot's version, until which every commit was noted. Raises Unavailable.
+
+        An announcement is renewed while it holds for so long yet that every commit without the new one knows the old.
+        """
         version = snapshot.version()
         until = snapshot.get(self._key)
-        if until is None or int.from_bytes(until, "big") < version + LEASE_VERSIONS:
+        if until is None or int.from_bytes(until, "big") < version + BLIND_VERSIONS:
             raise Unavailable("the export was interrupted for too long to know what was written meanwhile; try again")
         return version
 
@@ -179,9 +180,9 @@ class FdbExporter:
         """A transaction of the store's own keys that conflicts with those of other exports; it may happen twice."""
         for attempt in range(_ATTEMPTS_MAX):
             snapshot, writes = FdbSnapshot(self._client, self._prefix), Overlay()
-            body(snapshot, writes)
-            request = CommitRequest(snapshot.version(), set(), [(EXPORTS, EXPORTS_END)], writes, [], 0)
             try:
+                body(snapshot, writes)
+                request = CommitRequest(snapshot.version(), set(), [(EXPORTS, EXPORTS_END)], writes, [], 0)
                 self._writer.commit(request, noted=False)
             except (StoreConflict, CommitUnknownResult):
                 if attempt + 1 == _ATTEMPTS_MAX:
@@ -189,3 +190,11 @@ class FdbExporter:
                 time.sleep(pause_seconds(attempt))
             else:
                 return
+
+
+def _less(asked: int, error: LakemarkError) -> int:
+    """How much to ask for instead, once FoundationDB has had a pause. Raises ``error`` if it was one."""
+    if asked == 1:
+        raise error
+    time.sleep(_PAUSE_S)
+    return max(1, asked // 4)

@@ -1,7 +1,7 @@
 """Notes which keys a commit wrote, while somebody exports the store. Costs a commit nothing at other times.
 
 FoundationDB forgets a version after five seconds. So an export reads the store in pieces, each at a version of its own,
-and then again, until nothing is left, what was written since: that is what the log tells (see ``fdb_export``).
+and then again, until nothing is left, what was written since: that is what the log tells (see ``export``).
 
 Nobody asks at each commit whether an export is running; a process believes what it saw last for ``LEASE_VERSIONS``. A
 commit that relies on it has a read version within these, and FoundationDB refuses it if its own version lies
