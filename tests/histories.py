@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Place: TypeAlias = tuple[str, str]  # table, branch
+At: TypeAlias = tuple[Place, int]  # a version
 Outcome: TypeAlias = Literal["ok", "refused", "unknown"]
 MAIN = "main"
 DELTA_NAME = "/delta.parquet"
@@ -21,23 +22,25 @@ DELTA_NAME = "/delta.parquet"
 class Write:
     """What an operation does to one place; ``version``: as it was told, 0 if it was not.
 
-    ``restores``: a version; ``merges``: a branch; ``column``: adds one to the schema, with a name of its own.
-    ``instant`` 0: the service chose one and has not told it.
+    ``clears``: all files behind these beginnings, without the instant ("": everything). ``read``: the version whose
+    files behind the beginnings ``saw`` decided what it does. ``restores``: a version; ``merges``: a branch, and as it
+    was told how many versions it ``replayed``, and ``fast_forward``; ``column``: adds one to the schema, with a name of
+    its own. ``instant`` 0: the service chose one and has not told it.
     """
 
     added: frozenset[str] = frozenset()
     removed: frozenset[str] = frozenset()
-    everything: bool = False
+    clears: frozenset[str] = frozenset()
+    read: int = 0
+    saw: frozenset[str] = frozenset()
     restores: int = 0
     merges: str = ""
+    replayed: int | None = None
+    fast_forward: bool = False
     column: str = ""
     service: bool = False  # changes where rows lie, and none of them
     instant: int = 0
     version: int = 0
-
-    @property
-    def changes_rows(self) -> bool:
-        return not (self.service or self.column)
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,39 @@ class Clean:
 
 
 @dataclass(frozen=True)
+class DryMerge:
+    """What a merge would do, as it was told; "": it would not be refused."""
+
+    replayed: int
+    fast_forward: bool
+    refused: str
+
+
+@dataclass(frozen=True)
+class Alone:
+    """How many versions and files one place has that another does not, and how many files it has not any more."""
+
+    versions: int
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two places beside each other, as they were told. ``merges``: of each into the other one."""
+
+    sides: Mapping[Place, Alone]
+    merges: Mapping[Place, DryMerge]
+
+
+@dataclass(frozen=True)
 class Operation:
     """``reads``: the latest versions that it saw, of all places at one moment; ``contents``: the files of those, and
-    ``columns``: those that were added to their schemas. Where it reads and writes, it makes the next version.
+    ``columns``: those that were added to their schemas.
 
     ``looks``: a version, maybe an old one, and its files in ``contents``; "refused" if it has ended. ``creates``: a
-    branch, from the latest version. ``keeps``: a version, by a tag or savepoint that stays. Without an answer
-    ``ended_ns`` says nothing.
+    branch, from the latest version of ``creates_from``. ``keeps``: a version, by a tag or savepoint that stays. Without
+    an answer ``ended_ns`` says nothing.
     """
 
     what: str
@@ -69,8 +98,10 @@ class Operation:
     contents: Mapping[Place, frozenset[str]] = field(default_factory=dict)
     columns: Mapping[Place, frozenset[str]] = field(default_factory=dict)
     creates: Place | None = None
-    looks: tuple[Place, int] | None = None
-    keeps: tuple[Place, int] | None = None
+    creates_from: Place | None = None
+    compares: Comparison | None = None
+    looks: At | None = None
+    keeps: At | None = None
     cleans: Clean | None = None
 
 
@@ -89,13 +120,15 @@ class Version:
 @dataclass(frozen=True)
 class History:
     """``versions`` of each place, of a branch those above its fork; ``forks``: the parent and the version of each;
-    ``kept``: the files of versions, old ones too, as they are in the end; ``gone``: those that have ended."""
+    ``kept``: the files of versions, old ones too, as they are in the end, and ``lost`` those of them that are not on
+    disk; ``gone``: those that have ended."""
 
     operations: Sequence[Operation]
     versions: Mapping[Place, Sequence[Version]]
-    forks: Mapping[Place, tuple[Place, int]] = field(default_factory=dict)
-    kept: Mapping[tuple[Place, int], frozenset[str]] = field(default_factory=dict)
-    gone: frozenset[tuple[Place, int]] = frozenset()
+    forks: Mapping[Place, At] = field(default_factory=dict)
+    kept: Mapping[At, frozenset[str]] = field(default_factory=dict)
+    lost: Mapping[At, frozenset[str]] = field(default_factory=dict)
+    gone: frozenset[At] = frozenset()
 
     def fork(self, place: Place) -> int:
         return self.forks[place][1] if place in self.forks else 0

@@ -7,19 +7,21 @@ order of real time; Elle finds anomalies in the same way). ``check`` is pure.
 Edges: who made version v comes before who made v + 1 and before who read v, who read v before who made v + 1, and who
 had ended before whoever began later. What is of unknown outcome has happened at some time after it began, or never.
 
-Besides, a delta never loses its base file, a version is read with the columns that its table had then, and old versions
-end as ``tests/history_cleans.py`` says.
+Besides, what a version does fits what is before it, on its own branch and wherever it is merged
+(``tests/history_steps.py``), a version is read with the columns that its table had then, and old versions end as
+``tests/history_cleans.py`` says.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from tests.histories import DELTA_NAME, MAIN, History, Operation, Place, Write, name_of
+from tests.histories import MAIN, At, History, Operation, Place, Write, name_of
 from tests.history_cleans import wrong_ends
+from tests.history_steps import Steps, difference, some
 
 
 def check(history: History) -> list[str]:
@@ -40,7 +42,7 @@ class Ledger:
 
     def __init__(self, history: History) -> None:
         self.problems: list[str] = []
-        self.made: dict[tuple[Place, int], Operation] = {}
+        self.made: dict[At, Operation] = {}
         self.listed = {(place, one.version): one for place, listed in history.versions.items() for one in listed}
         self._history = history
         self._by_instant: dict[tuple[str, int], tuple[Place, int]] = {}
@@ -50,7 +52,6 @@ class Ledger:
         for operation in history.operations:
             self._settle(operation)
         self._settle_unknown()
-        self._check_merges()
         self.problems += [f"nobody made version {version} of {name_of(place)}" for place, version in self._unclaimed()]
 
     def write(self, place: Place, version: int) -> Write:
@@ -118,94 +119,34 @@ class Ledger:
                     done.add(id(operation))
                     break
 
-    def _unclaimed(self) -> list[tuple[Place, int]]:
+    def _unclaimed(self) -> list[At]:
         return [key for key in self.listed if key not in self.made]
-
-    def _check_merges(self) -> None:
-        """Each version of a branch is replayed once."""
-        upto: dict[Place, int] = {}
-        for (place, version), listed in self.listed.items():
-            if listed.merged:
-                branch = (place[0], listed.merged[0])
-                after = upto.get(branch, self._history.fork(branch))
-                if listed.merged[1] != after:
-                    self.problems.append(
-                        f"version {version} of {name_of(place)} replays {name_of(branch)} after version "
-                        f"{listed.merged[1]}, not {after}"
-                    )
-                upto[branch] = listed.merged[2]
-
-
-class _Contents:
-    """The files of each version: those of the one before, and what its maker said that it would do."""
-
-    def __init__(self, history: History, ledger: Ledger) -> None:
-        self._history, self._ledger = history, ledger
-        self._folded: dict[Place, list[frozenset[str]]] = {}
-        self.problems: list[str] = []
-
-    def of(self, place: Place, version: int) -> frozenset[str]:
-        fork = self._history.forks.get(place)
-        if fork and version <= fork[1]:
-            return self.of(fork[0], version)
-        start = fork[1] if fork else 0
-        folded = self._folded.setdefault(place, [self.of(*fork) if fork else frozenset()])
-        while len(folded) <= version - start:
-            folded.append(self._after(folded[-1], place, start + len(folded)))
-        return folded[version - start]
-
-    def _after(self, before: frozenset[str], place: Place, version: int) -> frozenset[str]:
-        write = self._ledger.write(place, version)
-        if write.restores:
-            return self.of(place, write.restores)
-        if write.merges:
-            merged, branch = self._ledger.listed[place, version].merged, (place[0], write.merges)
-            assert merged is not None
-            for replayed in range(merged[1] + 1, merged[2] + 1):
-                before = self._after(before, branch, replayed)
-            return before
-        if not write.removed <= before:
-            self.problems.append(
-                f"{self._ledger.made[place, version].what} takes {_some(write.removed - before)} out of version "
-                f"{version - 1} of {name_of(place)}, which does not have it"
-            )
-        after = (frozenset() if write.everything else before - write.removed) | write.added
-        if homeless := _slices(after, delta=True) - _slices(after, delta=False):
-            self.problems.append(
-                f"{self._ledger.made[place, version].what} leaves deltas of {_some(homeless)} without a base in "
-                f"version {version} of {name_of(place)}"
-            )
-        return after
-
-
-def _slices(paths: Iterable[str], *, delta: bool) -> set[str]:
-    """The month and file group of base files, or of deltas."""
-    return {path.partition("/")[2].rpartition("/")[0] for path in paths if path.endswith(DELTA_NAME) == delta}
 
 
 def _wrong_contents(history: History, ledger: Ledger) -> Iterator[str]:
-    contents = _Contents(history, ledger)
+    steps = Steps(history, ledger.made, ledger.listed)
     for operation in history.operations:
         for place, version in operation.reads.items():
             if version > history.fork(place) and (place, version) not in ledger.listed:
                 yield f"{operation.what} saw version {version} of {name_of(place)}, which never was"
-            elif place in operation.contents:
-                right, seen = contents.of(place, version), operation.contents[place]
-                if seen != right:
-                    yield f"{operation.what} saw version {version} of {name_of(place)} {_difference(right, seen)}"
-        if operation.looks and operation.outcome == "ok":
-            place, version = operation.looks
-            right, seen = contents.of(place, version), operation.contents[place]
+                return
+        found = {**operation.reads, **dict([operation.looks] if operation.looks else [])}
+        for place, seen in operation.contents.items() if operation.outcome == "ok" else ():
+            right = steps.of(place, found[place]).files
             if seen != right:
-                yield f"{operation.what} found version {version} of {name_of(place)} {_difference(right, seen)}"
-    for (place, version), found in history.kept.items():
-        if found != contents.of(place, version):
-            told = _difference(contents.of(place, version), found)
-            yield f"in the end version {version} of {name_of(place)} is {told}"
+                yield f"{operation.what} saw version {found[place]} of {name_of(place)} {difference(right, seen)}"
+        if operation.compares:
+            yield from steps.wrong(operation.what, operation.compares, operation.reads)
+    for (place, version), seen in history.kept.items():
+        right = steps.of(place, version).files
+        if seen != right:
+            yield f"in the end version {version} of {name_of(place)} is {difference(right, seen)}"
+    for (place, version), lost in history.lost.items():
+        yield f"in the end version {version} of {name_of(place)} has no {some(lost)} on disk"
     for place, listed in history.versions.items():
         if listed:
-            contents.of(place, listed[-1].version)
-    yield from contents.problems
+            steps.of(place, listed[-1].version)
+    yield from steps.problems
 
 
 def _wrong_columns(history: History, ledger: Ledger) -> Iterator[str]:
@@ -214,7 +155,7 @@ def _wrong_columns(history: History, ledger: Ledger) -> Iterator[str]:
         came = [name for name, at in ledger.altered.get(place[0], ()) if at <= version or place[1] != MAIN]
         right = frozenset(came if place[1] == MAIN else came[: len(listed.columns)])
         if listed.columns != right:
-            yield f"version {version} of {name_of(place)} has columns {_some(listed.columns)}, not {_some(right)}"
+            yield f"version {version} of {name_of(place)} has columns {some(listed.columns)}, not {some(right)}"
     for table, came_at in ledger.altered.items():
         for name, version in came_at:
             write = ledger.write((table, MAIN), version)
@@ -226,7 +167,7 @@ def _wrong_columns(history: History, ledger: Ledger) -> Iterator[str]:
             found = ledger.listed.get((history.owner(place, version), version))
             right = found.columns if found else frozenset()
             if seen != right:
-                told = f"with {_some(seen)}, not {_some(right)}"
+                told = f"with {some(seen)}, not {some(right)}"
                 yield f"{operation.what} read version {version} of {name_of(place)} {told}"
 
 
@@ -316,27 +257,11 @@ def _cycle(history: History, ledger: Ledger) -> Iterator[str]:
         for place, version in _seen(operation, history, ledger):
             why = f"version {version} of {name_of(place)} was seen"
             graph.put(made.get((place, version)), operation, why)
-            graph.put(operation, _unseen(made, operation, place, version), f"{why}, and not the next one")
+            graph.put(operation, made.get((place, version + 1)), f"{why}, and not the next one")
     graph.put_times()
     path = graph.cycle()
     if path:
         yield "no order is possible: " + "; ".join(_told(graph, path))
-
-
-def _unseen(
-    made: Mapping[tuple[Place, int], Operation], reader: Operation, place: Place, seen: int
-) -> Operation | None:
-    """Who made the next version. A writer has read the rows: what changes none of them may come in between."""
-    following = made.get((place, seen + 1))
-    while (
-        place in reader.writes
-        and following is not None
-        and following is not reader
-        and not following.writes[place].changes_rows
-    ):
-        seen += 1
-        following = made.get((place, seen + 1))
-    return following
 
 
 def _is_told(operation: Operation) -> bool:
@@ -346,8 +271,8 @@ def _is_told(operation: Operation) -> bool:
 def _seen(operation: Operation, history: History, ledger: Ledger) -> Iterator[tuple[Place, int]]:
     """The heads that an operation has read, be it a reader or not."""
     yield from operation.reads.items()
-    if operation.creates and operation.creates in history.forks:
-        yield history.forks[operation.creates]
+    if operation.creates_from and operation.creates in history.forks:
+        yield operation.creates_from, history.forks[operation.creates][1]
     for place, write in operation.writes.items():
         if write.merges:
             version = next(number for (at, number), one in ledger.made.items() if at == place and one is operation)
@@ -373,12 +298,3 @@ def _began(operation: Operation) -> int:
 
 def _versions(found: Mapping[Place, int]) -> str:
     return ", ".join(f"version {version} of {name_of(place)}" for place, version in found.items())
-
-
-def _difference(right: frozenset[str], seen: frozenset[str]) -> str:
-    return f"without {_some(right - seen)} and with {_some(seen - right)} too many"
-
-
-def _some(paths: Iterable[str]) -> str:
-    listed = sorted(paths)
-    return ", ".join(listed[:2]) + (f" and {len(listed) - 2} more" if len(listed) > 2 else "") or "nothing"

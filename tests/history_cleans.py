@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from tests.histories import Clean, History, Operation, Place, name_of
+from tests.histories import At, Clean, History, Operation, name_of
 
-At: TypeAlias = tuple[Place, int]
 FOREVER_NS = 1 << 62
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 from lakemark.errors import VersionNotFound
 from lakemark_proto.v1 import catalog_pb2 as c
@@ -11,7 +13,9 @@ from lakemark_server.kv import Store
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At, Snapshots
 from lakemark_server.timeline.service import Timeline
-from tests.fault.history_load import BASE_COLUMNS, TABLES
+from tests.fault.history_plans import TABLES
+from tests.fault.history_worker import BASE_COLUMNS
+from tests.histories import At as AtPlace
 from tests.histories import History, Operation, Place, Version
 
 KEPT_MAX = 100
@@ -20,12 +24,15 @@ KEPT_MAX = 100
 def history(store: Store, operations: Sequence[Operation]) -> History:
     snapshots, timeline = Snapshots(store), Timeline(store)
     versions: dict[Place, list[Version]] = {}
-    forks: dict[Place, tuple[Place, int]] = {}
-    kept: dict[tuple[Place, int], frozenset[str]] = {}
-    gone: set[tuple[Place, int]] = set()
+    forks: dict[Place, AtPlace] = {}
+    kept: dict[AtPlace, frozenset[str]] = {}
+    lost: dict[AtPlace, frozenset[str]] = {}
+    gone: set[AtPlace] = set()
+    is_there = cache(Path.exists)
     marked = [one.keeps for one in operations if one.keeps and one.outcome == "ok"]
     for name in TABLES:
         table = snapshots.resolve("", "default", name, At()).table
+        root = Path(table.record.location.removeprefix("file:"))
         columns = {
             one.schema.schema_id: frozenset(column.name for column in one.schema.columns) - BASE_COLUMNS
             for one in store.read(lambda tx, table=table: schemas.all_of(tx, table))  # type: ignore[misc]
@@ -47,12 +54,16 @@ def history(store: Store, operations: Sequence[Operation]) -> History:
                 )
                 for one in records
             ]
-            some = range(branch.version, 0, -max(1, branch.version // KEPT_MAX))
+            first = branch.fork_version  # what is not its own its parent has
+            some = range(branch.version, max(0, first - 1), -max(1, (branch.version - first) // KEPT_MAX))
             for number in {*some, *(version for at, version in marked if at == place)}:
                 try:
                     found = snapshots.snapshot("", "default", name, At(version=number, branch=branch.name))
                 except VersionNotFound:
                     gone.add((place, number))
                 else:
-                    kept[place, number] = frozenset(texts(found.snapshot.entries().column("path")))
-    return History(operations, versions, forks, kept, frozenset(gone))
+                    paths = frozenset(texts(found.snapshot.entries().column("path")))
+                    kept[place, number] = paths
+                    if missing := frozenset(path for path in paths if not is_there(root / path)):
+                        lost[place, number] = missing
+    return History(operations, versions, forks, kept, lost, frozenset(gone))

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.histories import MAIN, Clean, History, Operation, Outcome, Place, Version, Write
+from tests.histories import MAIN, Alone, Clean, Comparison, DryMerge, History, Operation, Outcome, Place, Version, Write
 from tests.history_checker import check
 
 A, B, DEV = ("a", MAIN), ("b", MAIN), ("a", "dev")
+ALL = frozenset({""})
 
 
 def write(began: int, ended: int, versions: dict[Place, int], outcome: Outcome = "ok", **more: Any) -> Operation:
@@ -100,13 +101,13 @@ def test_right_histories(more: list[Operation]) -> None:
         pytest.param(
             [BOTH, write(30, 40, {A: 2}, removed=frozenset({"10"})), write(31, 41, {A: 3}, removed=frozenset({"10"}))],
             {A: listed(10, 30, 31), B: listed(10)},
-            "takes 10 out of version 2",
+            "takes 10 out of what is before it",
             id="lost update",
         ),
         pytest.param(
-            [BOTH, SECOND, Operation("over", 30, 50, "ok", {A: Write(everything=True, version=3)}, {A: 1})],
+            [BOTH, SECOND, Operation("over", 30, 50, writes={A: Write(clears=ALL, read=1, saw=ALL, version=3)})],
             {A: listed(10, 30, 31), B: listed(10)},
-            "no order",
+            "over (version 3 of a@main) comes after write am2 (version 2 of a@main), which it should have seen",
             id="an overwrite of what it has not read",
         ),
     ],
@@ -124,15 +125,15 @@ def test_what_is_unknown_happens_once_or_never() -> None:
     assert check(History([BOTH, unknown, read(50, 60, {A: 2}), read(70, 80, {A: 1})], TWO)) != [], "and gone again"
 
 
-# Version 3 of branch dev forks from 2; main goes back to 1, then merges dev up to 4.
-CREATE = Operation("create", 50, 51, creates=DEV)
-RESTORE = Operation("restore", 60, 61, writes={A: Write(restores=1, version=3)})
-MERGE = Operation("merge", 80, 81, writes={A: Write(merges="dev", version=4)})
+# Version 3 of branch dev forks from 2; b goes back to 1 twice, and main merges dev up to 4.
+CREATE = Operation("create", 50, 51, creates=DEV, creates_from=A)
+RESTORE = Operation("restore", 60, 61, writes={B: Write(restores=1, version=2)})
+MERGE = Operation("merge", 80, 81, writes={A: Write(merges="dev", version=4, replayed=2)})
 BRANCHED = History(
-    [BOTH, SECOND, CREATE, write(52, 53, {DEV: 3}), write(54, 55, {DEV: 4}), RESTORE, MERGE],
+    [BOTH, SECOND, CREATE, write(52, 53, {DEV: 3}), write(54, 55, {DEV: 4}), RESTORE, write(70, 71, {A: 3}), MERGE],
     {
-        A: [*TWO[A], Version(3, 60, restores=1), Version(4, 80, merged=("dev", 2, 4))],
-        B: TWO[B],
+        A: [*TWO[A], Version(3, 70), Version(4, 80, merged=("dev", 2, 4))],
+        B: [*TWO[B], Version(2, 60, restores=1)],
         DEV: listed(52, 54, first=3),
     },
     {DEV: (A, 2)},
@@ -141,8 +142,8 @@ BRANCHED = History(
 
 def test_branches_merges_and_restores() -> None:
     reads = [
-        read(62, 63, {A: 3, DEV: 4}, a="10"),
-        read(82, 83, {A: 4}, a="10 52 54"),
+        read(72, 73, {A: 3, DEV: 4, B: 2}, a="10 30 70", b="10"),
+        read(82, 83, {A: 4}, a="10 30 52 54 70"),
         Operation("read dev", 90, 91, reads={DEV: 4}, contents={DEV: frozenset({"10", "30", "52", "54"})}),
     ]
     assert check(replace(BRANCHED, operations=[*BRANCHED.operations, *reads])) == []
@@ -152,9 +153,9 @@ def test_branches_merges_and_restores() -> None:
     ("before", "after"),
     [
         (MERGE, replace(MERGE, began_ns=53, ended_ns=54)),  # it has replayed what was committed later
-        (RESTORE, replace(RESTORE, writes={A: Write(restores=1, version=4)})),
+        (RESTORE, replace(RESTORE, writes={B: Write(restores=1, version=3)})),
         (CREATE, replace(CREATE, began_ns=21, ended_ns=22)),  # it has version 2, which came later
-        (CREATE, replace(CREATE, began_ns=70, ended_ns=71)),  # after a version of its own
+        (CREATE, replace(CREATE, began_ns=56, ended_ns=57)),  # after a version of its own
     ],
 )
 def test_branches_in_the_wrong_order(before: Operation, after: Operation) -> None:
@@ -163,15 +164,94 @@ def test_branches_in_the_wrong_order(before: Operation, after: Operation) -> Non
 
 
 def test_a_merge_replays_each_version_once() -> None:
-    again = Operation("again", 84, 85, writes={A: Write(merges="dev", version=5)})
+    again = Operation("again", 84, 85, writes={A: Write(merges="dev", version=5, replayed=2)})
     versions = dict(BRANCHED.versions) | {A: [*BRANCHED.versions[A], Version(5, 84, merged=("dev", 2, 4))]}
-    assert any("not 4" in one for one in check(History([*BRANCHED.operations, again], versions, BRANCHED.forks)))
+    problems = check(History([*BRANCHED.operations, again], versions, BRANCHED.forks))
+    assert problems == ["again (version 5 of a@main) was told to replay 2 versions, not 0"]
+
+
+# After that dev merges main, which has all that it has.
+BACK = Operation("back", 90, 91, writes={DEV: Write(merges=MAIN, version=5, replayed=1, fast_forward=True)})
+FORWARDED = replace(
+    BRANCHED,
+    operations=[*BRANCHED.operations, BACK],
+    versions={**BRANCHED.versions, DEV: [*BRANCHED.versions[DEV], Version(5, 90, merged=(MAIN, 2, 4))]},
+)
+DRY = DryMerge(0, fast_forward=True, refused="")
+SAME = Comparison({A: Alone(0, 0, 0), DEV: Alone(0, 0, 0)}, {A: DRY, DEV: DRY})
+APART = Comparison({A: Alone(1, 1, 0), DEV: Alone(0, 0, 0)}, {A: DryMerge(1, True, ""), DEV: DryMerge(0, False, "")})
+
+
+def compare(began: int, found: Comparison, versions: dict[Place, int]) -> Operation:
+    return Operation("compare", began, began + 1, reads=versions, compares=found)
+
+
+def test_a_merge_back_and_comparisons() -> None:
+    more = [
+        compare(85, APART, {A: 4, DEV: 4}),
+        compare(92, SAME, {A: 4, DEV: 5}),
+        Operation("read dev", 93, 94, reads={DEV: 5}, contents={DEV: frozenset({"10", "30", "52", "54", "70"})}),
+    ]
+    assert check(replace(FORWARDED, operations=[*FORWARDED.operations, *more])) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (
+            BACK,
+            replace(BACK, writes={DEV: replace(BACK.writes[DEV], replayed=3)}),
+            "was told to replay 3 versions, not 1",
+        ),
+        (BACK, replace(BACK, writes={DEV: replace(BACK.writes[DEV], fast_forward=False)}), "was not told to be a fast"),
+        (MERGE, compare(92, APART, {A: 4, DEV: 5}), "found of a@main Alone(versions=1, added=1, removed=0), not"),
+        (MERGE, compare(85, SAME, {A: 4, DEV: 4}), "a merge of a@dev into a@main would not be a fast-forward"),
+        (MERGE, compare(85, replace(APART, merges=SAME.merges), {A: 4, DEV: 4}), "would replay 1 versions, not 0"),
+        (MERGE, compare(92, SAME, {A: 4, DEV: 4}), "no order"),
+    ],
+)
+def test_wrong_merges_and_comparisons(before: Operation, after: Operation, words: str) -> None:
+    operations = [one for one in FORWARDED.operations if one is not before or one is MERGE]
+    problems = check(replace(FORWARDED, operations=[*operations, after]))
+    assert any(words in problem for problem in problems), problems
+
+
+IN_1, IN_2, GROUP = frozenset({"30/m=1/g/a.parquet"}), frozenset({"40/m=2/g/a.parquet"}), frozenset({"m=1/g/"})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "right"),
+    [
+        (Write(IN_1), Write(IN_2, saw=frozenset({"m=2/"})), True),
+        (Write(IN_1), Write(IN_2, saw=frozenset({"m=1/"})), False),
+        (Write(IN_1), Write(IN_2, saw=GROUP), False),
+        (Write(IN_1), Write(IN_2, saw=frozenset({"m=1/h/"})), True),
+        (Write(IN_1, service=True), Write(IN_2, saw=GROUP), True),
+        (Write(clears=frozenset({"m=1/"})), Write(IN_2, saw=GROUP), False),
+        (Write(clears=frozenset({"m=1/"})), Write(IN_2), True),
+        (Write(clears=frozenset({"m=2/"})), Write(IN_2), False),  # does it belong to the new content?
+        (Write(IN_1), Write(clears=ALL, saw=ALL), False),
+    ],
+)
+def test_what_a_writer_has_to_have_seen(first: Write, second: Write, right: bool) -> None:
+    """Of the commits on its branch, and of those on the branch that it is merged into."""
+    one = Operation("one", 30, 31, writes={A: replace(first, instant=30, version=2, read=1)})
+    two = Operation("two", 40, 41, writes={A: replace(second, instant=40, version=3, read=1)})
+    start = write(10, 11, {A: 1})
+    assert (check(History([start, one, two], {A: listed(10, 30, 40)})) == []) is right
+    two = replace(two, writes={DEV: replace(second, instant=40, version=2, read=1)})
+    merge = Operation("merge", 80, 81, writes={A: Write(merges="dev", version=3, replayed=1)})
+    operations = [start, replace(CREATE, began_ns=20, ended_ns=21), one, two, merge]
+    versions = {A: [*listed(10, 30), Version(3, 80, merged=("dev", 1, 2))], DEV: listed(40, first=2)}
+    assert (check(History(operations, versions, {DEV: (A, 1)})) == []) is right
 
 
 def test_merges_and_restores_of_unknown_outcome() -> None:
     operations = [replace(one, outcome="unknown") if one in (MERGE, RESTORE) else one for one in BRANCHED.operations]
     operations = [
-        replace(one, writes={A: replace(one.writes[A], version=0)}) if one.outcome == "unknown" else one
+        replace(one, writes={at: replace(write, version=0, replayed=None) for at, write in one.writes.items()})
+        if one.outcome == "unknown"
+        else one
         for one in operations
     ]
     assert check(replace(BRANCHED, operations=operations)) == []
@@ -192,7 +272,7 @@ def test_a_delta_keeps_its_base() -> None:
     versions = {A: listed(10, 30, 40)}
     assert check(History([first, upsert, compact], versions)) == []
     problems = check(History([first, upsert, cluster], versions))
-    assert problems == ["cluster leaves deltas of m=1/g without a base in version 3 of a@main"]
+    assert problems == ["cluster (version 3 of a@main) leaves deltas of m=1/g without a base"]
 
 
 X, XY = frozenset({"x"}), frozenset({"x", "y"})
@@ -266,7 +346,7 @@ def look(began: int, version: int, outcome: Outcome = "ok") -> Operation:
         ([TAG, replace(CLEAN, outcome="unknown"), look(80, 2, "refused")], "did not find version 2"),  # kept
         ([TAG, replace(CLEAN, cleans=Clean(A, 2, 5))], "left fewer than 2 versions"),
         ([replace(CLEAN, cleans=Clean(A, 2, 4)), replace(TAG, began_ns=70, ended_ns=71)], "tag found version 2"),
-        ([replace(look(58, 3), contents={A: frozenset({"10"})})], "found version 3 of a@main without 20, 30"),
+        ([replace(look(58, 3), contents={A: frozenset({"10"})})], "saw version 3 of a@main without 20, 30"),
     ],
 )
 def test_old_versions_end(operations: list[Operation], words: str) -> None:
@@ -280,6 +360,8 @@ def test_what_is_there_in_the_end() -> None:
     assert any("did not find version 2" in one for one in check(replace(history, gone=frozenset({(A, 2)}))))
     kept = {(A, 1): frozenset({"10"})}
     assert any("which clean had ended" in one for one in check(replace(history, kept=kept)))
+    lost = {(A, 5): frozenset({"40"})}
+    assert check(replace(history, lost=lost)) == ["in the end version 5 of a@main has no 40 on disk"]
 
 
 def test_a_clean_of_a_young_branch_ends_nothing() -> None:
@@ -293,7 +375,7 @@ def test_a_clean_of_a_young_branch_ends_nothing() -> None:
 @pytest.mark.parametrize("quiet", [True, False])
 def test_what_changes_no_rows_may_come_between_a_read_and_an_overwrite(quiet: bool) -> None:
     compact = write(30, 40, {A: 2}, removed=frozenset({"10"}), service=quiet)
-    over = Operation("over", 35, 50, "ok", {A: Write(everything=True, instant=31, version=3)}, {A: 1})
+    over = Operation("over", 35, 50, writes={A: Write(clears=ALL, read=1, saw=ALL, instant=31, version=3)})
     problems = check(History([BOTH, compact, over], {A: listed(10, 30, 31), B: listed(10)}))
     assert (problems == []) is quiet, problems
     read = Operation("read", 45, 50, reads={A: 1})

@@ -1,0 +1,364 @@
+"""One client of a history: which of the things that can be done it does next, and how that is written down."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from lakemark_proto.v1 import catalog_pb2 as c
+from lakemark_proto.v1 import snapshot_pb2 as s
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_proto.v1 import types_pb2 as p
+from tests.fault.history_client import Client, Gone
+from tests.fault.history_plans import TABLES, Plan, Planner, Slice, request_of, slice_of, table_of
+from tests.histories import MAIN, Alone, Clean, Comparison, DryMerge, Operation, Outcome, Place, Recorder, Write
+from tests.lakes import files, profile
+from tests.wire import COLUMNS, Wire
+
+T = TypeVar("T")
+
+BRANCHES_MAX = 3  # that are worked on
+RETAINED = 6
+LOOKS_BACK = 15
+MARKS_MAX = 4  # of one client: tags and savepoints, which stay
+BASE_COLUMNS = {name for name, _ in COLUMNS}
+# They meet in the same file groups, and each has read the same version.
+FIRST = ("cluster", "cluster", "compact", "overwrite", "replace")
+SECOND = ("lay", "lay", "lay", "replace", "append")
+
+
+class Worker:
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        planner: Planner,
+        chance: random.Random,
+        number: int,
+        branches: set[Place],
+    ) -> None:
+        self._client, self._recorder, self._planner, self._chance = client, recorder, planner, chance
+        self._number, self._steps, self._marks, self._asked = number, 0, 0, 0
+        self._branches = branches
+        self._kinds: dict[Callable[[], object], int] = {
+            self._append: 5, self._together: 6, self._rewrite: 6, self._beside: 6, self._apart: 3, self._overwrite: 2,
+            self._restore: 1, self._create: 1, self._merge: 3, self._alter: 1, self._mark: 2, self._clean: 2,
+            self._compare: 2, self._read_one: 4, self._read_all: 7, self._look: 4,
+        }  # fmt: skip
+
+    def step(self) -> None:
+        self._steps += 1
+        with suppress(Gone):  # refused before it began: there is nothing to tell
+            self._chance.choices(list(self._kinds), list(self._kinds.values()))[0]()
+
+    def _places(self) -> list[Place]:
+        return [(table, MAIN) for table in TABLES] + sorted(self._branches)
+
+    def _branched(self) -> list[Place]:
+        """The branches of the table that has some."""
+        return [("a", MAIN), *sorted(self._branches)]
+
+    def _busy_place(self) -> Place:
+        """Half of the time the same one, so that those who rewrite files meet."""
+        return self._chance.choice(self._places()[: 1 if self._chance.random() < 0.5 else None])
+
+    def _name(self, what: str) -> str:
+        return f"{what} {self._number}/{self._steps}"
+
+    def _request_id(self) -> str:
+        """Of the next request, however often it is sent."""
+        self._asked += 1
+        return f"{self._number}/{self._asked}"
+
+    def _timed(self, table: str, question: Callable[[Wire], T]) -> tuple[int, int, T]:
+        """The answer of a read, which is one of the last attempt. Raises Gone."""
+        began = 0
+
+        def timed(wire: Wire) -> T:
+            nonlocal began
+            began = self._recorder.now_ns()
+            return question(wire)
+
+        answer = self._client.ask(table, timed)
+        return began, self._recorder.now_ns(), answer
+
+    def _asks(self, table: str, question: Callable[[Wire], T]) -> tuple[int, int, Outcome, T | None]:
+        began = self._recorder.now_ns()
+        outcome, answer = self._client.settle(table, question)
+        return began, self._recorder.now_ns(), outcome, answer
+
+    # -- commits ---------------------------------------------------------------------------------------------------
+
+    def _append(self) -> None:
+        self._commit([self._planner.adding("append", self._chance.choice(self._places()))])
+
+    def _overwrite(self) -> None:
+        self._commit([self._planner.adding("overwrite", self._chance.choice(self._places()))])
+
+    def _together(self) -> None:
+        places = self._places()
+        chosen = self._chance.sample(places, self._chance.randint(2, min(4, len(places))))
+        self._commit([self._planner.adding("together", place) for place in chosen])
+
+    def _rewrite(self) -> None:
+        """Slices of the version that was read give way to a new file; or one gets a delta, which stays on top of it."""
+        place = self._busy_place()
+        version, paths = self._read_one(place)
+        if paths:
+            what = self._chance.choice(("replace", "replace", "lay", "lay", "compact", "cluster"))
+            self._commit([self._planner.rewriting(what, place, version, paths, self._target(paths))])
+
+    def _beside(self) -> None:
+        """Two that have read the same version and want the same slice, one after the other."""
+        place = self._busy_place()
+        version, paths = self._read_one(place)
+        if paths:
+            target = self._target(paths)
+            kinds = [self._chance.choice(FIRST), self._chance.choice(SECOND)]
+            self._chance.shuffle(kinds)
+            self._in_turn([self._meeting(what, place, version, paths, target) for what in kinds])
+
+    def _apart(self) -> None:
+        """The same on two branches, of which one is then merged into the other."""
+        if not self._branches:
+            return
+        places = self._chance.sample(self._branched(), 2)
+        read = [self._read_one(place)[:2] for place in places]
+        shared = sorted(set(read[0][1]) & set(read[1][1]))
+        if shared:
+            target = self._target(shared)
+            kinds = [self._chance.choice(FIRST), self._chance.choice(SECOND)]
+            self._in_turn(
+                [self._meeting(what, place, *at, target) for what, place, at in zip(kinds, places, read, strict=True)]
+            )
+            self._merge_from(*self._chance.sample(places, 2))
+
+    def _target(self, paths: Sequence[str]) -> Slice:
+        return slice_of(self._chance.choice(sorted(paths)[:4]))  # few, so that others want the same
+
+    def _meeting(self, what: str, place: Place, version: int, paths: Sequence[str], target: Slice) -> Plan:
+        if what in ("append", "overwrite"):
+            operation = t.APPEND if what == "append" else t.OVERWRITE_PARTITIONS
+            return Plan(what, place, operation, target[:1], read_version=version)
+        return self._planner.rewriting(what, place, version, paths, target)
+
+    def _in_turn(self, plans: Sequence[Plan]) -> None:
+        """All are opened before the first is committed."""
+        opened = [self._open(plan, number) for number, plan in enumerate(plans)]
+        for plan, one in zip(plans, opened, strict=True):
+            self._settle(plan.what, [one])
+
+    def _commit(self, plans: Sequence[Plan]) -> None:
+        self._settle(plans[0].what, [self._open(plan, number) for number, plan in enumerate(plans)])
+
+    def _open(self, plan: Plan, number: int) -> tuple[Place, Write, t.CommitRequest]:
+        names = plan.operation in (t.DELETE, t.OVERWRITE_PREDICATE, t.OVERWRITE_PARTITIONS)
+        asked = t.OpenInstantRequest(
+            table=table_of(plan.place), branch=plan.place[1], operation=plan.operation, start=True,
+            read_version=plan.read_version, profile=profile(*plan.months) if names else None,
+            request_id=self._request_id(),
+        )  # fmt: skip
+        opened = self._client.ask(plan.place[0], lambda wire: wire.timeline.OpenInstant(asked))
+        given = self._planner.files(plan, opened.instant, f"{self._number}-{self._steps}-{number}")
+        write = self._planner.write(plan, opened.instant, opened.read_version, given)
+        request = request_of(plan, opened.instant, given)
+        if self._chance.random() < 0.3:  # all but the last file before the commit, or all of them
+            before = given[:-1] or given
+            for sequence, one in enumerate(before, 1):
+                staged = t.StageFilesRequest(
+                    table=request.table, instant=request.instant, added=files(one), sequence=sequence
+                )
+                self._client.ask(plan.place[0], lambda wire, staged=staged: wire.timeline.StageFiles(staged))  # type: ignore[misc]
+            left = given[len(before) :]
+            request.ClearField("added")
+            if left:
+                request.added.CopyFrom(files(*left))
+        return plan.place, write, request
+
+    def _settle(self, what: str, opened: Sequence[tuple[Place, Write, t.CommitRequest]]) -> None:
+        writes = {place: write for place, write, _ in opened}
+        requests = [request for _, _, request in opened]
+        request_id = self._request_id() if self._chance.random() < 0.5 else ""
+        transaction = t.CommitTransactionRequest(commits=requests, request_id=request_id)
+
+        def question(wire: Wire) -> list[t.CommitResponse]:
+            if len(requests) == 1:
+                return [wire.timeline.Commit(requests[0])]
+            return list(wire.timeline.CommitTransaction(transaction).commits)
+
+        began, ended, outcome, answers = self._asks(opened[0][0][0], question)
+        for place, answer in zip(writes, answers or (), strict=False):
+            writes[place] = replace(writes[place], version=answer.version)
+        self._recorder.add(Operation(self._name(what), began, ended, outcome, writes))
+
+    # -- other changes ---------------------------------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        # Not of the table with branches: none of them could be merged any more.
+        place = self._chance.choice([(table, MAIN) for table in TABLES[1:]])
+        version, _ = self._read_one(place)
+        if version < 2:
+            return
+        restored = self._chance.randint(max(1, version - 5), version - 1)
+        request = t.RestoreRequest(table=table_of(place), version=restored, request_id=self._request_id())
+        began, ended, outcome, answer = self._asks(place[0], lambda wire: wire.timeline.Restore(request))
+        write = Write(restores=restored, version=answer.version if answer else 0)
+        self._recorder.add(Operation(self._name("restore"), began, ended, outcome, {place: write}))
+
+    def _merge(self) -> None:
+        """Any branch into any other one, and often back: then it is a fast-forward, if nobody came in between."""
+        if not self._branches:
+            self._create()
+            return
+        source, target = self._chance.sample(self._branched(), 2)
+        if self._chance.random() < 0.5:  # so that there is something to merge
+            self._commit([self._planner.adding("append", source)])
+        self._merge_from(source, target)
+        if self._chance.random() < 0.5:
+            self._merge_from(target, source)
+
+    def _merge_from(self, source: Place, target: Place) -> None:
+        request = c.MergeBranchRequest(
+            table=table_of(target), branch=source[1], into=target[1], request_id=self._request_id(),
+            fast_forward_only=self._chance.random() < 0.2,
+        )  # fmt: skip
+        began, ended, outcome, answer = self._asks(target[0], lambda wire: wire.catalog.MergeBranch(request))
+        write = Write(merges=source[1])
+        if answer:
+            write = replace(write, version=answer.version, replayed=answer.replayed, fast_forward=answer.fast_forward)
+        self._recorder.add(Operation(self._name("merge"), began, ended, outcome, {target: write}))
+        if outcome == "refused" and self._client.refusal == "commit_conflict":
+            # What two have once done apart stays apart, so that they will never be merged.
+            self._branches.discard(target if source[1] == MAIN else source)
+            self._create()
+
+    def _create(self) -> None:
+        if len(self._branches) >= BRANCHES_MAX:
+            return
+        place, parent = ("a", f"dev{self._number}_{self._steps}"), self._chance.choice(self._branched())
+        request = c.CreateReferenceRequest(
+            table=table_of(place), name=place[1], kind=c.BRANCH, from_branch=parent[1], request_id=self._request_id()
+        )
+        began, ended, outcome, _ = self._asks(place[0], lambda wire: wire.catalog.CreateReference(request))
+        operation = Operation(self._name("create"), began, ended, outcome, creates=place, creates_from=parent)
+        self._recorder.add(operation)
+        if outcome == "ok":
+            self._branches.add(place)
+
+    def _alter(self) -> None:
+        place, name = (self._chance.choice(TABLES), MAIN), f"x{self._number}_{self._steps}"
+        column = p.Column(name=name, type=p.Type(primitive="bigint"))
+        change = c.SchemaChange(add=c.SchemaChange.AddColumn(column=column))
+        request = c.AlterSchemaRequest(name=table_of(place), changes=[change], request_id=self._request_id())
+        began, ended, outcome, _ = self._asks(place[0], lambda wire: wire.catalog.AlterSchema(request))
+        self._recorder.add(Operation(self._name("alter"), began, ended, outcome, {place: Write(column=name)}))
+
+    def _mark(self) -> None:
+        """A version that stays, by a tag or a savepoint."""
+        if self._marks >= MARKS_MAX:
+            return
+        self._marks += 1
+        place = self._chance.choice(self._places())
+        version, _ = self._read_one(place)
+        version = self._chance.randint(max(0, version - LOOKS_BACK), version)
+        if not version:
+            return
+        request_id = self._request_id()
+        tag = c.CreateReferenceRequest(
+            table=table_of(place), name=f"t{self._number}-{self._steps}", kind=c.TAG, from_branch=place[1],
+            from_version=version, request_id=request_id,
+        )  # fmt: skip
+        savepoint = t.SavepointRequest(table=table_of(place), branch=place[1], version=version, request_id=request_id)
+
+        def question(wire: Wire) -> object:
+            return wire.catalog.CreateReference(tag) if tagged else wire.timeline.CreateSavepoint(savepoint)
+
+        tagged = self._chance.random() < 0.5
+        began, ended, outcome, _ = self._asks(place[0], question)
+        self._recorder.add(Operation(self._name("mark"), began, ended, outcome, keeps=(place, version)))
+
+    def _clean(self) -> None:
+        place = self._chance.choice(self._places())
+        request = t.CleanRequest(table=table_of(place), branch=place[1], retain_versions=RETAINED)
+        began, ended, outcome, answer = self._asks(place[0], lambda wire: wire.timeline.Clean(request))
+        cleaned = Clean(place, RETAINED)
+        if answer is not None:
+            cleaned = replace(cleaned, earliest=answer.earliest_version, spared=frozenset(answer.kept_versions))
+        self._recorder.add(Operation(self._name("clean"), began, ended, outcome, cleans=cleaned))
+
+    # -- reads -----------------------------------------------------------------------------------------------------
+
+    def _read_one(self, place: Place | None = None) -> tuple[int, list[str]]:
+        place = place or self._chance.choice(self._places())
+        at = s.SnapshotReference(branch=place[1])
+        began, ended, (version, paths) = self._timed(place[0], lambda wire: wire.read(at))
+        contents = {place: _once(paths)}
+        self._recorder.add(Operation(self._name("read"), began, ended, "ok", {}, {place: version}, contents))
+        return version, paths
+
+    def _read_all(self) -> None:
+        places = self._places()
+        request = s.GetSnapshotsRequest(
+            snapshots=[
+                s.GetSnapshotRequest(table=table_of(one), at=s.SnapshotReference(branch=one[1])) for one in places
+            ]
+        )
+        began, ended, answer = self._timed(TABLES[0], lambda wire: wire.snapshots.GetSnapshots(request))
+        found: Mapping[Place, s.Snapshot] = dict(zip(places, answer.snapshots, strict=True))
+        reads = {place: one.version for place, one in found.items()}
+        columns = {
+            place: frozenset(column.name for column in one.schema.columns) - BASE_COLUMNS
+            for place, one in found.items()
+        }
+        self._recorder.add(Operation(self._name("read all"), began, ended, "ok", {}, reads, columns=columns))
+        place = self._chance.choice(places)
+        self._look_at(place, reads[place])
+
+    def _compare(self) -> None:
+        if not self._branches:
+            return
+        left, right = self._chance.sample(self._branched(), 2)
+        request = t.CompareVersionsRequest(
+            table=table_of(left), left=t.VersionName(name=left[1]), right=t.VersionName(name=right[1])
+        )
+        began, ended, answer = self._timed(left[0], lambda wire: wire.timeline.CompareVersions(request))
+        sides = {left: answer.left, right: answer.right}
+        found = {
+            place: Alone(one.versions, one.changes.added_files, one.changes.removed_files)
+            for place, one in sides.items()
+        }
+        merges = {left: _dry(answer.left_into_right), right: _dry(answer.right_into_left)}
+        compared = Comparison(found, merges)
+        reads = {place: one.version for place, one in sides.items()}
+        self._recorder.add(Operation(self._name("compare"), began, ended, reads=reads, compares=compared))
+
+    def _look(self) -> None:
+        """At an older version, which may have ended."""
+        place = self._chance.choice(self._places())
+        version, _ = self._read_one(place)
+        self._look_at(place, self._chance.randint(max(0, version - LOOKS_BACK), version))
+
+    def _look_at(self, place: Place, version: int) -> None:
+        if not version:
+            return
+        at = s.SnapshotReference(branch=place[1], version=version)
+        began = self._recorder.now_ns()
+        outcome, answer = self._client.settle(place[0], lambda wire: wire.read(at), give_up=0)
+        ended = self._recorder.now_ns()
+        assert outcome != "refused" or self._client.refusal == "version_not_found", self._client.refusal
+        contents = {place: _once(answer[1])} if answer else {}
+        looks = (place, version)
+        self._recorder.add(Operation(self._name("look"), began, ended, outcome, contents=contents, looks=looks))
+
+
+def _once(paths: Sequence[str]) -> frozenset[str]:
+    found = frozenset(paths)
+    assert len(found) == len(paths), "a file is there twice"
+    return found
+
+
+def _dry(merge: t.CompareVersionsResponse.Merge) -> DryMerge:
+    return DryMerge(merge.replayed, merge.fast_forward, merge.refused.code)
