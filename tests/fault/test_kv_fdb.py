@@ -15,6 +15,7 @@ from lakemark_server import deadline
 from lakemark_server.deadline import Deadline
 from lakemark_server.kv import (
     CommitUnknownResult,
+    Conflict,
     KeyValue,
     Store,
     StoreFormatUnknown,
@@ -28,7 +29,7 @@ from lakemark_server.kv.fdb import export as fdb_export
 from lakemark_server.kv.fdb.client import FdbClient
 from lakemark_server.kv.fdb.errors import commit_error
 from lakemark_server.kv.fdb.layout import EXPORTS, EXPORTS_END, LOG, LOG_END
-from lakemark_server.kv.fdb.log import BLIND_VERSIONS
+from lakemark_server.kv.fdb.log import LEASE_VERSIONS
 from lakemark_server.kv.fdb.reader import FdbSnapshot
 from lakemark_server.kv.sqlite.store import SqliteStore
 from tests.fault.kill_load import Writers, check, write_over_restarts
@@ -204,6 +205,27 @@ def test_exports_while_other_processes_write(url: str, tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_commit_that_does_not_know_of_an_export_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, other = open_store(url), open_store(url)
+    other.transact(lambda tx: tx.set(b"a", b"1"))  # it has looked, and believes for a while that nobody exports
+    late = other.begin()
+    late.get(b"b")
+    late.set(b"b", b"unnoted")
+    scan = fdb_export.FdbExporter._scan
+
+    def scan_then_commit(exporter: fdb_export.FdbExporter, begin: bytes, end: bytes) -> None:
+        scan(exporter, begin, end)
+        with pytest.raises(Conflict):
+            late.commit()
+        other.transact(lambda tx: tx.set(b"c", b"noted"))
+
+    monkeypatch.setattr(fdb_export.FdbExporter, "_scan", scan_then_commit)
+    with store.export() as export:
+        assert list(export.pages) == [[(b"a", b"1"), (b"c", b"noted")]]
+    store.close()
+    other.close()
+
+
 def test_what_an_export_that_died_left_behind_is_removed(url: str, tmp_path: Path) -> None:
     store = open_store(url)
     store.transact(lambda tx: tx.set(b"a", b"1"))
@@ -216,7 +238,7 @@ def test_what_an_export_that_died_left_behind_is_removed(url: str, tmp_path: Pat
 
 
 # With the second it could renew its announcement in time, but not before commits that do not know of that.
-@pytest.mark.parametrize("announced", [1, BLIND_VERSIONS * 3 // 2])
+@pytest.mark.parametrize("announced", [1, 2 * LEASE_VERSIONS])
 def test_an_export_that_slept_for_too_long_says_so(url: str, announced: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fdb_export, "ANNOUNCED_VERSIONS", announced)
     store = open_store(url)

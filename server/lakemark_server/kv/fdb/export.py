@@ -22,8 +22,8 @@ from ..overlay import Overlay
 from ..retry import pause_seconds
 from ..write_sets import decode_writes
 from .client import FdbClient
-from .layout import EXPORTS, EXPORTS_END, LOG, LOG_END
-from .log import BLIND_VERSIONS, VERSIONS_PER_S
+from .layout import EXPORTS, EXPORTS_END, FENCE, LOG, LOG_END
+from .log import LEASE_VERSIONS, VERSIONS_PER_S
 from .reader import FdbSnapshot
 from .spool import Spool, disk_errors
 from .writer import FdbWriter
@@ -71,7 +71,9 @@ class FdbExporter:
                 page = snapshot.get_range(position, LOG_END, asked, False)
                 unread = self._read_again(snapshot, begin, end, (entry for _, entry in page))
                 if len(page) < asked and not unread:
-                    return self._checked(snapshot)
+                    version = snapshot.version()
+                    self._check_noted(self._until, version)
+                    return version
             except _TOO_MUCH as error:
                 self._entries = _less(asked, error)
                 continue
@@ -93,12 +95,18 @@ class FdbExporter:
             self._settle(withdraw)
 
     def _start(self) -> int:
-        """A version from which on every commit is noted."""
-        self._announce(first=True)
-        noted = self._snapshot().version() + BLIND_VERSIONS
-        while (version := self._snapshot().version()) <= noted:
-            time.sleep((noted - version) / VERSIONS_PER_S + 0.01)
-        return version
+        """A version after which every commit is noted."""
+
+        def announce(snapshot: FdbSnapshot, writes: Overlay) -> None:
+            self._clear_what_has_ended(snapshot, writes)
+            self._announce(snapshot, writes)
+
+        self._settle(announce)
+        known = self._version() + LEASE_VERSIONS
+        while (version := self._version()) <= known:
+            time.sleep((known - version) / VERSIONS_PER_S + 0.01)
+        self._settle(lambda _, writes: writes.put(FENCE, self._key))
+        return self._version()
 
     def _scan(self, begin: bytes, end: bytes) -> None:
         while begin < end:
@@ -139,34 +147,31 @@ class FdbExporter:
         return unread
 
     def _snapshot(self) -> FdbSnapshot:
-        snapshot = FdbSnapshot(self._client, self._prefix)
-        if 0 <= self._until < snapshot.version() + ANNOUNCED_VERSIONS // 2:
-            self._announce(first=False)
+        """Raises Unavailable if commits may not have been noted."""
+        snapshot = self._newest()
+        if self._until < snapshot.version() + ANNOUNCED_VERSIONS // 2:
+            before = self._until
+            self._settle(self._announce)
+            self._check_noted(before, self._version())
         return snapshot
 
-    def _checked(self, snapshot: FdbSnapshot) -> int:
-        """The snapshot's version, until which every commit was noted. Raises Unavailable.
+    def _newest(self) -> FdbSnapshot:
+        return FdbSnapshot(self._client, self._prefix)
 
-        An announcement is renewed while it holds for so long yet that every commit without the new one knows the old.
+    def _version(self) -> int:
+        return self._newest().version()
+
+    def _check_noted(self, until: int, version: int) -> None:
+        """Raises Unavailable if a commit knew only of what was announced until ``until``, and was not noted.
+
+        What was announced at ``version`` all know of that begin LEASE_VERSIONS later.
         """
-        version = snapshot.version()
-        until = snapshot.get(self._key)
-        if until is None or int.from_bytes(until, "big") < version + BLIND_VERSIONS:
+        if until < version + LEASE_VERSIONS:
             raise Unavailable("the export was interrupted for too long to know what was written meanwhile; try again")
-        return version
 
-    def _announce(self, *, first: bool) -> None:
-        """Has commits noted from now on. Raises Unavailable if they were to be noted already and may not have been."""
-
-        def announce(snapshot: FdbSnapshot, writes: Overlay) -> None:
-            if first:
-                self._clear_what_has_ended(snapshot, writes)
-            else:
-                self._checked(snapshot)
-            self._until = snapshot.version() + ANNOUNCED_VERSIONS
-            writes.put(self._key, self._until.to_bytes(8, "big"))
-
-        self._settle(announce)
+    def _announce(self, snapshot: FdbSnapshot, writes: Overlay) -> None:
+        self._until = snapshot.version() + ANNOUNCED_VERSIONS
+        writes.put(self._key, self._until.to_bytes(8, "big"))
 
     def _clear_what_has_ended(self, snapshot: FdbSnapshot, writes: Overlay) -> None:
         """The log, unless another export needs it."""
@@ -179,7 +184,7 @@ class FdbExporter:
     def _settle(self, body: Callable[[FdbSnapshot, Overlay], None]) -> None:
         """A transaction of the store's own keys that conflicts with those of other exports; it may happen twice."""
         for attempt in range(_ATTEMPTS_MAX):
-            snapshot, writes = FdbSnapshot(self._client, self._prefix), Overlay()
+            snapshot, writes = self._newest(), Overlay()
             try:
                 body(snapshot, writes)
                 request = CommitRequest(snapshot.version(), set(), [(EXPORTS, EXPORTS_END)], writes, [], 0)

@@ -3,10 +3,10 @@
 FoundationDB forgets a version after five seconds. So an export reads the store in pieces, each at a version of its own,
 and then again, until nothing is left, what was written since: that is what the log tells (see ``export``).
 
-Nobody asks at each commit whether an export is running; a process believes what it saw last for ``LEASE_VERSIONS``. A
-commit that relies on it has a read version within these, and FoundationDB refuses it if its own version lies
-``LIFE_VERSIONS`` after its read version. So ``BLIND_VERSIONS`` after an export has announced itself every commit is
-noted, whatever clocks and schedulers do.
+Nobody asks at each commit whether an export is running; a process believes what it saw last for ``LEASE_VERSIONS``. So
+commits that do not know of an export have read versions of at most that long after it has announced itself. Then it
+writes ``FENCE``, a conflict for all that had begun before: from this version on every commit is noted, whatever
+clocks and schedulers do.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from .reader import FdbSnapshot
 
 VERSIONS_PER_S: Final = 1_000_000
 LEASE_VERSIONS: Final = VERSIONS_PER_S // 2
-LIFE_VERSIONS: Final = 5 * VERSIONS_PER_S
-BLIND_VERSIONS: Final = LEASE_VERSIONS + LIFE_VERSIONS + VERSIONS_PER_S // 10
 
 _ENTRY_BYTES_AIM: Final = 50_000
 

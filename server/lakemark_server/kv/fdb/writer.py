@@ -11,6 +11,7 @@ from ..api import StoreClosed
 from ..buffer import CommitRequest
 from .client import FdbClient
 from .errors import commit_error
+from .layout import FENCE
 from .log import ChangeLog
 
 _MASK: Final = (1 << 64) - 1
@@ -75,7 +76,9 @@ class FdbWriter:
                 transaction.add(prefix + key, (pending & _MASK).to_bytes(8, "little"))
             else:
                 transaction.set(prefix + key, pending)
-        if noted and self._log.wanted(read_version):
-            self._log.note(transaction, request.writes)
+        if noted:
+            transaction.add_read_conflict_key(prefix + FENCE)
+            if self._log.wanted(read_version):
+                self._log.note(transaction, request.writes)
         future = transaction.commit()
         self._client.answer(future.wait, commit_error)
