@@ -23,7 +23,6 @@ Statistics columns are there only if a file of the block has them.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -47,7 +46,7 @@ from lakemark.types import (
     to_arrow,
 )
 from lakemark_proto.v1 import types_pb2 as pb
-from lakemark_server.snapshot.arrow import AnyArray, nulls, one_array, texts
+from lakemark_server.snapshot.arrow import AnyArray, texts
 
 _FIXED_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("path", pa.string()),
@@ -69,6 +68,7 @@ _STATISTICS_NAME: Final = re.compile(r"(?:min|max|null_count|nan_count|truncated
 _INSTANT: Final = re.compile(r"[0-9]{1,18}")
 _DIGITS_MAX: Final = 18
 _FEW: Final = 16
+_NAMES_KEPT_MAX: Final = 200
 PARTITIONS_KNOWN_MAX: Final = 10_000
 FORMATS: Final = frozenset({"parquet"})
 _KINDS: Final = frozenset(pb.SliceKind.values())
@@ -120,10 +120,16 @@ def instants_of(paths: AnyArray) -> npt.NDArray[np.int64]:
     return np.array([int(head) if _INSTANT.fullmatch(head) else -1 for head in heads_of], np.int64)
 
 
-def statistics_ids(names: Iterable[str]) -> set[int]:
+def statistics_ids(names: Iterable[str]) -> frozenset[int]:
     """The column ids in column names like ``min.3``."""
+    listed = tuple(names)
+    return (_ids_in if len(listed) <= _NAMES_KEPT_MAX else _ids_in.__wrapped__)(listed)
+
+
+@lru_cache(maxsize=256)
+def _ids_in(names: tuple[str, ...]) -> frozenset[int]:
     matches = map(_STATISTICS_NAME.fullmatch, names)
-    return {int(match[1]) for match in matches if match}
+    return frozenset(int(match[1]) for match in matches if match)
 
 
 def name_of_partition(values: Sequence[ColumnValue], schema: Schema) -> str:
@@ -242,62 +248,3 @@ def _bound(file: pb.DataFile, statistic: pb.ColumnStatistics, kind: str, field: 
         raise InvalidFile(
             f"file {file.path!r}, {kind} of column {field.name!r}: {error.message}", path=file.path
         ) from error
-
-
-def from_arrow(ipc: bytes, schema: Schema) -> pa.RecordBatch:
-    """Entries as a client sent them. Raises InvalidFile for columns that are missing, unknown or of a wrong type."""
-    try:
-        with pa.ipc.open_stream(ipc) as reader:
-            table = reader.read_all()
-        table.validate(full=True)  # offsets that point anywhere would be read without a look
-    except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: names that are not UTF-8
-        raise InvalidFile(f"the files are not an Arrow IPC stream: {error}") from error
-    batch = conform(table, schema)
-    _check_no_nested_bounds(batch, schema)
-    return batch
-
-
-def _check_no_nested_bounds(batch: pa.RecordBatch, schema: Schema) -> None:
-    for column_id in statistics_ids(batch.schema.names):
-        field = schema.find_id(column_id)
-        if field is not None and not has_bounds(field):
-            bounds = (batch.column(f"{kind}.{column_id}") for kind in ("min", "max"))
-            if any(bound.null_count < len(bound) for bound in bounds):
-                raise InvalidFile(f"the nested column {field.name!r} cannot have bounds")
-
-
-def conform(table: pa.Table, schema: Schema) -> pa.RecordBatch:
-    """``table`` with exactly the columns of ``entry_schema``. Raises InvalidFile."""
-    twice = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
-    if twice:
-        raise InvalidFile(f"the files have columns twice: {', '.join(twice[:10])}")
-    missing = REQUIRED - set(table.column_names)
-    if schema.partition_columns == ():
-        missing -= {"partition"}
-    if missing:
-        raise InvalidFile(f"the files lack the columns {', '.join(sorted(missing))}")
-    ids = statistics_ids(table.column_names)
-    entries = entry_schema(schema, ids)
-    unknown = [name for name in table.column_names if entries.get_field_index(name) < 0]
-    if unknown:
-        raise InvalidFile(f"the files have columns that are not known: {', '.join(unknown[:10])}")
-    given = dict(zip(table.column_names, table.columns, strict=True))
-    arrays = [_conform_column(given.get(field.name), field, table.num_rows) for field in entries]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=entries)
-    for name in ("path", "size_bytes", "row_count", "partition"):
-        if batch.column(name).null_count:
-            raise InvalidFile(f"column {name!r} of the files has nulls")
-    return batch
-
-
-_DEFAULTS: Final[dict[str, Any]] = {"kind": pb.BASE, "format": "parquet", "partition": "", "base_instant": 0}
-
-
-def _conform_column(column: pa.ChunkedArray[Any] | None, field: pa.Field[Any], rows: int) -> AnyArray:
-    if column is None:
-        default = _DEFAULTS.get(field.name)
-        return nulls(rows, field.type) if default is None else pa.array([default] * rows, field.type)
-    try:
-        return one_array(column if column.type == field.type else column.cast(field.type))
-    except pa.ArrowException as error:
-        raise InvalidFile(f"column {field.name!r} of the files is {column.type}, not {field.type}: {error}") from error

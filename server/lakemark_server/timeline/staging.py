@@ -23,7 +23,8 @@ from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.admission import Hashes, admit, directory_hashes
 from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.entries import from_arrow, from_messages
+from lakemark_server.snapshot.entries import from_messages
+from lakemark_server.snapshot.received import from_arrow
 from lakemark_server.timeline import records
 from lakemark_server.timeline.partition_list import PartitionList
 from lakemark_server.timeline.states import require_inflight

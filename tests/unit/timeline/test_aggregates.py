@@ -15,9 +15,11 @@ from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.snapshot.aggregates import aggregate
-from lakemark_server.snapshot.entries import conform, from_messages
+from lakemark_server.snapshot.blocks import to_plain_ipc
+from lakemark_server.snapshot.entries import from_messages
 from lakemark_server.snapshot.fold import Snapshot, empty
 from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.received import from_arrow
 from tests.snapshots import folded
 
 ID, X, NAME = Field(1, "id", INT), Field(2, "x", DOUBLE), Field(3, "name", STRING)
@@ -111,7 +113,7 @@ def test_texts_are_exact_if_no_bound_was_cut(cut: list[int | None], exact: bool)
             "truncated.3": pa.array(cut, pa.uint8()),
         }
     )
-    entries = conform(batch, SCHEMA)
+    entries = from_arrow(to_plain_ipc(batch.to_batches()), SCHEMA)
     snapshot = folded(empty(SCHEMA), [(VersionRecord(version=1), [entries])], SCHEMA)
     (group,), found = aggregate(Planner().plan(snapshot, None), [NAME], by_partition=False)
     assert found is exact

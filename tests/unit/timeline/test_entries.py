@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 from lakemark.errors import InvalidFile
+from lakemark.types import INT, Field, Schema
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.snapshot.blocks import to_ipc
-from lakemark_server.snapshot.entries import FIXED, entry_schema, from_arrow, from_messages, statistics_ids
+from lakemark_server.snapshot.entries import FIXED, entry_schema, from_messages, statistics_ids
+from lakemark_server.snapshot.received import from_arrow
 from tests.lakes import FLAT, ID, MONTH, NAME, PLACE, SCHEMA, X, file, stat, whole
 
 INSTANT = 1_800_000_000_000
@@ -148,6 +150,25 @@ def test_arrow_of_a_table_without_partitions_needs_no_partition_column() -> None
 def test_bad_columns(columns: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidFile, match=message):
         from_arrow(ipc(arrow(**columns)), SCHEMA)
+
+
+def test_several_batches_and_any_number_of_rows() -> None:
+    """What is left out is the same whether rows are few or many, in one message or in several."""
+    for rows in (1, 64, 65, 200):
+        given = pa.concat_tables([arrow()] * ((rows + 1) // 2)).slice(0, rows)
+        together = from_arrow(ipc(given.combine_chunks()), SCHEMA)
+        assert together.num_rows == rows
+        assert together.equals(from_arrow(ipc(given), SCHEMA))
+        assert together.column("kind").to_pylist() == [1] * rows
+        assert together.column("bucket").null_count == rows
+
+
+def test_the_same_columns_mean_what_the_table_says() -> None:
+    """What was worked out for one table's schema is not used for another's."""
+    given = ipc(arrow(**{"min.1": pa.array([1, 2], pa.int32())}))
+    assert from_arrow(given, SCHEMA).column("min.1").type == pa.int64()
+    narrow = Schema.build([Field(ID, "id", INT), *SCHEMA.columns[1:]], ["m"], 1)
+    assert from_arrow(given, narrow).column("min.1").type == pa.int32()
 
 
 def test_a_column_that_comes_twice() -> None:
