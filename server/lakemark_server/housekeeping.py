@@ -5,6 +5,7 @@ from __future__ import annotations
 import structlog
 
 from lakemark_server import requests
+from lakemark_server.catalog import partition_batches
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.clock import ClockMs
 from lakemark_server.kv import Store
@@ -38,6 +39,9 @@ class Housekeeping:
         lost = self._timeline.roll_back_expired()
         for location in self._catalog.finish_deletions():
             _log.info("deleted what a dropped table had left", location=location)
+        batches = partition_batches.finish_abandoned(self._store, self._clock())
+        if batches:
+            _log.info("finished changes of partitions whose writer was lost", batches=batches)
         for table_id, name in self._timeline.references.drop_expired():
             _log.info("dropped a branch or tag whose time is over", table_id=table_id, name=name)
         forgotten = requests.forget(self._store, self._clock() - self._request_retain_ms)

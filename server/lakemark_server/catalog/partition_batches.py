@@ -1,8 +1,13 @@
-"""Partitions that are added in several transactions, and are there all at once or not at all.
+"""Changes of many partitions in several transactions, which are there all at once or not at all.
 
-Each carries the number of its batch, and is not there for anybody as long as that batch is *pending*, which is a key of
-its own; clearing this key is what adds them. A batch whose writer failed, or was not heard of for ``STALE_MS``, is
-taken back: first it is marked, so that its writer cannot complete it any more, then its partitions go, then the mark.
+Each partition that a batch adds, changes or drops is written with what it was before and with the number of the batch
+(``InBatch``). Everybody sees it as it was as long as that batch is *pending*, which is a key of its own; the one small
+transaction that says there that the batch is *done* is what changes them all. Afterwards the partitions are written as
+they are now, and the key goes.
+
+A batch whose writer failed, or was not heard of for ``STALE_MS``, is taken back: first it is marked, so that its writer
+cannot complete it any more, then its partitions become what they were, then the mark goes. Whoever meets such a batch
+does that, and so does the sweeper, which also ends what is done and was left in between.
 """
 
 from __future__ import annotations
@@ -13,83 +18,129 @@ from typing import Final, cast
 from lakemark.errors import StoreConflict
 from lakemark_proto.store.v1.warehouse_pb2 import PartitionChangeRecord
 from lakemark_server.catalog import partition_changes, warehouse_records
-from lakemark_server.catalog.warehouse_records import PENDING_HEAD, HiveTable, Partition, Values
+from lakemark_server.catalog.warehouse_records import BATCH_DONE, PENDING_HEAD, HiveTable, InBatch, Values
 from lakemark_server.keyspace import PENDING_PARTITIONS
-from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.kv import ReadTransaction, Store, Transaction, strinc
 
 STALE_MS: Final = 60_000
 """Longer than a transaction lives, and clocks differ."""
 
 _LIST: Final = PENDING_HEAD + 1
 _TAKEN_BACK: Final = b""
-_NAMED_MAX: Final = 500  # in one value, and taken back in one transaction
+_NAMED_MAX: Final = 500  # in one value, and settled in one transaction
 
 
-def add_part(
-    tx: Transaction, table: HiveTable, batch: int, number: int, rows: Sequence[Partition], now_ms: int
-) -> None:
-    """Adds partitions that there are not to the batch, as its part ``number`` (0: the first)."""
+def stage(tx: Transaction, table: HiveTable, batch: int, number: int, changes: Sequence[InBatch], now_ms: int) -> None:
+    """Writes the batch's part ``number`` (0: the first), of partitions that are in no other pending batch.
+
+    Raises StoreConflict if the batch was taken back.
+    """
     if number:
         _require_pending(tx, table, batch)
     tx.set(PENDING_PARTITIONS.key(table.table_id, PENDING_HEAD, batch), now_ms.to_bytes(8, "big"))
-    for row in rows:
-        warehouse_records.put_new_partition(tx, table.table_id, row._replace(batch=batch))
-    for at, names in enumerate(_lists([row.values for row in rows])):
+    for change in changes:
+        put = warehouse_records.put_partition if change.before else warehouse_records.put_new_partition
+        put(tx, table.table_id, change)
+    for at, names in enumerate(_lists([change.values for change in changes])):
         tx.set(PENDING_PARTITIONS.key(table.table_id, _LIST, batch, number, at), names.SerializeToString())
 
 
 def complete(tx: Transaction, table: HiveTable, batch: int, now_ms: int) -> None:
-    """All of its partitions are there now. Raises StoreConflict if it was taken back."""
+    """All that the batch changes is so from now on. Raises StoreConflict if it was taken back."""
     _require_pending(tx, table, batch)
-    tx.clear(PENDING_PARTITIONS.key(table.table_id, PENDING_HEAD, batch))
-    tx.clear_range(*PENDING_PARTITIONS.range(table.table_id, _LIST, batch))
+    key = PENDING_PARTITIONS.key(table.table_id, PENDING_HEAD, batch)
+    tx.set(key, BATCH_DONE + now_ms.to_bytes(8, "big"))
     partition_changes.note_all(tx, table.table_id, now_ms)
 
 
-def take_back(store: Store, table_id: int, batch: int) -> None:
-    """Nothing of the batch is there any more, unless it was completed. Can be repeated; others may do the same."""
+def take_back(store: Store, table_id: int, batch: int) -> bool:
+    """Nothing of the batch has happened, unless it is done: then True. Can be repeated; others may do the same."""
     head = PENDING_PARTITIONS.key(table_id, PENDING_HEAD, batch)
+
+    def mark(tx: Transaction) -> bytes | None:
+        found = tx.get(head)
+        if found is not None and not warehouse_records.is_done(found):
+            tx.set(head, _TAKEN_BACK)
+        return found
+
+    found = store.transact(mark)
+    if found is None or warehouse_records.is_done(found):
+        return found is not None
+    _settle(store, table_id, batch, done=False)
+    return False
+
+
+def settle(store: Store, table: HiveTable, batch: int, *, adds: bool) -> None:
+    """Ends a batch that is done. ``adds``: it has only added partitions; they may keep its number."""
+    if not adds:
+        _settle(store, table.table_id, batch, done=True)
+        return
+
+    def forget(tx: Transaction) -> None:
+        tx.clear(PENDING_PARTITIONS.key(table.table_id, PENDING_HEAD, batch))
+        tx.clear_range(*PENDING_PARTITIONS.range(table.table_id, _LIST, batch))
+
+    store.transact(forget)
+
+
+def _settle(store: Store, table_id: int, batch: int, *, done: bool) -> None:
     lists = PENDING_PARTITIONS.range(table_id, _LIST, batch)
 
-    def mark(tx: Transaction) -> bool:
-        pending = tx.get(head) is not None
-        if pending:
-            tx.set(head, _TAKEN_BACK)
-        return pending
-
-    def clear_some(tx: Transaction) -> bool:
+    def some(tx: Transaction) -> bool:
         found = tx.get_range(*lists, limit=1)
         for key, names in found:
-            for one in PartitionChangeRecord.FromString(names).partitions:
-                warehouse_records.clear_partition(tx, table_id, tuple(one.values))
+            columns = warehouse_records.partition_columns(tx, table_id)
+            wanted = [tuple(one.values) for one in PartitionChangeRecord.FromString(names).partitions]
+            for stored in warehouse_records.stored_partitions(tx, table_id, wanted):
+                if not isinstance(stored, InBatch) or stored.batch != batch:
+                    continue  # it was changed again since
+                left = stored.after if done else stored.before
+                if left is not None:
+                    warehouse_records.put_partition(tx, table_id, left)
+                else:
+                    warehouse_records.clear_partition(tx, table_id, columns, stored.values, statistics=done)
             tx.clear(key)
         if not found:
-            tx.clear(head)
+            tx.clear(PENDING_PARTITIONS.key(table_id, PENDING_HEAD, batch))
         return bool(found)
 
-    if store.transact(mark):
-        while store.transact(clear_some):
-            pass
+    while store.transact(some):
+        pass
 
 
-def abandoned(tx: ReadTransaction, table_id: int, now_ms: int) -> list[int]:
-    """The batches of the table that nobody will complete."""
-    return [
-        cast(int, PENDING_PARTITIONS.unpack(key)[-1])
-        for key, since in tx.get_range(*PENDING_PARTITIONS.range(table_id, PENDING_HEAD), snapshot=True)
-        if since == _TAKEN_BACK or now_ms - int.from_bytes(since, "big") > STALE_MS
-    ]
+def finish_abandoned(store: Store, now_ms: int, table_id: int | None = None) -> int:
+    """Takes back what nobody will complete, of one table or of all, and settles what is done; how many batches."""
+    count = 0
+    for one in _tables(store) if table_id is None else (table_id,):
+        heads = store.read(lambda tx, one=one: tx.get_range(*PENDING_PARTITIONS.range(one, PENDING_HEAD)))  # type: ignore[misc]
+        for key, head in heads:
+            batch = cast(int, PENDING_PARTITIONS.unpack(key)[-1])
+            since_ms = int.from_bytes(head[-8:], "big")  # 0: marked as taken back
+            if now_ms - since_ms > STALE_MS:
+                count += 1
+                if take_back(store, one, batch):
+                    _settle(store, one, batch, done=True)
+    return count
+
+
+def _tables(store: Store) -> Iterator[int]:
+    begin, end = PENDING_PARTITIONS.range()
+    while found := store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=1)):  # type: ignore[misc]
+        table_id = cast(int, PENDING_PARTITIONS.unpack(found[0][0])[0])
+        yield table_id
+        begin = strinc(PENDING_PARTITIONS.key(table_id))
 
 
 def _require_pending(tx: ReadTransaction, table: HiveTable, batch: int) -> None:
-    if not tx.get(PENDING_PARTITIONS.key(table.table_id, PENDING_HEAD, batch)):
-        raise StoreConflict(f"partitions of {table.label} took too long to add, and were taken back; try again")
+    head = tx.get(PENDING_PARTITIONS.key(table.table_id, PENDING_HEAD, batch))
+    if not head or warehouse_records.is_done(head):
+        raise StoreConflict(f"partitions of {table.label} took too long to change, and were taken back; try again")
 
 
-def _lists(added: Sequence[Values]) -> Iterator[PartitionChangeRecord]:
+def _lists(changed: Sequence[Values]) -> Iterator[PartitionChangeRecord]:
     names: list[Values] = []
     size = 0
-    for values in added:
+    for values in changed:
         own = sum(map(len, values)) * 4 + 10
         if names and (size + own > partition_changes.KEYS_BYTES_MAX or len(names) == _NAMED_MAX):
             yield partition_changes.record_of(names)

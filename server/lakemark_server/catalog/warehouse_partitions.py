@@ -5,7 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
+
+import structlog
 
 from lakemark.errors import AlreadyExists, InvalidArgument, LakemarkError, PartitionNotFound, StoreConflict
 from lakemark_server import deadline
@@ -13,14 +15,12 @@ from lakemark_server.admission import usage
 from lakemark_server.catalog import directories, partition_batches, partition_changes, warehouse_records
 from lakemark_server.catalog.partition_sets import PartitionSet, PartitionSets
 from lakemark_server.catalog.service import Catalog
-from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values
-from lakemark_server.keyspace import COLUMN_STATISTICS
+from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition, Values
 from lakemark_server.kv import ReadTransaction, Transaction
 
 BATCH_BYTES_MAX: Final = 900_000
 """Of partitions written in one transaction, with what else it takes to write them; a request may take several."""
 
-_DROPPED_AT_ONCE: Final = 500
 _ROW_BYTES: Final = 500  # of a partition's mutations and conflict ranges, without its key and value
 _KEY_COPIES: Final = 12  # in the writes and conflict ranges of one partition, at most
 
@@ -28,12 +28,24 @@ DIRECT_MAX: Final = 200
 """So many partitions are read by their keys; for more, all partitions of the table are kept in memory."""
 
 
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class Change(NamedTuple):
+    """Of one partition. ``before`` is None if it is added, ``after`` if it is dropped."""
+
+    values: Values
+    before: Partition | None
+    after: Partition | None
+
+
 class WarehousePartitions:
     """Thread-safe.
 
-    A request is one transaction up to ``BATCH_BYTES_MAX`` (some hundreds of partitions). A larger one takes several:
-    what it adds is there all at once or not at all (``partition_batches``); changes and drops are checked as a whole
-    first, and readers may see the first part before the rest, which is missing if the process ends in between.
+    A request is one transaction up to ``BATCH_BYTES_MAX`` (some hundreds of partitions). A larger one takes several,
+    and is a batch: all of it happens at once or nothing (``partition_batches``).
     """
 
     def __init__(self, catalog: Catalog, sets: PartitionSets) -> None:
@@ -85,113 +97,49 @@ class WarehousePartitions:
         is given twice, TableNotFound, Unavailable.
         """
         wanted = self._checked(table, [row.values for row in new])
-        for batch in self._store.read(lambda tx: partition_batches.abandoned(tx, table.table_id, self._now_ms())):
-            partition_batches.take_back(self._store, table.table_id, batch)
         present = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, wanted))
-        missing: list[Partition] = []
-        for row, there in zip(new, present, strict=True):
-            if there is None:
-                missing.append(row)
-            elif not if_not_exists:
-                raise _exists(table, row.values)
+        missing = _missing_of(table, new, present, if_not_exists)
+
+        def decide(tx: Transaction, part: Sequence[Partition]) -> list[Change]:
+            current = self._current(tx, table, [row.values for row in part])
+            return [Change(row.values, None, row) for row in _missing_of(table, part, current, if_not_exists)]
+
+        def apply() -> list[Partition]:
+            changes = self._apply(table, list(_parts(missing, _bytes_of)), decide, adds=True)
+            return [change.after for change in changes if change.after]
+
         base = table.record.partition_base
-        locations = [row.full_location(base) for row in missing if row.located]
-        return directories.with_directories(locations, lambda: self._add_all(table, missing, if_not_exists))
-
-    def _add_all(self, table: HiveTable, new: Sequence[Partition], if_not_exists: bool) -> list[Partition]:
-        parts = list(_parts(new))
-        if len(parts) < 2:
-            return self._store.transact(partial(self._add, table, new, if_not_exists)) if new else []
-        batch = 1 + secrets.randbits(62)
-        added: list[Partition] = []
-        try:
-            for number, part in enumerate(parts):
-                added += self._store.transact(partial(self._add_part, table, batch, number, part, if_not_exists))
-            self._store.transact(lambda tx: self._complete(table, batch, tx))
-        except LakemarkError:
-            with deadline.within(deadline.NEVER):  # what ends the request must not end this
-                partition_batches.take_back(self._store, table.table_id, batch)
-            raise
-        return added
-
-    def _add(self, table: HiveTable, new: Sequence[Partition], if_not_exists: bool, tx: Transaction) -> list[Partition]:
-        missing = self._missing(table, new, if_not_exists, tx)
-        for row in missing:
-            warehouse_records.put_new_partition(tx, table.table_id, row)
-        self._note(tx, table, [row.values for row in missing])
-        return missing
-
-    def _add_part(
-        self,
-        table: HiveTable,
-        batch: int,
-        number: int,
-        part: Sequence[Partition],
-        if_not_exists: bool,
-        tx: Transaction,
-    ) -> list[Partition]:
-        missing = self._missing(table, part, if_not_exists, tx)
-        partition_batches.add_part(tx, table, batch, number, missing, self._now_ms())
-        return missing
-
-    def _complete(self, table: HiveTable, batch: int, tx: Transaction) -> None:
-        warehouse_records.require_table(tx, table)
-        partition_batches.complete(tx, table, batch, self._now_ms())
-
-    def _missing(
-        self, table: HiveTable, new: Sequence[Partition], if_not_exists: bool, tx: Transaction
-    ) -> list[Partition]:
-        """Those of ``new`` that there are not. Raises TableNotFound, AlreadyExists, StoreConflict."""
-        warehouse_records.require_table(tx, table)
-        stored = warehouse_records.stored_partitions(tx, table.table_id, [row.values for row in new])
-        pending = warehouse_records.pending_batches(tx, table.table_id, stored)
-        missing: list[Partition] = []
-        for row, there in zip(new, stored, strict=True):
-            if there is None:
-                missing.append(row)
-            elif there.batch in pending:
-                raise _being_added(table, row.values)
-            elif not if_not_exists:
-                raise _exists(table, row.values)
-        return missing
+        return directories.with_directories([row.full_location(base) for row in missing if row.located], apply)
 
     def alter(self, table: HiveTable, changes: Mapping[Values, Callable[[Partition], Partition]]) -> None:
         """Replaces partitions by what the functions make of them. Raises PartitionNotFound, InvalidArgument."""
-        wanted = self._checked(table, list(changes))
+        wanted = sorted(self._checked(table, list(changes)))
         before = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, wanted))
-        rows: list[Partition] = []
-        for values, row in zip(wanted, before, strict=True):
-            if row is None:
-                raise _missing(table, values)
-            rows.append(row)
-        deadline.check()
-        with deadline.within(deadline.NEVER):  # what is begun is not left half done
-            for part in _parts(rows):
-                self._store.transact(partial(self._alter, table, changes, [row.values for row in part]))
+        self._alter(table, _there(table, wanted, before), changes)
 
     def alter_all(self, table: HiveTable, change: Callable[[Partition], Partition]) -> None:
         """The same change to every partition: ``ALTER TABLE … CASCADE``."""
         rows = self.all(table).rows
-        deadline.check()
-        with deadline.within(deadline.NEVER):
-            for part in _parts(rows):
-                self._store.transact(
-                    partial(self._alter, table, {row.values: change for row in part}, [row.values for row in part])
-                )
+        self._alter(table, rows, {row.values: change for row in rows})
 
     def _alter(
         self,
         table: HiveTable,
+        rows: Sequence[Partition],
         changes: Mapping[Values, Callable[[Partition], Partition]],
-        wanted: Sequence[Values],
-        tx: Transaction,
     ) -> None:
-        warehouse_records.require_table(tx, table)
-        for values, row in zip(wanted, warehouse_records.find_partitions(tx, table.table_id, wanted), strict=True):
-            if row is None:
-                raise _missing(table, values)
-            warehouse_records.put_partition(tx, table.table_id, changes[values](row)._replace(batch=0))
-        self._note(tx, table, wanted)
+        planned = [Change(row.values, row, changes[row.values](row)) for row in rows]
+
+        def decide(tx: Transaction, part: Sequence[Change]) -> list[Change]:
+            wanted = [change.values for change in part]
+            current = _there(table, wanted, self._current(tx, table, wanted))
+            return [
+                change if change.before == row else Change(row.values, row, changes[row.values](row))
+                for change, row in zip(part, current, strict=True)
+            ]
+
+        whole = sum(_bytes_of(change.after) for change in planned if change.after) <= BATCH_BYTES_MAX
+        self._apply(table, [planned] if whole else list(_parts(planned, _bytes_of_both)), decide)
 
     def rename(self, table: HiveTable, values: Values, change: Callable[[Partition], Partition]) -> Partition:
         """``change`` gives the partition with its new values; its directory follows a new location of a table that owns
@@ -214,14 +162,13 @@ class WarehousePartitions:
 
     def _rename(self, table: HiveTable, old: Partition, new: Partition, tx: Transaction) -> Partition:
         warehouse_records.require_table(tx, table)
-        if warehouse_records.get_partition(tx, table, old.values) != old:
+        if self._current(tx, table, [old.values]) != [old]:
             raise PartitionNotFound(
                 f"partition {table.partition_name(old.values)} of {table.label} was changed by another meanwhile"
             )
-        self._clear(table, [old.values], tx)
-        self._missing(table, [new], False, tx)
-        warehouse_records.put_partition(tx, table.table_id, new._replace(batch=0))
-        self._note(tx, table, [new.values])
+        self._write(tx, table, [Change(old.values, old, None)])
+        _missing_of(table, [new], self._current(tx, table, [new.values]), False)
+        self._write(tx, table, [Change(new.values, None, new)])
         return new
 
     def drop(
@@ -231,16 +178,23 @@ class WarehousePartitions:
 
         Raises PartitionNotFound unless ``if_exists``, InvalidArgument.
         """
-        checked = self._checked(table, wanted)
-        if len(checked) > _DROPPED_AT_ONCE:
-            there = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, checked))
-            _check_dropped(table, checked, there, if_exists)
+
+        def decide(tx: Transaction, part: Sequence[Values]) -> list[Change]:
+            current = self._current(tx, table, part)
+            there = [row for row in current if row] if if_exists else _there(table, part, current)
+            return [Change(row.values, row, None) for row in there]
+
+        checked = sorted(self._checked(table, wanted))
+        parts: list[Sequence[Values]] = [checked] if checked else []
+        if sum(map(_bytes_of_key, checked)) > BATCH_BYTES_MAX:
+            found = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, checked))
+            rows = [row for row in found if row] if if_exists else _there(table, checked, found)
+            parts = [[row.values for row in part] for part in _parts(rows, _bytes_of)]
         deadline.check()
-        dropped: list[Partition] = []
-        with deadline.within(deadline.NEVER):  # what is begun is not left half done
-            for at in range(0, len(checked), _DROPPED_AT_ONCE):
-                some = checked[at : at + _DROPPED_AT_ONCE]
-                dropped += self._store.transact(partial(self._drop, table, some, if_exists))
+        with deadline.within(deadline.NEVER):  # data are deleted by whoever dropped them
+            changes = self._apply(table, parts, decide)
+        gone = {change.values: change.before for change in changes}
+        dropped = [row for row in map(gone.get, wanted) if row]
         if delete_data and table.record.owns_data:
             kept = (self._catalog.warehouse, table.database.location, table.record.location)
             for row in dropped:
@@ -250,13 +204,105 @@ class WarehousePartitions:
                     directories.remove_empty_parents(location, table.record.location)
         return dropped
 
-    def _drop(self, table: HiveTable, wanted: Sequence[Values], if_exists: bool, tx: Transaction) -> list[Partition]:
+    # -- one transaction, or several ----------------------------------------------------------------------------------
+
+    def _apply(
+        self,
+        table: HiveTable,
+        parts: Sequence[T],
+        decide: Callable[[Transaction, T], list[Change]],
+        *,
+        adds: bool = False,
+    ) -> list[Change]:
+        """What ``decide`` says of each part, which fits into one transaction: there at once, however many they are."""
+        if len(parts) < 2:
+            return [
+                change
+                for part in parts
+                for change in self._transact(table, partial(self._at_once, table, decide, part))
+            ]
+        batch = 1 + secrets.randbits(62)
+        changes: list[Change] = []
+        try:
+            for number, part in enumerate(parts):
+                changes += self._transact(table, partial(self._stage, table, batch, number, decide, part))
+            self._store.transact(partial(self._complete, table, batch))
+        except LakemarkError:
+            with deadline.within(deadline.NEVER):  # what ends the request must not end this
+                if not partition_batches.take_back(self._store, table.table_id, batch):
+                    raise
+        with deadline.within(deadline.NEVER):
+            try:
+                partition_batches.settle(self._store, table, batch, adds=adds)
+            except LakemarkError as error:
+                _log.warning("a batch of partitions is settled later", table=table.label, reason=error.message)
+        return changes
+
+    def _at_once(
+        self, table: HiveTable, decide: Callable[[Transaction, T], list[Change]], part: T, tx: Transaction
+    ) -> list[Change]:
         warehouse_records.require_table(tx, table)
-        dropped = _check_dropped(
-            table, wanted, warehouse_records.find_partitions(tx, table.table_id, wanted), if_exists
-        )
-        self._clear(table, [row.values for row in dropped], tx)
-        return dropped
+        changes = decide(tx, part)
+        self._write(tx, table, changes)
+        return changes
+
+    def _stage(
+        self,
+        table: HiveTable,
+        batch: int,
+        number: int,
+        decide: Callable[[Transaction, T], list[Change]],
+        part: T,
+        tx: Transaction,
+    ) -> list[Change]:
+        warehouse_records.require_table(tx, table)
+        changes = decide(tx, part)
+        staged = [InBatch(change.values, batch, change.before, change.after) for change in changes]
+        partition_batches.stage(tx, table, batch, number, staged, self._now_ms())
+        return changes
+
+    def _complete(self, table: HiveTable, batch: int, tx: Transaction) -> None:
+        warehouse_records.require_table(tx, table)
+        partition_batches.complete(tx, table, batch, self._now_ms())
+
+    def _transact(self, table: HiveTable, body: Callable[[Transaction], T]) -> T:
+        """What others have abandoned does not stand in the way."""
+        try:
+            return self._store.transact(body)
+        except _InOtherBatchError:
+            if not partition_batches.finish_abandoned(self._store, self._now_ms(), table.table_id):
+                raise
+        return self._store.transact(body)
+
+    def _current(self, tx: Transaction, table: HiveTable, wanted: Sequence[Values]) -> list[Partition | None]:
+        """What there is to be changed. Raises StoreConflict if another request is changing one of them."""
+        stored = warehouse_records.stored_partitions(tx, table.table_id, wanted)
+        pending = warehouse_records.pending_batches(tx, table.table_id, stored)
+        current: list[Partition | None] = []
+        for one in stored:
+            if not isinstance(one, InBatch):
+                current.append(one)
+                continue
+            if one.batch in pending:
+                name = table.partition_name(one.values)
+                raise _InOtherBatchError(
+                    f"partition {name} of table {table.label} is being changed by another request; try again"
+                )
+            if one.after is None:
+                warehouse_records.clear_partition(tx, table.table_id, table.columns, one.values)
+            current.append(one.after)
+        return current
+
+    def _write(self, tx: Transaction, table: HiveTable, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.after is None:
+                warehouse_records.clear_partition(tx, table.table_id, table.columns, change.values)
+            elif change.before is None:
+                warehouse_records.put_new_partition(tx, table.table_id, change.after)
+            else:
+                warehouse_records.put_partition(tx, table.table_id, change.after)
+        if changes:
+            partition_changes.note(tx, table.table_id, [change.values for change in changes], self._now_ms())
 
     def _checked(self, table: HiveTable, wanted: Sequence[Values]) -> Sequence[Values]:
         catalog = table.database.catalog
@@ -268,16 +314,6 @@ class WarehousePartitions:
                 raise InvalidArgument(f"partition {table.partition_name(values)} is given twice in one request")
             seen.add(values)
         return wanted
-
-    def _clear(self, table: HiveTable, gone: Sequence[Values], tx: Transaction) -> None:
-        for values in gone:
-            warehouse_records.clear_partition(tx, table.table_id, values)
-            tx.clear_range(*COLUMN_STATISTICS.range(table.table_id, table.partition_name(values)))
-        self._note(tx, table, gone)
-
-    def _note(self, tx: Transaction, table: HiveTable, changed: Sequence[Values]) -> None:
-        if changed:
-            partition_changes.note(tx, table.table_id, changed, self._now_ms())
 
     def _now_ms(self) -> int:
         return self._catalog.clock()
@@ -294,39 +330,52 @@ def check_values(table: HiveTable, values: Values) -> None:
         )
 
 
-def _check_dropped(
-    table: HiveTable, wanted: Sequence[Values], found: Sequence[Partition | None], if_exists: bool
+def _missing_of(
+    table: HiveTable, new: Sequence[Partition], found: Sequence[Partition | None], if_not_exists: bool
 ) -> list[Partition]:
-    """Those that there are. Raises PartitionNotFound unless ``if_exists``."""
+    """Those of ``new`` that there are not. Raises AlreadyExists unless ``if_not_exists``."""
+    for row, there in zip(new, found, strict=True):
+        if there is not None and not if_not_exists:
+            name = table.partition_name(row.values)
+            raise AlreadyExists(f"Partition already exists: {name} of table {table.label}", partition=name)
+    return [row for row, there in zip(new, found, strict=True) if there is None]
+
+
+def _there(table: HiveTable, wanted: Sequence[Values], found: Sequence[Partition | None]) -> list[Partition]:
+    """All of ``wanted``. Raises PartitionNotFound."""
+    rows = []
     for values, row in zip(wanted, found, strict=True):
-        if row is None and not if_exists:
-            raise _missing(table, values)
-    return [row for row in found if row is not None]
+        if row is None:
+            name = table.partition_name(values)
+            raise PartitionNotFound(f"table {table.label} has no partition {name}", partition=name)
+        rows.append(row)
+    return rows
 
 
-def _parts(rows: Sequence[Partition]) -> Iterator[Sequence[Partition]]:
-    """Runs of rows that fit into one transaction; a single row may be larger, and is then the store's to refuse."""
+def _parts(items: Sequence[T], bytes_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """Runs of items that fit into one transaction; a single one may be larger, and is then the store's to refuse."""
     start, size = 0, 0
-    for at, row in enumerate(rows):
-        own = row.size_bytes + _ROW_BYTES + _KEY_COPIES * sum(map(len, row.values))
+    for at, item in enumerate(items):
+        own = bytes_of(item)
         size += own
         if size > BATCH_BYTES_MAX and at > start:
-            yield rows[start:at]
+            yield items[start:at]
             start, size = at, own
-    if start < len(rows):
-        yield rows[start:]
+    if start < len(items):
+        yield items[start:]
 
 
-def _being_added(table: HiveTable, values: Values) -> StoreConflict:
-    name = table.partition_name(values)
-    return StoreConflict(f"partition {name} of table {table.label} is being added by another request; try again")
+def _bytes_of_key(values: Values) -> int:
+    return _ROW_BYTES + _KEY_COPIES * sum(map(len, values))
 
 
-def _exists(table: HiveTable, values: Values) -> AlreadyExists:
-    name = table.partition_name(values)
-    return AlreadyExists(f"Partition already exists: {name} of table {table.label}", partition=name)
+def _bytes_of(row: Partition) -> int:
+    return row.size_bytes + _bytes_of_key(row.values)
 
 
-def _missing(table: HiveTable, values: Values) -> PartitionNotFound:
-    name = table.partition_name(values)
-    return PartitionNotFound(f"table {table.label} has no partition {name}", partition=name)
+def _bytes_of_both(change: Change) -> int:
+    return sum(row.size_bytes for row in (change.before, change.after) if row) + _bytes_of_key(change.values)
+
+
+class _InOtherBatchError(StoreConflict):
+    """A partition is in a batch that is pending."""

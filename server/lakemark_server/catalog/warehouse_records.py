@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from lakemark.errors import CorruptStore, PartitionNotFound, TableNotFound, UnsupportedOperation
 from lakemark.types import partition_name
@@ -17,14 +17,17 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HivePartitionRecord, HiveTableRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.catalog import tables
-from lakemark_server.keyspace import HIVE_TABLES, PARTITIONS, PENDING_PARTITIONS
+from lakemark_server.keyspace import COLUMN_STATISTICS, HIVE_TABLES, PARTITIONS, PENDING_PARTITIONS
 from lakemark_server.kv import KeyValue, ReadTransaction, Transaction, blob
 
 Values = tuple[str, ...]
 """Of one partition: texts in the order of the partition columns, null as the text of the default partition."""
 
-PENDING_HEAD = 0
-"""Where the pending batches of a table are, see ``partition_batches``."""
+PENDING_HEAD: Final = 0
+"""Where the batches of a table are, see ``partition_batches``."""
+
+BATCH_DONE: Final = b"\1"
+"""What the value of a batch's key begins with when the batch is done; those of pending ones begin otherwise."""
 
 _FIRST_CHUNK = b"\x14"  # the end of the key of a blob's first chunk: 0 in the tuple encoding
 
@@ -59,7 +62,7 @@ class HiveTable:
 class Partition(NamedTuple):
     """One partition: ``head``, location and ``tail`` are its Thrift struct without its end and without the names of
     its table, ``located`` whether there is a location between them. ``location`` may be relative to the table's
-    ``partition_base``. It is not there as long as its ``batch`` is pending, if that is not 0.
+    ``partition_base``.
     """
 
     values: Values
@@ -68,7 +71,6 @@ class Partition(NamedTuple):
     located: bool
     head: bytes
     tail: bytes
-    batch: int = 0
 
     def full_location(self, base: str) -> str:
         return f"{base}/{self.location}" if self.relative else self.location
@@ -76,6 +78,19 @@ class Partition(NamedTuple):
     @property
     def size_bytes(self) -> int:
         return len(self.head) + len(self.tail) + len(self.location) + sum(map(len, self.values)) + 200
+
+
+class InBatch(NamedTuple):
+    """A partition as a batch leaves it (``partition_batches``): ``before`` is there as long as the batch is pending,
+    then ``after``; None: nothing."""
+
+    values: Values
+    batch: int
+    before: Partition | None
+    after: Partition | None
+
+
+Stored: TypeAlias = Partition | InBatch
 
 
 def new_partition(
@@ -113,18 +128,24 @@ def require_table(tx: ReadTransaction, table: HiveTable) -> None:
         raise TableNotFound(f"there is no table {table.label}", table=table.label)
 
 
-def put_partition(tx: Transaction, table_id: int, partition: Partition) -> None:
+def put_partition(tx: Transaction, table_id: int, partition: Stored) -> None:
     """Whatever there was before with these values."""
     blob.put(tx, PARTITIONS.space(table_id, *partition.values), _serialized(partition))
 
 
-def put_new_partition(tx: Transaction, table_id: int, partition: Partition) -> None:
+def put_new_partition(tx: Transaction, table_id: int, partition: Stored) -> None:
     """``put_partition`` where there is none."""
     blob.put_new(tx, PARTITIONS.space(table_id, *partition.values), _serialized(partition))
 
 
-def _serialized(partition: Partition) -> bytes:
-    return HivePartitionRecord(**partition._asdict()).SerializeToString()
+def _serialized(stored: Stored) -> bytes:
+    if isinstance(stored, Partition):
+        return HivePartitionRecord(**stored._asdict()).SerializeToString()
+    partition = cast(Partition, stored.after or stored.before)
+    record = HivePartitionRecord(**partition._asdict(), batch=stored.batch, gone=stored.after is None)
+    if stored.before and stored.after:
+        record.before.MergeFrom(HivePartitionRecord(**stored.before._asdict()))
+    return record.SerializeToString()
 
 
 def find_partition(tx: ReadTransaction, table_id: int, values: Values) -> Partition | None:
@@ -133,28 +154,36 @@ def find_partition(tx: ReadTransaction, table_id: int, values: Values) -> Partit
 
 def find_partitions(tx: ReadTransaction, table_id: int, wanted: Sequence[Values]) -> list[Partition | None]:
     """In the order of ``wanted``, with one round trip for those that fit into one value."""
-    found = stored_partitions(tx, table_id, wanted)
-    hidden = pending_batches(tx, table_id, found)
-    return [None if row is not None and row.batch in hidden else row for row in found] if hidden else found
+    return _seen(tx, table_id, stored_partitions(tx, table_id, wanted))
 
 
-def stored_partitions(tx: ReadTransaction, table_id: int, wanted: Sequence[Values]) -> list[Partition | None]:
-    """``find_partitions``, and those that are not there yet."""
+def stored_partitions(tx: ReadTransaction, table_id: int, wanted: Sequence[Values]) -> list[Stored | None]:
+    """``find_partitions``, and what batches have of them."""
     spaces = [PARTITIONS.space(table_id, *values) for values in wanted]
-    found: list[Partition | None] = []
+    found: list[Stored | None] = []
     for space, first in zip(spaces, tx.get_many([space.key(0) for space in spaces]), strict=True):
         whole = first[2:] if first and first[:2] == b"\0\1" else first and blob.get(tx, space)
         found.append(None if whole is None else _parse(whole))
     return found
 
 
-def pending_batches(tx: ReadTransaction, table_id: int, rows: Sequence[Partition | None]) -> set[int]:
+def pending_batches(tx: ReadTransaction, table_id: int, rows: Sequence[Stored | None]) -> set[int]:
     """Which of the batches that these belong to are pending. Reads nothing where there is no batch, as is usual."""
-    batches = sorted({row.batch for row in rows if row is not None and row.batch})
+    batches = sorted({row.batch for row in rows if isinstance(row, InBatch)})
     if not batches:
         return set()
     heads = tx.get_many([PENDING_PARTITIONS.key(table_id, PENDING_HEAD, batch) for batch in batches])
-    return {batch for batch, head in zip(batches, heads, strict=True) if head is not None}
+    return {batch for batch, head in zip(batches, heads, strict=True) if head is not None and not is_done(head)}
+
+
+def is_done(head: bytes) -> bool:
+    """What the value of a batch's key says."""
+    return head[:1] == BATCH_DONE
+
+
+def _seen(tx: ReadTransaction, table_id: int, rows: Sequence[Stored | None]) -> list[Partition | None]:
+    pending = pending_batches(tx, table_id, rows)
+    return [row if not isinstance(row, InBatch) else row.before if row.batch in pending else row.after for row in rows]
 
 
 def partitions_in(tx: ReadTransaction, table_id: int, begin: bytes, end: bytes, limit: int = 0) -> list[Partition]:
@@ -174,9 +203,8 @@ def partitions_page(
     return _there(tx, table_id, rows), following
 
 
-def _there(tx: ReadTransaction, table_id: int, rows: list[Partition]) -> list[Partition]:
-    hidden = pending_batches(tx, table_id, rows)
-    return [row for row in rows if row.batch not in hidden] if hidden else rows
+def _there(tx: ReadTransaction, table_id: int, rows: list[Stored]) -> list[Partition]:
+    return [row for row in _seen(tx, table_id, rows) if row is not None]
 
 
 def get_partition(tx: ReadTransaction, table: HiveTable, values: Values) -> Partition:
@@ -187,8 +215,21 @@ def get_partition(tx: ReadTransaction, table: HiveTable, values: Values) -> Part
     return found
 
 
-def clear_partition(tx: Transaction, table_id: int, values: Values) -> None:
+def clear_partition(
+    tx: Transaction, table_id: int, columns: Sequence[str], values: Values, *, statistics: bool = True
+) -> None:
+    """And what is known of its columns, with ``statistics``."""
     blob.clear(tx, PARTITIONS.space(table_id, *values))
+    if statistics:
+        tx.clear_range(*COLUMN_STATISTICS.range(table_id, partition_name(columns, values)))
+
+
+def partition_columns(tx: ReadTransaction, table_id: int) -> Sequence[str]:
+    """Which never change. Raises CorruptStore."""
+    stored = blob.get(tx, HIVE_TABLES.space(table_id), snapshot=True)
+    if stored is None:
+        raise CorruptStore(f"table id {table_id} has partitions and no definition")
+    return HiveTableRecord.FromString(stored).partition_columns
 
 
 def partition_range(table_id: int, leading: Values) -> tuple[bytes, bytes]:
@@ -196,7 +237,7 @@ def partition_range(table_id: int, leading: Values) -> tuple[bytes, bytes]:
     return PARTITIONS.range(table_id, *leading)
 
 
-def _parsed(pairs: Sequence[KeyValue]) -> Iterator[Partition]:
+def _parsed(pairs: Sequence[KeyValue]) -> Iterator[Stored]:
     chunks: list[bytes] = []
     for key, value in pairs:
         if key.endswith(_FIRST_CHUNK) and not chunks and value[:2] == b"\0\1":
@@ -208,11 +249,19 @@ def _parsed(pairs: Sequence[KeyValue]) -> Iterator[Partition]:
             chunks = []
 
 
-def _parse(stored: bytes) -> Partition:
+def _parse(stored: bytes) -> Stored:
     record = HivePartitionRecord.FromString(stored)
-    return Partition(
-        tuple(record.values), record.location, record.relative, record.located, record.head, record.tail, record.batch
-    )
+    partition = _partition(record)
+    if not record.batch:
+        return partition
+    if record.gone:
+        return InBatch(partition.values, record.batch, partition, None)
+    before = _partition(record.before) if record.HasField("before") else None
+    return InBatch(partition.values, record.batch, before, partition)
+
+
+def _partition(record: HivePartitionRecord) -> Partition:
+    return Partition(tuple(record.values), record.location, record.relative, record.located, record.head, record.tail)
 
 
 def inside(location: str, directory: str) -> bool:
