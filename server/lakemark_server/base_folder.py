@@ -72,17 +72,22 @@ class BaseFolder:
         Raises LakemarkError.
         """
         published: list[BaseRecord] = []
-        changed: dict[int, dict[str, int]] = {}
+        changed: dict[int, dict[tuple[int, str], int]] = {}
+        seen: dict[tuple[int, str], int] = {}
         if not self._hold():
             return published
         for table_id, key, version in self._heads():
-            if self._seen.get((table_id, key)) != version:
-                changed.setdefault(table_id, {})[key] = version
+            name = table_id, key
+            if self._seen.get(name) == version:
+                seen[name] = version
+            else:
+                changed.setdefault(table_id, {})[name] = version
+        self._seen = seen  # without what was dropped
         for table_id in sorted({*changed, *self._sweeping}):
             if self._stopped.is_set() or not self._hold() or self._lease is None:
                 break
             published += self._fold(table_id, self._lease)
-            self._seen |= {(table_id, key): version for key, version in changed.get(table_id, {}).items()}
+            seen |= changed.get(table_id, {})
         return published
 
     def _fold(self, table_id: int, lease: Lease) -> list[BaseRecord]:
@@ -97,6 +102,7 @@ class BaseFolder:
             return []
         (self._sweeping.add if folding.waiting(table_id) else self._sweeping.discard)(table_id)
         if published:
+            self._snapshots.forget()  # the next fold begins with what this one has written
             pa.default_memory_pool().release_unused()
         for base in published:
             _log.info("new base", table=table.name, version=base.version, files=base.files)

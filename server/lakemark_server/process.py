@@ -18,7 +18,7 @@ import pyarrow as pa
 import structlog
 
 from lakemark.errors import LakemarkError, NotFound
-from lakemark_server import logs, store_format
+from lakemark_server import logs, memory, store_format
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
@@ -185,9 +185,7 @@ def open_existing(url: str, *, read_only: bool = False) -> Store:
 
 def main(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. Prints one line with the addresses on standard output when it is ready."""
-    if "jemalloc" in pa.supported_memory_backends():
-        # With many columns that come and go, Arrow's default keeps a fifth more memory than is in use.
-        pa.set_memory_pool(pa.jemalloc_memory_pool())
+    memory.configure()
     # Where pandas is installed, pyarrow imports it with its first array: no request should wait for that.
     pa.array([0])
     logs.configure(settings.log_format, settings.log_level)

@@ -18,6 +18,7 @@ def minutes(**at: Any) -> list[dict[str, Any]]:
             "rss_mb": at.get("rss_mb", lambda _: 300)(number),
             "fds": at.get("fds", lambda _: 50)(number),
             "threads": 80,
+            "cpu_share": at.get("cpu_share", lambda _: 0.3)(number),
             "latency_ms": {
                 "commit": {
                     "count": at.get("count", lambda _: 900)(number),
@@ -34,9 +35,11 @@ def minutes(**at: Any) -> list[dict[str, Any]]:
     "at",
     [
         {},
-        {"rss_mb": lambda n: 120 if n < 3 else 300},  # while caches fill
+        {"rss_mb": lambda n: 120 + 12 * min(n, 15), "p50": lambda n: 4.0 + 0.2 * min(n, 15)},  # while caches fill
         {"rss_mb": lambda n: 900 if n == 29 else 300, "p50": lambda n: 90.0 if n == 25 else 4.0},  # one bad minute
+        {"rss_mb": lambda n: 300 + (n * 7) % 11, "p50": lambda n: 4.0 + (n * 7) % 11 / 10},  # up and down
         {"p50": lambda n: 4.0 + n * 0.01},
+        {"fds": lambda n: 50 + n // 20},  # a connection more
         {"count": lambda _: 20, "p99": lambda n: 12.0 + n},  # of so few it is the slowest
         {"rss_mb": lambda n: 400 - n},
     ],
@@ -50,7 +53,9 @@ def test_flat(at: dict[str, Any]) -> None:
     ("at", "name"),
     [
         ({"rss_mb": lambda n: 300 + 2 * n}, "rss_mb"),
+        ({"rss_mb": lambda n: 300 + n + (n * 7) % 11}, "rss_mb"),
         ({"fds": lambda n: 50 + n}, "fds"),
+        ({"cpu_share": lambda n: 0.2 + 0.005 * n}, "cpu_share"),
         ({"p50": lambda n: 4.0 + 0.1 * n}, "commit p50_ms"),
         ({"p99": lambda n: 12.0 + n}, "commit p99_ms"),
     ],
@@ -63,4 +68,11 @@ def test_not_flat(at: dict[str, Any], name: str) -> None:
 
 
 def test_slopes_are_per_hour() -> None:
-    assert verdict(minutes(rss_mb=lambda n: 300 + n))["thirds"]["rss_mb"]["per_hour"] == 60.0
+    trend = verdict(minutes(rss_mb=lambda n: 300 + n))["trends"]["rss_mb"]
+    assert trend == {"first": 300, "steady": 322, "per_hour": 60.0}
+
+
+def test_a_short_run_is_not_judged() -> None:
+    found = verdict(minutes(rss_mb=lambda n: 300 + 9 * n)[:20])
+    assert (found["memory_flat"], found["latency_flat"], found["not_flat"]) == (None, None, [])
+    assert found["trends"]["rss_mb"] == {"first": 300}

@@ -139,6 +139,11 @@ class Snapshots:
             self._snapshots.clear()
             return body()
 
+    def forget(self) -> None:
+        """Empties the caches."""
+        self._snapshots.clear()
+        self.cache.clear()
+
     def loading(self, table: LakeTable) -> Loading:
         """For one request."""
         return Loading(self._source, table, self._snapshots)

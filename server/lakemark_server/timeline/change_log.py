@@ -14,15 +14,20 @@ from lakemark_server.timeline import records
 from lakemark_server.timeline.changes import Change, Run, by_group, of_record
 from lakemark_server.timeline.lineage import Lineage, alone
 
-ENTRIES_MAX: Final = 10_000  # of about 2 kB each
+BYTES_MAX: Final = 8 << 20  # some 5,000 small commits, or 50 that name all they may
 PAGE_VERSIONS: Final = 500
+_ENTRY_BYTES: Final = 500  # of a version that names nothing
+_LIST_BYTES: Final = 230
+_LISTED_BYTES: Final = 120
 _Key = tuple[int, str, int]
 
 
 class ChangeLog:
-    """A bounded cache of (table id, branch key, version) -> its change. Thread-safe."""
+    """A cache of (table id, branch key, version) -> its change, bounded by bytes. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
         self._lock = threading.Lock()
         self._changes: OrderedDict[_Key, Change] = OrderedDict()
 
@@ -56,9 +61,12 @@ class ChangeLog:
         """Remembers what was published on a branch."""
         with self._lock:
             for change in changes:
-                self._changes[table_id, key, change.version] = change
-            while len(self._changes) > ENTRIES_MAX:
-                self._changes.popitem(last=False)
+                name = table_id, key, change.version
+                known = self._changes.get(name)
+                self._bytes += memory_bytes(change) - (memory_bytes(known) if known else 0)
+                self._changes[name] = change
+            while self._bytes > self._bytes_max:
+                self._bytes -= memory_bytes(self._changes.popitem(last=False)[1])
 
     def _of_branch(self, tx: ReadTransaction, table_id: int, key: str, after: int, upto: int) -> Iterator[Change]:
         missing = None
@@ -87,3 +95,9 @@ class ChangeLog:
             self.add(table_id, key, changes)
             yield from changes
             upto = low
+
+
+def memory_bytes(change: Change) -> int:
+    """About, as one of the entries of the log."""
+    listed = (change.partitions, change.groups, change.files, change.removed, change.begun, change.columns)
+    return _ENTRY_BYTES + sum(_LIST_BYTES + _LISTED_BYTES * len(one) for one in listed if one)

@@ -150,7 +150,8 @@ def test_blocks_of_large_commits_stay_where_they_are(world: World, monkeypatch: 
 
 
 def test_the_folder_looks_only_at_what_changed(world: World) -> None:
-    folder = BaseFolder(world.store, Snapshots(world.store), lambda: world.clock, 3_600, Thresholds(2, 100), 1_000)
+    snapshots = Snapshots(world.store)
+    folder = BaseFolder(world.store, snapshots, lambda: world.clock, 3_600, Thresholds(2, 100), 1_000)
     assert folder.once() == []
     world.commit(MAIN, t.APPEND, [0])
     assert folder.once() == []
@@ -160,6 +161,7 @@ def test_the_folder_looks_only_at_what_changed(world: World) -> None:
     world.commit(MAIN, t.APPEND, [1])
     world.commit(MAIN, t.APPEND, [1])
     assert [base.version for base in folder.once()] == [4]
+    assert snapshots.cache.bytes == 0, "the next fold needs nothing of what this one has read"
     assert len(world.store.read(lambda tx: tx.get_range(*BASE_INDEXES.range(TABLE)))) == 2
     world.clock += 2_000
     folder.once()

@@ -1,0 +1,77 @@
+"""The log of recent changes stays within its bytes, and whatever it forgot comes from the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lakemark_proto.store.v1.store_pb2 import Touched, VersionRecord
+from lakemark_server.keyspace import MAIN
+from lakemark_server.kv import ReadTransaction, Store, Transaction, open_store
+from lakemark_server.timeline import records
+from lakemark_server.timeline.change_log import ChangeLog, memory_bytes
+from lakemark_server.timeline.changes import Change, of_record
+from lakemark_server.timeline.lineage import OF_MAIN
+
+TABLE = 7
+VERSIONS = 40
+
+
+class Counting:
+    """A transaction that counts the ranges that are read."""
+
+    def __init__(self, tx: ReadTransaction) -> None:
+        self._tx = tx
+        self.ranges = 0
+
+    def __getattr__(self, name: str) -> object:
+        self.ranges += name == "get_range"
+        return getattr(self._tx, name)
+
+
+def filled(directory: Path) -> tuple[Store, list[Change]]:
+    store = open_store(f"sqlite:///{directory}/store.db")
+    versions = [
+        VersionRecord(version=number, instant=number, partitions=["m=1"], touched=Touched(files=range(number)))
+        for number in range(1, VERSIONS + 1)
+    ]
+
+    def write(tx: Transaction) -> None:
+        for version in versions:
+            records.put_version(tx, TABLE, MAIN, version)
+
+    store.transact(write)
+    return store, [of_record(version) for version in versions]
+
+
+def read(store: Store, log: ChangeLog, after: int, upto: int) -> tuple[list[int], int]:
+    """The versions that were found, and how many ranges of the store were read for them."""
+
+    def body(tx: ReadTransaction) -> tuple[list[int], int]:
+        counting = Counting(tx)
+        found = log.between(counting, TABLE, OF_MAIN, after, upto)  # type: ignore[arg-type]
+        return [change.version for change in found], counting.ranges
+
+    return store.read(body)
+
+
+def test_what_takes_more_bytes_pushes_out_more(tmp_path: Path) -> None:
+    store, changes = filled(tmp_path)
+    log = ChangeLog(sum(map(memory_bytes, changes[-10:])))
+    log.add(TABLE, MAIN, changes)
+    log.add(TABLE, MAIN, changes[-5:])  # counted once
+    assert read(store, log, VERSIONS - 10, VERSIONS) == (list(range(VERSIONS, VERSIONS - 10, -1)), 0)
+    assert read(store, log, VERSIONS - 11, VERSIONS) == (list(range(VERSIONS, VERSIONS - 11, -1)), 1)
+    assert read(store, log, 0, VERSIONS)[0] == list(range(VERSIONS, 0, -1))
+    small = [Change(instant=number, operation=1, version=number) for number in range(100, 120)]
+    log.add(TABLE, MAIN, small)
+    assert read(store, log, 99, 119) == (list(range(119, 99, -1)), 0), "of those that name less there is room for more"
+    store.close()
+
+
+def test_what_is_published_again_replaces_what_was_lost(tmp_path: Path) -> None:
+    store, changes = filled(tmp_path)
+    log = ChangeLog()
+    log.add(TABLE, MAIN, [Change(instant=1, operation=1, version=1, owner="unknown result")])
+    log.add(TABLE, MAIN, [changes[0]])
+    assert store.read(lambda tx: list(log.between(tx, TABLE, OF_MAIN, 0, 1))) == [changes[0]]
+    store.close()
