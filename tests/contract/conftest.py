@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from lakemark_server.kv import Store
-from lakemark_server.kv.fdb import export as fdb_export
-from lakemark_server.kv.fdb.log import LEASE_VERSIONS
 from lakemark_server.kv.fdb.store import FdbStore
 from lakemark_server.kv.fdb.url import parse as parse_fdb
 from lakemark_server.kv.postgres.store import PostgresStore
@@ -49,12 +47,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=FACTORIES)
-def open_again(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[], Store]:
+def open_again(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Callable[[], Store]:
     """Opens the test's store; called after ``close`` it opens the same data again."""
-    # Exports wait until no commit can be under way that does not know of them: nobody but the test commits here.
-    monkeypatch.setattr(fdb_export, "BLIND_VERSIONS", LEASE_VERSIONS)
     return lambda: FACTORIES[request.param](tmp_path, clock)
 
 
