@@ -74,6 +74,20 @@ class Lake:
         self._timeline.Commit(timeline_pb2.CommitRequest(table=_name(table), instant=instant, added=chunks[-1]))
         return took + time.perf_counter() - began
 
+    def appender(self, table: str) -> Callable[[pa.Table], float]:
+        """A writer that is kept: each call is one request, a commit that opens the writer's next instant; seconds."""
+        opening = timeline_pb2.OpenInstantRequest(table=_name(table), operation=timeline_pb2.APPEND, start=True)
+        instants = [self._timeline.OpenInstant(opening).instant]
+
+        def append(entries: pa.Table) -> float:
+            added = types_pb2.DataFiles(arrow=_encoded(entries, instants[-1]))
+            request = timeline_pb2.CommitRequest(table=_name(table), instant=instants[-1], added=added, next=opening)
+            began = time.perf_counter()
+            instants.append(self._timeline.Commit(request).next.instant)
+            return time.perf_counter() - began
+
+        return append
+
     def plan(self, table: str, sql: str, version: int | None = None) -> int:
         """How many files the plan has."""
         request = snapshot_pb2.PlanFilesRequest(table=_name(table), predicate=types_pb2.Predicate(sql=sql))

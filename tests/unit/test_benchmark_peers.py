@@ -38,16 +38,18 @@ def test_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _peers(monkeypatch, {"append_ms": 200.0})
 
-    found = commit.measure_peers(tmp_path, DATASET, 10.0)
+    found = commit.measure_peers(tmp_path, DATASET, 10.0, 8.0)
 
-    assert found["vs_pyiceberg_append"] == 20
+    assert (found["vs_pyiceberg_append"], found["vs_pyiceberg_append_next"]) == (20, 25)
     assert found["peers"]["ducklake"] == {"error": "no extension"}
 
 
 def test_commit_without_pyiceberg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _peers(monkeypatch, {"error": "it failed"})
 
-    assert commit.measure_peers(tmp_path, DATASET, 10.0)["vs_pyiceberg_append"] is None
+    found = commit.measure_peers(tmp_path, DATASET, 10.0, 8.0)
+
+    assert found["vs_pyiceberg_append"] is found["vs_pyiceberg_append_next"] is None
 
 
 def test_a_program_that_fails_or_is_missing_is_an_error_of_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
