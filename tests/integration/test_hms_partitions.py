@@ -293,6 +293,34 @@ def test_many_partitions_in_one_request(client: Client) -> None:
     assert len(names(client)) == 200
 
 
+def test_many_partitions_are_changed_and_dropped_in_one_request(client: Client, warehouse: Path) -> None:
+    client.create_table(table("t", keys="n int, s string"))
+    many = [partition([str(at), "s"], of="t") for at in range(100)]
+    for one in many:
+        one.sd.location = None
+        one.parameters = {"filler": "x" * 30_000}
+    client.add_partitions(many)
+    for one in many:
+        one.parameters = {"filler": "y" * 30_000}
+    with pytest.raises(InvalidOperationException, match="no partition n=300"):
+        client.alter_partitions("default", "t", [*many, partition(["300", "s"], of="t")])
+    assert {one.parameters["filler"][:1] for one in client.get_partitions("default", "t", -1)} == {"x"}
+    client.alter_partitions("default", "t", many)  # 3 MB before and after: several transactions
+    assert {one.parameters["filler"][:1] for one in client.get_partitions("default", "t", -1)} == {"y"}
+    found = [f"n={at}/s=s" for at in range(100)]
+    longer = "long" * 200
+    places = {at: f"{warehouse}/elsewhere/{at}" for at in range(100, 220)}  # such a name is none for a directory
+    client.add_partitions([partition([str(at), longer], of="t", location=place) for at, place in places.items()])
+    wanted = [*found, *(f"n={at}/s={longer}" for at in places)]
+    request = DropPartitionsRequest("default", "t", RequestPartsSpec(names=[*wanted, "n=300/s=s"]), ifExists=False)
+    with pytest.raises(NoSuchObjectException):
+        client.drop_partitions_req(request)
+    assert len(names(client)) == 220
+    request.parts.names = wanted
+    assert len(client.drop_partitions_req(request).partitions) == 220
+    assert names(client) == []
+
+
 def test_ten_thousand_partitions(client: Client) -> None:
     client.create_table(table("t", keys="n int, s string", parameters={"EXTERNAL": "TRUE"}))
     for start in range(0, 10_000, 2_500):

@@ -17,7 +17,7 @@ from lakemark_server.catalog import partition_batches, warehouse_partitions
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
-from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values, new_partition
+from lakemark_server.catalog.warehouse_records import PENDING_HEAD, HiveTable, Partition, Values, new_partition
 from lakemark_server.catalog.warehouse_tables import TableDefinition
 from lakemark_server.keyspace import COLUMN_STATISTICS, PARTITIONS, PENDING_PARTITIONS
 from lakemark_server.kv import CommitUnknownResult, Store, Transaction, buffer, open_store
@@ -370,6 +370,15 @@ def test_a_reader_beside_it_never_sees_a_part(world: World) -> None:
         reader.join()
     assert not wrong
     assert reads > 1
+
+
+@pytest.mark.parametrize("kind", ["alter", "drop"])
+def test_verify_finds_a_batch_that_was_lost(world: World) -> None:
+    run_with(world, Transactions(world.store, 1, "dies"))
+    heads = PENDING_PARTITIONS.range(world.table.table_id, PENDING_HEAD)
+    world.store.transact(lambda tx: tx.clear_range(*heads))
+    (problem,) = verify(world.store)
+    assert "default.t: partitions are in batch" in problem
 
 
 def test_a_table_is_dropped_in_the_middle(store: Store, clock: Clock, tmp_path: Path, small_parts: None) -> None:

@@ -20,7 +20,7 @@ from lakemark_proto.store.v1.warehouse_pb2 import PartitionChangeRecord
 from lakemark_server.catalog import partition_changes, warehouse_records
 from lakemark_server.catalog.warehouse_records import BATCH_DONE, PENDING_HEAD, HiveTable, InBatch, Values
 from lakemark_server.keyspace import PENDING_PARTITIONS
-from lakemark_server.kv import ReadTransaction, Store, Transaction, strinc
+from lakemark_server.kv import ReadTransaction, Store, Transaction, keys_below, strinc
 
 STALE_MS: Final = 60_000
 """Longer than a transaction lives, and clocks differ."""
@@ -112,7 +112,8 @@ def finish_abandoned(store: Store, now_ms: int, table_id: int | None = None) -> 
     """Takes back what nobody will complete, of one table or of all, and settles what is done; how many batches."""
     count = 0
     for one in _tables(store) if table_id is None else (table_id,):
-        heads = store.read(lambda tx, one=one: tx.get_range(*PENDING_PARTITIONS.range(one, PENDING_HEAD)))  # type: ignore[misc]
+        begin, end = PENDING_PARTITIONS.range(one, PENDING_HEAD)
+        heads = store.read(lambda tx, begin=begin, end=end: tx.get_range(begin, end))  # type: ignore[misc]
         for key, head in heads:
             batch = cast(int, PENDING_PARTITIONS.unpack(key)[-1])
             since_ms = int.from_bytes(head[-8:], "big")  # 0: marked as taken back
@@ -121,6 +122,17 @@ def finish_abandoned(store: Store, now_ms: int, table_id: int | None = None) -> 
                 if take_back(store, one, batch):
                     _settle(store, one, batch, done=True)
     return count
+
+
+def of_table(store: Store, table_id: int) -> set[int]:
+    """The batches that there are."""
+    heads = store.read(lambda tx: tx.get_range(*PENDING_PARTITIONS.range(table_id, PENDING_HEAD)))
+    return {cast(int, PENDING_PARTITIONS.unpack(key)[-1]) for key, _ in heads}
+
+
+def named(store: Store, table_id: int) -> set[int]:
+    """The batches of which it is written down what they change."""
+    return {cast(int, items[0]) for items, _ in keys_below(store, PENDING_PARTITIONS, table_id, _LIST)}
 
 
 def _tables(store: Store) -> Iterator[int]:

@@ -196,11 +196,19 @@ def partitions_page(
     table_id: int, begin: bytes, end: bytes, limit: int, tx: ReadTransaction
 ) -> tuple[list[Partition], bytes | None]:
     """Those that are whole within ``limit`` pairs, and where to read on, if there may be more; without conflicts."""
+    rows, following = stored_page(table_id, begin, end, limit, tx)
+    return _there(tx, table_id, rows), following
+
+
+def stored_page(
+    table_id: int, begin: bytes, end: bytes, limit: int, tx: ReadTransaction
+) -> tuple[list[Stored], bytes | None]:
+    """``partitions_page``, and what batches have of them."""
     pairs = tx.get_range(begin, end, limit=limit, snapshot=True)
     rows = list(_parsed(pairs))
     # A partition of which the page has only a part is read again as a whole.
     following = partition_range(table_id, rows[-1].values)[1] if len(pairs) == limit else None
-    return _there(tx, table_id, rows), following
+    return rows, following
 
 
 def _there(tx: ReadTransaction, table_id: int, rows: list[Stored]) -> list[Partition]:

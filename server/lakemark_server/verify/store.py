@@ -27,7 +27,7 @@ from lakemark_server.keyspace import (
     TABLE_NAMES,
 )
 from lakemark_server.kv import ReadTransaction, Space, Store, keys_below, strinc, unpack
-from lakemark_server.verify import bases
+from lakemark_server.verify import bases, warehouse
 from lakemark_server.verify import lake as lake_tables
 from lakemark_server.verify.lake import Problems
 
@@ -61,7 +61,9 @@ def verify(store: Store) -> Problems:
     for one in names:
         found = _settled(_on(_check_definition, store, one))
         problems += found
-        if one.entry.kind == catalog_pb2.LAKE and not found:
+        if one.entry.kind != catalog_pb2.LAKE:
+            problems += _settled(_on(warehouse.check_table, store, one.entry.table_id, one.full))
+        elif not found:
             problems += _settled(_on(lake_tables.check_table, store, one.entry.table_id, one.full))
             problems += _settled(_on(bases.check_bases, store, one.entry.table_id, one.full))
     for check in (_check_locations, _check_dropped, _check_usage, _check_requests):
