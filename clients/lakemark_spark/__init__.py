@@ -1,5 +1,5 @@
-"""Lake tables in PySpark: ``append(df, "db.t")``, ``overwrite(df, "db.t")``, ``delete(spark, "db.t", "x > 5")`` and
-``read(spark, "db.t", where="…")``.
+"""Lake tables in PySpark: ``append(df, "db.t")``, ``overwrite(df, "db.t")``, ``upsert(df, "db.t", keys=["id"])``,
+``delete(spark, "db.t", "x > 5")`` and ``read(spark, "db.t", where="…")``.
 
 Works with Spark's own parquet reader and writer; no jar is needed. Data goes straight to and from the table's location;
 the service is only asked for instants, commits and plans.
@@ -7,6 +7,7 @@ the service is only asked for instants, commits and plans.
 
 from lakemark_spark.deleting import delete
 from lakemark_spark.reader import read
+from lakemark_spark.upserting import upsert
 from lakemark_spark.writer import append, overwrite
 
-__all__ = ["append", "delete", "overwrite", "read"]
+__all__ = ["append", "delete", "overwrite", "read", "upsert"]

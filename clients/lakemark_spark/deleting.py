@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
-from lakemark.errors import UnsupportedOperation
-from lakemark_spark import layout
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
-from lakemark_spark.footers import describe_files
 from lakemark_spark.reader import numbered_rows
-
-_FILE: Final = " file"  # no column is named so: names do not begin with a space
+from lakemark_spark.rewriting import FILE, files_of, planned_bases, write_again
 
 
 def delete(
@@ -46,8 +40,7 @@ def delete(
         if writer.committed:
             return writer.commit()
         plan = client.plan(table, where, version=writer.read_version, branch=branch)
-        files = plan.files()
-        _refuse_deltas(files, plan, table)
+        files = planned_bases(plan, table)
         # As it was read: a branch may be behind the table's latest schema.
         writer.schema = plan.schema
         gone = [file for file in files if file.matches_entirely]
@@ -62,33 +55,15 @@ def delete(
         return writer.commit(added, removed=[file.path for file in (*gone, *changed)], metadata=metadata)
 
 
-def _refuse_deltas(files: Sequence[DataFile], plan: Plan, table: str) -> None:
-    deltas = sum(file.kind != "base" for file in files)
-    if deltas:
-        raise UnsupportedOperation(
-            f"{table} has {deltas} delta files at version {plan.version} among those that may hold such rows, and rows "
-            "are deleted by writing base files again: compact their file groups first"
-        )
-
-
 def _with_matches(spark: SparkSession, plan: Plan, files: Sequence[DataFile]) -> list[DataFile]:
     """Those that hold a row for which the plan's predicate is true."""
     if not files:
         return []
-    matching = numbered_rows(spark, plan, files, _FILE).where(plan.summary.residual)
-    found = {row[0] for row in matching.select(F.col(f"`{_FILE}`")).distinct().collect()}
-    return [file for at, file in enumerate(files) if at in found]
+    return files_of(numbered_rows(spark, plan, files, plan.schema, FILE).where(plan.summary.residual), files)
 
 
 def _without_matches(spark: SparkSession, plan: Plan, files: Sequence[DataFile], writer: Writer) -> list[DataFile]:
-    """The files that take the places of ``files``; none for one of which all rows match."""
     if not files:
         return []
     matches = F.coalesce(F.expr(plan.summary.residual), F.lit(False))
-    attempt = layout.Attempt.new(writer.location)
-    layout.write_numbered(numbered_rows(spark, plan, files, _FILE).where(~matches), _FILE, writer.schema, attempt)
-    written = describe_files(spark, layout.written_files(spark, attempt), writer.location, writer.schema)
-    replaced = [files[layout.number_of(file.path)] for file in written]
-    return [
-        replace(new, file_group=old.file_group, bucket=old.bucket) for new, old in zip(written, replaced, strict=True)
-    ]
+    return write_again(numbered_rows(spark, plan, files, plan.schema, FILE).where(~matches), files, writer)

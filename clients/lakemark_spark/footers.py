@@ -8,6 +8,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from lakemark.errors import InvalidSchema
 from lakemark.files import DataFile
 from lakemark.files.columns import partition_values
 from lakemark.locations import join, open_location
@@ -33,6 +34,16 @@ def describe_files(spark: SparkSession, paths: Sequence[str], location: str, sch
     tasks = -(-len(named) // FILES_PER_TASK)
     rdd = spark.sparkContext.parallelize(named, tasks)
     return rdd.mapPartitions(lambda part: _describe(part, location, schema)).collect()
+
+
+def check_not_null(files: Sequence[DataFile], schema: Schema, table: str) -> None:
+    """Spark writes nulls into any column; the footers tell. Raises InvalidSchema."""
+    required = {field.id: field.name for field in schema.data_columns if not field.nullable}
+    for file in files:
+        for statistics in file.statistics:
+            if statistics.column_id in required and statistics.null_count:
+                name = required[statistics.column_id]
+                raise InvalidSchema(f"column '{name}' of {table} is NOT NULL, and the DataFrame has nulls in it")
 
 
 def _describe(named: Iterable[tuple[str, str]], location: str, schema: Schema) -> Iterator[DataFile]:

@@ -41,12 +41,11 @@ class Attempt:
         return cls(location, uuid4().hex[:12])
 
 
-def write(df: DataFrame, columns: Sequence[Column], schema: Schema, attempt: Attempt, *, distribute: bool) -> None:
-    """Writes ``columns`` of ``df``, which are the table's, below ``attempt.location``.
+def write(rows: DataFrame, schema: Schema, attempt: Attempt, *, distribute: bool) -> None:
+    """Writes ``rows``, whose columns are the table's, below ``attempt.location``.
 
     ``distribute``: rows of a partition are first brought together, so that a partition has few files of a good size.
     """
-    rows = df.select(*columns)
     partitions = list(schema.partition_columns)
     if distribute and partitions:
         rows = _rebalanced(rows, partitions)

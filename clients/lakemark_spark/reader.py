@@ -66,11 +66,16 @@ def read(
     return rows.select(*(F.col(f"`{name}`") for name in names))
 
 
-def numbered_rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile], number: str) -> DataFrame:
-    """The rows of some files of a plan, in the plan's schema, and in column ``number`` the place of their file."""
-    fields = [*_nullable(plan.schema.partition_fields).fields, T.StructField(number, T.IntegerType())]
+def numbered_rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile], schema: Schema, number: str) -> DataFrame:
+    """The rows of some files of a plan, and in column ``number`` the place of their file.
+
+    ``schema``: the plan's, or a later one of the table.
+    """
+    fields = [*_nullable(schema.partition_fields).fields, T.StructField(number, T.IntegerType())]
+    if not files:
+        return spark.createDataFrame([], T.StructType([*_nullable(schema.data_columns).fields, *fields]))
     scans = []
-    for group, members in _groups(spark, plan, files):
+    for group, members in _groups(spark, plan, files, schema):
         known = {join(plan.location, files[at].path): (*files[at].partition, at) for at in members}
         scans.append(_with_lookup(group, known, fields))
     return reduce(DataFrame.unionAll, scans)
@@ -80,7 +85,7 @@ def _rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile]) -> DataFra
     if not files:
         return spark.createDataFrame([], _nullable(plan.schema.columns))
     scans = []
-    for group, members in _groups(spark, plan, files):
+    for group, members in _groups(spark, plan, files, plan.schema):
         by_partition: dict[tuple[ColumnValue, ...], list[str]] = {}
         for at in members:
             by_partition.setdefault(files[at].partition, []).append(join(plan.location, files[at].path))
@@ -88,11 +93,13 @@ def _rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile]) -> DataFra
     return reduce(DataFrame.unionAll, scans)
 
 
-def _groups(spark: SparkSession, plan: Plan, files: Sequence[DataFile]) -> Iterator[tuple[_Scan, list[int]]]:
+def _groups(
+    spark: SparkSession, plan: Plan, files: Sequence[DataFile], wanted: Schema
+) -> Iterator[tuple[_Scan, list[int]]]:
     """Each scan that is needed, with the places of its files."""
     schemas = {file.schema_id: plan.file_schema(file) for file in files}
-    for group in reading_groups(schemas, plan.schema):
-        columns = scanned_columns([schemas[one] for one in group], plan.schema)
+    for group in reading_groups(schemas, wanted):
+        columns = scanned_columns([schemas[one] for one in group], wanted)
         yield _Scan(spark, columns), [at for at, file in enumerate(files) if file.schema_id in group]
 
 

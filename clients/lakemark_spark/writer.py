@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame
 from lakemark import Client, Commit, DataFile, Writer
 from lakemark.client.model import Operation
 from lakemark.client.partitions import Partition, partition_values
-from lakemark.errors import InvalidArgument, InvalidSchema
+from lakemark.errors import InvalidArgument
 from lakemark.files.columns import name_of_partition
 from lakemark_spark import layout
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
-from lakemark_spark.footers import describe_files
+from lakemark_spark.footers import check_not_null, describe_files
 from lakemark_spark.schema import columns_for
 
 Partitions: TypeAlias = Sequence[Partition] | Literal["dynamic"] | None
@@ -88,25 +88,15 @@ def _write(
             return writer.commit()
         columns = columns_for(df.schema, writer.schema, table)
         attempt = layout.Attempt.new(writer.location)
-        layout.write(df, columns, writer.schema, attempt, distribute=distribute)
+        layout.write(df.select(*columns), writer.schema, attempt, distribute=distribute)
         paths = layout.written_files(df.sparkSession, attempt)
         files = describe_files(df.sparkSession, paths, writer.location, writer.schema)
-        _check_not_null(files, writer)
+        check_not_null(files, writer.schema, writer.table)
         if named is not None and operation == "overwrite_partitions":
             _check_within(files, named, writer)
         if dynamic:
             writer.start(dict.fromkeys(file.partition for file in files))
         return writer.commit(files, metadata=metadata)
-
-
-def _check_not_null(files: Sequence[DataFile], writer: Writer) -> None:
-    """Spark writes nulls into any column; the footers tell."""
-    required = {field.id: field.name for field in writer.schema.data_columns if not field.nullable}
-    for file in files:
-        for statistics in file.statistics:
-            if statistics.column_id in required and statistics.null_count:
-                name = required[statistics.column_id]
-                raise InvalidSchema(f"column '{name}' of {writer.table} is NOT NULL, and the DataFrame has nulls in it")
 
 
 def _check_within(files: Sequence[DataFile], named: Sequence[Partition], writer: Writer) -> None:

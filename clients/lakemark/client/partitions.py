@@ -39,10 +39,13 @@ def work_profile(
     partitions: Iterable[Partition] | None,
     schema: Schema,
     *,
+    whole_table: bool = False,
     file_groups: Iterable[str] = (),
     columns: Iterable[str] = (),
 ) -> pb.WorkProfile:
     """What a writer is going to change: these partitions (None: not told), file groups and columns (none: whole rows).
+
+    ``whole_table``: any partition, those to come too.
 
     Raises InvalidArgument for columns that the schema does not have.
     """
@@ -55,5 +58,8 @@ def work_profile(
     if unknown:
         raise InvalidArgument(f"columns that the table does not have: {', '.join(unknown)}")
     return pb.WorkProfile(
-        partitions=named, file_groups=file_groups, columns=sorted(ids[name.lower()] for name in columns)
+        partitions=named,
+        whole_table=whole_table,
+        file_groups=file_groups,
+        columns=sorted(ids[name.lower()] for name in columns),
     )

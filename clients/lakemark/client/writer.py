@@ -84,16 +84,20 @@ class Writer:
         self,
         partitions: Iterable[Partition] | None = None,
         *,
+        whole_table: bool = False,
         file_groups: Iterable[str] = (),
         columns: Iterable[str] = (),
     ) -> None:
         """Requested -> inflight: tells the service what this writer is going to change.
 
-        ``partitions`` are those that will be written or, by an overwrite, replaced; ``file_groups`` those that get
-        deltas or whose files are replaced; ``columns`` those that an upsert writes (none: whole rows). Raises
-        CommitConflict at once if the work would collide with a commit since ``read_version`` or another live writer.
+        ``partitions`` are those that will be written or, by an overwrite, replaced; ``whole_table`` says any, those to
+        come too (what the writer does depends on them all); ``file_groups`` those that get deltas or whose files are
+        replaced; ``columns`` those that an upsert writes (none: whole rows). Raises CommitConflict at once if the work
+        would collide with a commit since ``read_version`` or another live writer.
         """
-        profile = work_profile(partitions, self.schema, file_groups=file_groups, columns=columns)
+        profile = work_profile(
+            partitions, self.schema, whole_table=whole_table, file_groups=file_groups, columns=columns
+        )
         request = pb.StartInstantRequest(table=self._table, instant=self.instant, profile=profile)
         self._call(self._stub.StartInstant, request, mutation=True)
         self.state = "inflight"

@@ -36,7 +36,7 @@ def test_the_names_of_lakemark() -> None:
 
 
 def test_the_names_of_lakemark_spark() -> None:
-    assert sorted(lakemark_spark.__all__) == ["append", "delete", "overwrite", "read"]
+    assert sorted(lakemark_spark.__all__) == ["append", "delete", "overwrite", "read", "upsert"]
 
 
 def test_the_client_needs_no_extra() -> None:

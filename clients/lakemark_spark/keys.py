@@ -1,0 +1,172 @@
+"""The keys of rows that are to be upserted: which columns, what may not be in them, and the ranges that they lie in."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from lakemark.errors import InvalidArgument
+from lakemark.expressions import ColumnRef, Compare, Expr, Literal, LiteralValue, Operator, all_of, any_of
+from lakemark.types import BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema, Type, is_nested
+
+RANGES_MAX: Final = 256
+"""So many ranges of keys are asked for in a plan: each costs the service a look at every file's bounds."""
+
+BOUNDED_KEYS_MAX: Final = 4
+"""Further key columns are not asked for; the text of a plan is limited."""
+
+BOUND_LENGTH_MAX: Final = 100
+"""Characters or bytes of a bound in a plan."""
+
+Bounds: TypeAlias = tuple[LiteralValue, LiteralValue]
+"""The least and the greatest value of a column, both included; None: not known."""
+
+# No column is named so: names do not begin with a space.
+_RANGE: Final = " range"
+_COUNT: Final = " count"
+_EXAMPLE: Final = " example"
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_EPOCHS: Final[dict[Type, str]] = {
+    DATE: "DATE '1970-01-01'",
+    TIMESTAMP: "TIMESTAMP '1970-01-01 00:00:00Z'",
+    TIMESTAMP_NTZ: "TIMESTAMP_NTZ '1970-01-01 00:00:00'",
+}
+
+
+def key_fields(keys: str | Sequence[str], schema: Schema, given: Sequence[str], table: str) -> list[Field]:
+    """The key columns, those first that partition the table. ``given``: the DataFrame's columns.
+
+    Raises InvalidArgument if there is none, one twice, one that the DataFrame does not have or that cannot be a key;
+    InvalidSchema: the table has no such column.
+    """
+    fields = [schema.field(name) for name in ([keys] if isinstance(keys, str) else keys)]
+    if not fields:
+        raise InvalidArgument("keys=[] names no column: which rows are the same is told by at least one")
+    if len(set(fields)) < len(fields):
+        raise InvalidArgument(f"keys={list(keys)} names a column twice")
+    has = {name.lower() for name in given}
+    for field in fields:
+        if field.name.lower() not in has:
+            raise InvalidArgument(f"column '{field.name}' is a key of {table}, and the DataFrame does not have it")
+        if is_nested(field.type):
+            raise InvalidArgument(
+                f"column '{field.name}' of {table} cannot be a key: it is a struct, an array or a map"
+            )
+    return sorted(fields, key=lambda field: not schema.is_partition(field.name))
+
+
+def count_keys(rows: DataFrame, keys: Sequence[Field], table: str) -> int:
+    """How many rows there are, each of which has a key of its own.
+
+    Raises InvalidArgument if a key has a null or occurs twice, with an example.
+    """
+    columns = [F.col(f"`{field.name}`") for field in keys]
+    null = F.lit(False)
+    for column in columns:
+        null |= column.isNull()
+    example = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    (found,) = (
+        rows.groupBy(*columns)
+        .agg(F.count("*").alias(_COUNT))
+        .withColumn(_EXAMPLE, example)
+        .agg(
+            F.sum(f"`{_COUNT}`"),
+            F.max(F.when(null, F.col(f"`{_EXAMPLE}`"))),
+            F.max(F.when(F.col(f"`{_COUNT}`") > 1, F.col(f"`{_EXAMPLE}`"))),
+        )
+        .collect()
+    )
+    count, with_null, repeated = found
+    if with_null is not None:
+        raise InvalidArgument(
+            f"the DataFrame has rows whose key is null, as {with_null}: a null equals nothing in {table}, so such "
+            "rows would be inserted again each time; filter them, or give them a value"
+        )
+    if repeated is not None:
+        raise InvalidArgument(
+            f"the DataFrame has several rows with one key, as {repeated}: which of them {table} is to have is not "
+            "known; keep one of each key (dropDuplicates, or row_number() over a window)"
+        )
+    return count or 0
+
+
+def ranges_of(rows: DataFrame, keys: Sequence[Field], schema: Schema, count: int) -> Expr:
+    """What is true for the keys of all ``rows`` (``count`` of them) and for few others: about RANGES_MAX ranges.
+
+    Unless the rows have too many partitions, no range reaches over two, so that no file of a partition is planned for
+    the rows of others.
+    """
+    columns = [F.col(f"`{field.name}`") for field in keys]
+    size = max(1, -(-count // RANGES_MAX))
+    # In order, the number of a row among those of its task cuts them into pieces; any other cut would be right, too.
+    cut = F.expr(f"monotonically_increasing_id() div {size}")
+    pieces = rows.select(*columns).orderBy(*columns).withColumn(_RANGE, cut)
+    bounded = keys[:BOUNDED_KEYS_MAX]
+    bounds = [
+        F.struct(F.min(column).alias("low"), F.max(column).alias("high")).alias(f"{at}")
+        for at, column in enumerate(map(_in_python, bounded))
+    ]
+    partition = [column for column, field in zip(columns, keys, strict=True) if schema.is_partition(field.name)]
+    found: list[Row] = []
+    for apart in (partition, []):
+        grouped = pieces.groupBy(F.col(f"`{_RANGE}`"), *apart).agg(*bounds)
+        found = grouped.select(*(f"`{at}`" for at in range(len(bounded)))).collect()
+        if len(found) <= 2 * RANGES_MAX:
+            break
+    return any_of(
+        range_of({field: bounds_of(pair.low, pair.high, field) for field, pair in zip(bounded, row, strict=True)})
+        for row in found
+    )
+
+
+def bounds_of(low: Any, high: Any, field: Field) -> Bounds:
+    """As predicates have them, from what Spark gives of ``_in_python``: long texts and bytes are cut."""
+    if field.type in _EPOCHS:
+        return _moment(low, field.type), _moment(high, field.type)
+    if isinstance(low, str | bytes | bytearray):
+        last = _cut(high)
+        return _cut(low), last if len(last) == len(high) else None
+    return low, high
+
+
+def range_of(bounds: Mapping[Field, Bounds]) -> Expr:
+    """Where the columns lie within their bounds."""
+    terms: list[Expr] = []
+    for field, (low, high) in bounds.items():
+        column = ColumnRef((field.name,))
+        if low is not None and low == high:
+            terms.append(Compare("=", column, Literal(low, field.type)))
+        elif field.type != BOOLEAN:
+            sides: list[tuple[Operator, LiteralValue]] = [(">=", low), ("<=", high)]
+            terms += [Compare(op, column, Literal(value, field.type)) for op, value in sides if value is not None]
+    return all_of(terms)
+
+
+def _in_python(field: Field) -> Column:
+    """A column of values that Python has: its times know nothing of the session's zone, and no year above 9999."""
+    column = F.col(f"`{field.name}`")
+    if field.type == TIMESTAMP:
+        return F.unix_micros(column)
+    return column - F.expr(_EPOCHS[field.type]) if field.type in _EPOCHS else column
+
+
+def _moment(since: dt.timedelta | int, column_type: Type) -> LiteralValue:
+    """``since`` 1970, as time or in microseconds; None: no year from 1 to 9999."""
+    try:
+        moment = _EPOCH + (since if isinstance(since, dt.timedelta) else dt.timedelta(microseconds=since))
+    except OverflowError:
+        return None
+    if column_type == DATE:
+        return moment.date()
+    return moment.replace(tzinfo=dt.UTC) if column_type == TIMESTAMP else moment
+
+
+def _cut(bound: str | bytes | bytearray) -> str | bytes:
+    """The beginning of a text or of bytes, which is not greater: as far as Python and Spark agree on it."""
+    if isinstance(bound, str):
+        return bound[:BOUND_LENGTH_MAX].partition("\ufffd")[0]  # bytes that are no text become this
+    return bytes(bound[:BOUND_LENGTH_MAX])
