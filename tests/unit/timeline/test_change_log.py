@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakemark_proto.store.v1.store_pb2 import Touched, VersionRecord
+from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.keyspace import MAIN
 from lakemark_server.kv import ReadTransaction, Store, Transaction, open_store
 from lakemark_server.timeline import records
@@ -62,7 +63,7 @@ def test_what_takes_more_bytes_pushes_out_more(tmp_path: Path) -> None:
     assert read(store, log, VERSIONS - 10, VERSIONS) == (list(range(VERSIONS, VERSIONS - 10, -1)), 0)
     assert read(store, log, VERSIONS - 11, VERSIONS) == (list(range(VERSIONS, VERSIONS - 11, -1)), 1)
     assert read(store, log, 0, VERSIONS)[0] == list(range(VERSIONS, 0, -1))
-    small = [Change(instant=number, operation=1, version=number) for number in range(100, 120)]
+    small = [Change(number, t.APPEND, version=number) for number in range(100, 120)]
     log.add(TABLE, MAIN, small)
     assert read(store, log, 99, 119) == (list(range(119, 99, -1)), 0), "of those that name less there is room for more"
     store.close()
@@ -71,7 +72,7 @@ def test_what_takes_more_bytes_pushes_out_more(tmp_path: Path) -> None:
 def test_what_is_published_again_replaces_what_was_lost(tmp_path: Path) -> None:
     store, changes = filled(tmp_path)
     log = ChangeLog()
-    log.add(TABLE, MAIN, [Change(instant=1, operation=1, version=1, owner="unknown result")])
+    log.add(TABLE, MAIN, [Change(1, t.APPEND, version=1, owner="unknown result")])
     log.add(TABLE, MAIN, [changes[0]])
     assert store.read(lambda tx: list(log.between(tx, TABLE, OF_MAIN, 0, 1))) == [changes[0]]
     store.close()
