@@ -5,11 +5,11 @@ own; durable commits of one new pair from 1, 16 and 64 threads; read-modify-writ
 all the retries that they need; and additions to one counter. Figures are operations a second. ``group_commit_ratio`` is
 what 64 threads commit, by what they commit if each transaction is made durable alone; ``store_processes`` is what 1, 2
 and 4 processes commit with 16 threads each, where several may share a store. On top of each store: the median time of a
-commit of one file over gRPC from one client, ``service_overhead_ms`` of which are not the store's own commit; and
-``processes``, commits a second of 1, 2 and 4 service processes on one store, each with 16 writers to a hot table of its
-own. For PostgreSQL, a server is started in a
-directory of its own, unless one is named; FoundationDB, which has no group commit of ours, is measured if a cluster is
-named. All stores should be on the same disk.
+commit of one file over gRPC from one client, ``service_overhead_ms`` of which are not the store's own commit, and
+``service_empty_ms``, what a request takes of which the service has nothing to do; and ``processes``, commits a second of
+1, 2 and 4 service processes on one store, each with 16 writers to a hot table of its own. For PostgreSQL, a server is
+started in a directory of its own, unless one is named; FoundationDB, which has no group commit of ours, is measured if
+a cluster is named. All stores should be on the same disk.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def main() -> None:
         "group_commit_ratio": {},
         "store_processes": {},
         "service_commit_ms": {},
+        "service_empty_ms": {},
         "service_overhead_ms": {},
         "processes": {},
         "backends": {},
@@ -68,7 +69,7 @@ def main() -> None:
         result["machine"]["fsyncs_per_s"] = _fsyncs_per_s(Path(directory))
         work_dir = Path(directory).absolute()
         result["backends"]["sqlite"] = _measure(lambda: open_store(f"sqlite:///{directory}/kv.db"))
-        result["service_commit_ms"]["sqlite"] = kv_service.commit_ms(work_dir, f"sqlite:///{work_dir}/service.db")
+        _measure_service(result, "sqlite", work_dir, f"sqlite:///{work_dir}/service.db")
     with _postgres(arguments.postgres) as url:
         if url is not None:
             target = with_schema(url, f"bench_{uuid4().hex[:12]}") + "&connections=80"
@@ -106,10 +107,15 @@ def _measure_together(result: dict[str, Any], name: str, store: str, of_services
     result["store_processes"][name] = {str(count): _together(store, count) for count in PROCESSES}
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
         work_dir = Path(directory)
-        result["service_commit_ms"][name] = kv_service.commit_ms(work_dir / "single", of_services)
+        _measure_service(result, name, work_dir / "single", of_services)
         result["processes"][name] = {
             str(count): kv_service.commits_per_s(work_dir, of_services, count) for count in PROCESSES
         }
+
+
+def _measure_service(result: dict[str, Any], name: str, work_dir: Path, store: str) -> None:
+    found = kv_service.round_trips(work_dir, store)
+    result["service_commit_ms"][name], result["service_empty_ms"][name] = found
 
 
 def _empty(url: str) -> None:
@@ -260,7 +266,8 @@ def _print_table(result: dict[str, Any]) -> None:
         )
     for name, taken_ms in result["service_commit_ms"].items():
         print(
-            f"{name:>11}: a commit over gRPC {taken_ms} ms, of which the service {result['service_overhead_ms'][name]}"
+            f"{name:>11}: a commit over gRPC {taken_ms} ms, of which the service "
+            f"{result['service_overhead_ms'][name]}; an empty request {result['service_empty_ms'][name]} ms"
         )
     for kind, of_what in (("store_processes", "processes"), ("processes", "services")):
         for name, rates in result[kind].items():

@@ -7,9 +7,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from benchmarks import commit_hot
 from benchmarks.service import running_service
@@ -23,18 +25,30 @@ WRITERS: Final = 16
 SECONDS: Final = 6.0
 
 
-def commit_ms(work_dir: Path, store: str) -> float:
-    """Median of a Commit with one file, from one client: its request, the service and the store together.
+class RoundTrips(NamedTuple):
+    """Medians, from one client."""
 
-    The instant is opened before and not counted.
-    """
+    commit_ms: float
+    """A Commit with one file: its request, the service and the store together. Its instant is opened before."""
+    empty_ms: float
+    """A request of which the service has nothing to do (gRPC's own health check): what any answer takes."""
+
+
+def round_trips(work_dir: Path, store: str) -> RoundTrips:
+    """In turns."""
     with running_service(work_dir, hms=False, settings={"LAKEMARK_STORE": store}) as service:
         commit_hot.fill(service, "single", 1, 1)
         name = TableName(database="default", table="single")
         with grpc.insecure_channel(service.grpc_address) as channel:
-            stub = TimelineServiceStub(channel)
-            taken = [_timed_commit(stub, name, number) for number in range(WARM_UP + COMMITS)]
-    return round(statistics.median(taken[WARM_UP:]) * 1e3, 3)
+            stub, health = TimelineServiceStub(channel), HealthStub(channel)
+            taken = [(_timed_commit(stub, name, number), _timed_check(health)) for number in range(WARM_UP + COMMITS)]
+    return RoundTrips(*(round(statistics.median(times) * 1e3, 3) for times in zip(*taken[WARM_UP:], strict=True)))
+
+
+def _timed_check(stub: HealthStub) -> float:
+    began = time.perf_counter()
+    stub.Check(HealthCheckRequest())
+    return time.perf_counter() - began
 
 
 def _timed_commit(stub: TimelineServiceStub, table: TableName, number: int) -> float:
