@@ -14,6 +14,7 @@ from lakemark_hms.wire.limits import ServerSettings
 from lakemark_hms.wire.server import HmsServer
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
+from lakemark_server.listening import cannot_listen
 from lakemark_server.timeline.service import Timeline
 
 
@@ -22,7 +23,7 @@ class HmsBridge:
 
     Without a ``lake`` facet lake tables can be created and dropped, not read. ``config`` is what ``get_config_value``
     answers beside the warehouse directory. ``admission``: what tenants may ask for; None: anything. ``timeline``: the
-    process's own, if it has one.
+    process's own, if it has one. Raises Unavailable if the port is taken.
     """
 
     def __init__(
@@ -42,7 +43,10 @@ class HmsBridge:
         timeline = timeline or Timeline(catalog.store, catalog.clock)
         self.services = Services(catalog, warehouse or Warehouse(catalog), timeline, lake, known)
         dispatcher = Dispatcher(all_handlers(self.services), to_declared, admission.run if admission else run_all)
-        self._server = HmsServer(dispatcher, host, port, settings, rank_of=rank_of, room=admission)
+        try:
+            self._server = HmsServer(dispatcher, host, port, settings, rank_of=rank_of, room=admission)
+        except OSError as error:
+            raise cannot_listen("HMS", host, port, error) from error
 
     @property
     def port(self) -> int:

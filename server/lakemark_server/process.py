@@ -18,7 +18,7 @@ import pyarrow as pa
 import structlog
 
 from lakemark.errors import LakemarkError, NotFound
-from lakemark_server import logs, memory, store_format
+from lakemark_server import listening, logs, memory, store_format
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
@@ -49,6 +49,9 @@ class Service:
 
     def __init__(self, settings: Settings, store: Store | None = None, clock: ClockMs = now_ms) -> None:
         self.settings = settings
+        listening.check_free("gRPC", settings.host, settings.grpc_port)
+        if settings.hms_enabled:
+            listening.check_free("HMS", settings.host, settings.hms_port)
         self.store = store or open_or_make(settings.store)
         try:
             refuse_half_restored(self.store)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -214,6 +217,23 @@ def test_common_options_may_stand_anywhere() -> None:
 def test_serve_refuses_wrong_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", "--log-format", "xml"]) == 64
     assert "log_format" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("taken", "other"), [("--grpc-port", "--hms-port"), ("--hms-port", "--grpc-port")])
+def test_serve_tells_of_a_port_in_use_in_one_line(tmp_path: Path, taken: str, other: str) -> None:
+    """Also what other libraries write to standard error counts."""
+    store = ["--store", f"sqlite:///{tmp_path}/lakemark.db"]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        arguments = ["serve", *store, "--host", "127.0.0.1", taken, port, other, "0"]
+        command = [sys.executable, "-c", "from lakemark.cli.app import main; main()", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert done.returncode == Unavailable.exit_code
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert f"cannot listen on 127.0.0.1:{port} (Address already in use)" in line
+    assert f"Choose one with {taken}" in line
+    assert not (tmp_path / "lakemark.db").exists()
 
 
 def test_verify_checks_a_store_served_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

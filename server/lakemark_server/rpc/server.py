@@ -11,11 +11,11 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from lakemark.errors import Unavailable
 from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.listening import cannot_listen
 from lakemark_server.rpc import loop
 from lakemark_server.rpc.admin import AdminServicer
 from lakemark_server.rpc.admission import Receiving
@@ -94,10 +94,7 @@ class GrpcServer:
         try:
             self._server, self.port = loop.run(self._bound(methods, f"{host}:{port}", limits))
         except RuntimeError as error:
-            raise Unavailable(
-                f"gRPC cannot listen on {host}:{port}; is another program using the port? Choose one with --grpc-port",
-                port=str(port),
-            ) from error
+            raise cannot_listen("gRPC", host, port, error) from error
 
     def start(self) -> None:
         loop.run(self._start())
