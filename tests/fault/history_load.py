@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.fault.history_client import Client
-from tests.fault.history_plans import TABLES, Planner, policies
+from tests.fault.history_plans import TABLES, Planner, pairs, policies
 from tests.fault.history_worker import Worker
 from tests.histories import Place, Recorder
 
@@ -29,7 +29,7 @@ class Load:
         self._addresses, self._seed, self._steps = addresses, seed, steps
         self._begun = self._done = 0
         self._branches: set[Place] = set()
-        self._policies = policies(seed)
+        self._policies, self._pairs = policies(seed), pairs(seed)
         self._roots: dict[str, Path] = {}
         self._errors: list[BaseException] = []
         self._changed = threading.Condition()
@@ -70,7 +70,7 @@ class Load:
         chance = random.Random(self._seed * 1_000 + number)
         client = Client(self._addresses, chance)
         planner = Planner(self._policies, self._roots, chance)
-        worker = Worker(client, self.recorder, planner, chance, number, self._branches)
+        worker = Worker(client, self.recorder, planner, self._pairs, self._branches, chance, number)
         try:
             while not self._errors:
                 with self._changed:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,11 +20,27 @@ TABLES = ("a", "b", "c")
 POLICIES = ("partition", "file_group", "row", "file", "column", "table")
 MONTHS = 5
 SERVICES = {t.COMPACT, t.CLUSTER}
+Kind: TypeAlias = tuple[str, t.Operation.ValueType]
+REWRITING: tuple[Kind, ...] = (
+    ("lay", t.UPSERT), ("lay", t.DELETE), ("replace", t.UPSERT), ("replace", t.OVERWRITE_PREDICATE),
+    ("compact", t.COMPACT), ("cluster", t.CLUSTER),
+)  # fmt: skip
+KINDS: tuple[Kind, ...] = (
+    *REWRITING, ("append", t.APPEND), ("overwrite", t.OVERWRITE_PARTITIONS), ("overwrite", t.OVERWRITE_TABLE)
+)  # fmt: skip
 
 
 def policies(seed: int) -> dict[str, str]:
     """Of each table, others for the next seed."""
     return {table: POLICIES[(seed + number) % len(POLICIES)] for number, table in enumerate(TABLES, -1)}
+
+
+def pairs(seed: int) -> Iterator[tuple[Kind, Kind]]:
+    """Who meets whom, each first once; of three seeds in a row each begins with other ones."""
+    found = list(product(KINDS, repeat=2))
+    random.Random(0).shuffle(found)
+    first = seed * len(found) // 3 % len(found)
+    return cycle(found[first:] + found[:first])
 
 
 @dataclass(frozen=True)
@@ -46,25 +63,22 @@ class Planner:
     def __init__(self, policies: Mapping[str, str], roots: Mapping[str, Path], chance: random.Random) -> None:
         self._policies, self._roots, self._chance = policies, roots, chance
 
-    def rewriting(self, what: str, place: Place, version: int, paths: Sequence[str], target: Slice) -> Plan:
-        """Of slices of a version that was read."""
+    @staticmethod
+    def meeting(kind: Kind, place: Place, version: int, paths: Sequence[str], target: Slice) -> Plan:
+        """On a slice of a version that was read, or where it is."""
+        what, operation = kind
         month, group = target
+        if kind not in REWRITING:
+            return Plan(what, place, operation, (month,), read_version=version)
         taken = {target}
         if what == "cluster":  # slices of a month give way to a file of a new group
             others = sorted({one for at, one in map(slice_of, paths) if at == month} - {group})
             taken |= {(month, one) for one in others[:2]}
         gone = tuple(path for path in paths if slice_of(path) in taken)
-        match what:
-            case "cluster":
-                return Plan(what, place, t.CLUSTER, (month,), "", gone, version)
-            case "compact":
-                return Plan(what, place, t.COMPACT, (month,), group, gone, version)
-            case "lay":
-                base = tuple(path for path in gone if not path.endswith(DELTA_NAME))
-                kinds = (t.UPSERT, t.UPSERT, t.DELETE)
-                return Plan(what, place, self._chance.choice(kinds), (month,), group, base, version, delta=True)
-        kinds = (t.UPSERT, t.UPSERT, t.DELETE, t.OVERWRITE_PREDICATE)
-        return Plan(what, place, self._chance.choice(kinds), (month,), group, gone, version)
+        if what == "lay":
+            base = tuple(path for path in gone if not path.endswith(DELTA_NAME))
+            return Plan(what, place, operation, (month,), group, base, version, delta=True)
+        return Plan(what, place, operation, (month,), "" if what == "cluster" else group, gone, version)
 
     def adding(self, what: str, place: Place) -> Plan:
         count = self._chance.randint(1, 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -13,7 +13,18 @@ from lakemark_proto.v1 import snapshot_pb2 as s
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from tests.fault.history_client import Client, Gone
-from tests.fault.history_plans import TABLES, Plan, Planner, Slice, request_of, slice_of, table_of
+from tests.fault.history_plans import (
+    KINDS,
+    REWRITING,
+    TABLES,
+    Kind,
+    Plan,
+    Planner,
+    Slice,
+    request_of,
+    slice_of,
+    table_of,
+)
 from tests.histories import MAIN, Alone, Clean, Comparison, DryMerge, Operation, Outcome, Place, Recorder, Write
 from tests.lakes import files, profile
 from tests.wire import COLUMNS, Wire
@@ -25,28 +36,28 @@ RETAINED = 6
 LOOKS_BACK = 15
 MARKS_MAX = 4  # of one client: tags and savepoints, which stay
 BASE_COLUMNS = {name for name, _ in COLUMNS}
-# They meet in the same file groups, and each has read the same version.
-FIRST = ("cluster", "cluster", "compact", "overwrite", "replace")
-SECOND = ("lay", "lay", "lay", "replace", "append")
 
 
 class Worker:
+    """``pairs``, who is to meet whom next, and ``branches`` are those of all workers."""
+
     def __init__(
         self,
         client: Client,
         recorder: Recorder,
         planner: Planner,
+        pairs: Iterator[tuple[Kind, Kind]],
+        branches: set[Place],
         chance: random.Random,
         number: int,
-        branches: set[Place],
     ) -> None:
         self._client, self._recorder, self._planner, self._chance = client, recorder, planner, chance
         self._number, self._steps, self._marks, self._asked = number, 0, 0, 0
-        self._branches = branches
+        self._pairs, self._branches = pairs, branches
         self._kinds: dict[Callable[[], object], int] = {
-            self._append: 5, self._together: 6, self._rewrite: 6, self._beside: 6, self._apart: 3, self._overwrite: 2,
-            self._restore: 1, self._create: 1, self._merge: 3, self._alter: 1, self._mark: 2, self._clean: 2,
-            self._compare: 2, self._read_one: 4, self._read_all: 7, self._look: 4,
+            self._append: 5, self._together: 5, self._rewrite: 5, self._beside: 12, self._apart: 4, self._overwrite: 2,
+            self._restore: 1, self._create: 1, self._merge: 4, self._alter: 1, self._mark: 2, self._clean: 2,
+            self._compare: 2, self._read_one: 2, self._read_all: 6, self._look: 4,
         }  # fmt: skip
 
     def step(self) -> None:
@@ -108,8 +119,8 @@ class Worker:
         place = self._busy_place()
         version, paths = self._read_one(place)
         if paths:
-            what = self._chance.choice(("replace", "replace", "lay", "lay", "compact", "cluster"))
-            self._commit([self._planner.rewriting(what, place, version, paths, self._target(paths))])
+            kind = self._chance.choice(REWRITING)
+            self._commit([self._planner.meeting(kind, place, version, paths, self._target(paths))])
 
     def _beside(self) -> None:
         """Two that have read the same version and want the same slice, one after the other."""
@@ -117,33 +128,23 @@ class Worker:
         version, paths = self._read_one(place)
         if paths:
             target = self._target(paths)
-            kinds = [self._chance.choice(FIRST), self._chance.choice(SECOND)]
-            self._chance.shuffle(kinds)
-            self._in_turn([self._meeting(what, place, version, paths, target) for what in kinds])
+            self._in_turn([self._planner.meeting(kind, place, version, paths, target) for kind in next(self._pairs)])
 
     def _apart(self) -> None:
         """The same on two branches, of which one is then merged into the other."""
         if not self._branches:
             return
         places = self._chance.sample(self._branched(), 2)
-        read = [self._read_one(place)[:2] for place in places]
+        read = [self._read_one(place) for place in places]
         shared = sorted(set(read[0][1]) & set(read[1][1]))
         if shared:
-            target = self._target(shared)
-            kinds = [self._chance.choice(FIRST), self._chance.choice(SECOND)]
-            self._in_turn(
-                [self._meeting(what, place, *at, target) for what, place, at in zip(kinds, places, read, strict=True)]
-            )
+            target, kinds = self._target(shared), self._chance.choices(KINDS, k=2)
+            meeting = zip(kinds, places, read, strict=True)
+            self._in_turn([self._planner.meeting(kind, place, *at, target) for kind, place, at in meeting])
             self._merge_from(*self._chance.sample(places, 2))
 
     def _target(self, paths: Sequence[str]) -> Slice:
         return slice_of(self._chance.choice(sorted(paths)[:4]))  # few, so that others want the same
-
-    def _meeting(self, what: str, place: Place, version: int, paths: Sequence[str], target: Slice) -> Plan:
-        if what in ("append", "overwrite"):
-            operation = t.APPEND if what == "append" else t.OVERWRITE_PARTITIONS
-            return Plan(what, place, operation, target[:1], read_version=version)
-        return self._planner.rewriting(what, place, version, paths, target)
 
     def _in_turn(self, plans: Sequence[Plan]) -> None:
         """All are opened before the first is committed."""
