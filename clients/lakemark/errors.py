@@ -33,7 +33,8 @@ Every error says what is wrong and what to do, and carries
     │   ├── Overloaded             too many requests at once: come back after ``retry_after_ms``
     │   └── DeadlineExceeded       the request's time was over before anything happened
     ├── UnknownOutcome             it may have happened: ask again with the same request id
-    │   └── DeadlineUnknown        the request's time was over while its commit was on the way
+    │   ├── DeadlineUnknown        the request's time was over while its commit was on the way
+    │   └── FilesLeft              it has happened, but files that go with it are still there
     └── Internal                   a defect of Lakemark
         └── CorruptStore
 """
@@ -209,6 +210,13 @@ class DeadlineUnknown(UnknownOutcome):
 
     code = "deadline_unknown"
     grpc_status = "DEADLINE_EXCEEDED"
+
+
+class FilesLeft(UnknownOutcome):
+    """It has happened and stays so, but files that were to be deleted with it are still there. Asked again with the
+    same request id, it goes on with them."""
+
+    code = "files_left"
 
 
 class Internal(LakemarkError):

@@ -17,7 +17,7 @@ from lakemark_hms.services import Found, Services
 from lakemark_hms.spark_schema import spark_columns
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
-from lakemark_server.catalog import storage
+from lakemark_server.catalog import directories, storage
 from lakemark_server.catalog.lake import TYPE_PROPERTY, check_properties
 from lakemark_server.timeline.altering import AlterJob
 from lakemark_thrift.ttypes import StorageDescriptor, Table
@@ -135,7 +135,8 @@ class LakeDdl:
             raise UnsupportedOperation(
                 f"{found.database.name}.{found.name} names a snapshot of a lake table, which cannot be dropped"
             )
-        self._catalog.drop_lake_table(found.database.catalog, found.database.name, found.name, purge=delete_data)
+        with directories.leaving_files():
+            self._catalog.drop_lake_table(found.database.catalog, found.database.name, found.name, purge=delete_data)
 
 
 def lake_schema(table: Table) -> Schema:

@@ -14,6 +14,8 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
 )
 from hmsclient.genthrift.hive_metastore.ttypes import Function as HiveFunction
 
+from lakemark.errors import Unavailable
+from lakemark_server.catalog import storage
 from tests.integration.conftest import Client
 from tests.integration.hms_objects import database, partition, path, table
 
@@ -114,3 +116,27 @@ def test_without_delete_data_the_directory_stays(client: Client, warehouse: Path
     client.create_database(database("a"))
     client.drop_database("a", False, False)
     assert (warehouse / "a.db").is_dir()
+
+
+def test_a_drop_stands_when_files_cannot_be_deleted(
+    client: Client, warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in Hive's service, which tells of it in its log."""
+
+    def fails(uri: str) -> None:
+        raise Unavailable(f"{uri} cannot be deleted")
+
+    client.create_database(database("d"))
+    for name in ("t", "u"):
+        client.create_table(table(name, db="d", keys="p int"))
+    client.add_partition(partition(["1"], db="d", of="t"))
+    monkeypatch.setattr(storage, "delete_directory", fails)
+    assert client.drop_partition("d", "t", ["1"], True)
+    client.drop_table("d", "u", True)
+    assert client.get_all_tables("d") == ["t"]
+    client.drop_database("d", True, True)
+    assert client.get_all_databases() == ["default"]
+    assert (warehouse / "d.db" / "t").is_dir()
+    told = capsys.readouterr().out
+    for left in ("d.db/t/p=1", "d.db/u", "d.db/t", "d.db"):
+        assert f"{warehouse}/{left} cannot be deleted" in told

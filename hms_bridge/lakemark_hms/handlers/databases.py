@@ -13,6 +13,7 @@ from lakemark_hms.wire.cut import Cut
 from lakemark_hms.wire.dispatch import Call, Handler
 from lakemark_hms.wire.splice import reply_struct, struct, struct_list_field
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_server.catalog import directories
 from lakemark_server.catalog.names import DEFAULT_CATALOG
 from lakemark_thrift.ttypes import (
     AsyncOperationResp,
@@ -125,7 +126,8 @@ class _Databases:
             raise UnsupportedOperation("Can not drop default database in catalog hive")
         if cascade:
             self._services.warehouse.drop_content(*name, delete_data=delete_data)
-        self._catalog.drop_database(*name, delete_data=delete_data)
+        with directories.leaving_files():
+            self._catalog.drop_database(*name, delete_data=delete_data)
 
     # -- catalogs: there is one
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
-from lakemark.errors import AlreadyExists, LakemarkError, UnknownOutcome
+import structlog
+
+from lakemark.errors import AlreadyExists, FilesLeft, LakemarkError, UnknownOutcome
 from lakemark_server.catalog import storage
 from lakemark_server.catalog.warehouse_records import inside, parents_between
+
+_log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -59,9 +64,22 @@ def with_moved_directory(source: str, target: str, change: Callable[[], T]) -> T
 
 
 def delete_unless_shared(location: str, kept: Iterable[str]) -> None:
-    """Deletes a directory, unless one of ``kept`` is it or lies in it: a wrong location must not cost a database."""
+    """Deletes the directory of what was dropped, unless one of ``kept`` is it or lies in it: a wrong location must not
+    cost a database. If it cannot be deleted, the log tells of it, as that of Hive's service does."""
     if location and not any(inside(directory, location) for directory in kept):
-        storage.delete_directory(location)
+        try:
+            storage.delete_directory(location)
+        except LakemarkError as error:
+            _log.warning("what was dropped has left its files", reason=error.message)
+
+
+@contextmanager
+def leaving_files() -> Iterator[None]:
+    """A drop with files left is as good as one without, but for the log; likewise as in Hive's service."""
+    try:
+        yield
+    except FilesLeft as error:
+        _log.warning("what was dropped has left its files", reason=error.message)
 
 
 def remove_empty_parents(location: str, top: str) -> None:

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from lakemark.errors import (
     AlreadyExists,
     DatabaseNotFound,
+    FilesLeft,
     InvalidArgument,
     LakemarkError,
     NotEmpty,
@@ -114,7 +115,8 @@ class Catalog:
         self, catalog: str, name: str, *, if_exists: bool = False, delete_data: bool = True, request_id: str = ""
     ) -> None:
         """Only an empty one. Its directory is removed with ``delete_data``, unless a lake table that was renamed into
-        another database still lives in it. Raises DatabaseNotFound, NotEmpty."""
+        another database still lives in it, or this is asked for again and the database has been made again since.
+        Raises DatabaseNotFound, NotEmpty; FilesLeft: it is dropped, its directory is not deleted."""
         if name.lower() == DEFAULT_DATABASE:
             raise InvalidArgument("the database 'default' cannot be dropped")
 
@@ -131,11 +133,18 @@ class Catalog:
                 return record
 
             record = once(tx, request_id, f"DropDatabase {name}", self.clock(), DatabaseRecord, drop)
-            return record, _inhabited(tx, record.location)
+            return record, databases.find(tx, catalog, name) is not None or _inhabited(tx, record.location)
 
         record, inhabited = self.store.transact(body)
         if delete_data and record.location and record.location != self.warehouse and not inhabited:
-            storage.delete_directory(record.location)
+            try:
+                storage.delete_directory(record.location)
+            except LakemarkError as error:  # which says that nothing was applied, of its own part
+                raise FilesLeft(
+                    f"database {name!r} is dropped, but not its directory: {error.message}; ask again with the same "
+                    "request id, or delete it yourself",
+                    location=record.location,
+                ) from error
 
     # -- lake tables --------------------------------------------------------------------------------------------------
 
@@ -298,9 +307,10 @@ class Catalog:
             try:
                 self._delete(location)
             except LakemarkError as error:  # which says that nothing was applied, of its own part
-                raise UnknownOutcome(
+                raise FilesLeft(
                     f"the table is dropped, but {location} is still being deleted; ask again with the same request id, "
-                    f"or it is done within {DELETION_MS_MAX // 60_000 + 1} minutes"
+                    f"or it is done within {DELETION_MS_MAX // 60_000 + 1} minutes",
+                    location=location,
                 ) from error
 
     def finish_deletions(self) -> list[str]:

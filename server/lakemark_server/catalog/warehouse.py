@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
-from lakemark_server.catalog import databases, storage
+from lakemark_server.catalog import databases, directories, storage
 from lakemark_server.catalog.column_statistics import ColumnStatistics
 from lakemark_server.catalog.functions import Functions
 from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSets
@@ -49,4 +49,5 @@ class Warehouse:
             if entry.kind == WAREHOUSE:
                 self.tables.drop(catalog, name, table, delete_data=delete_data)
             else:
-                self.catalog.drop_lake_table(catalog, name, table, if_exists=True, purge=delete_data)
+                with directories.leaving_files():
+                    self.catalog.drop_lake_table(catalog, name, table, if_exists=True, purge=delete_data)

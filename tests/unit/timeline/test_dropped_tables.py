@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import AlreadyExists, TableNotFound, Unavailable, UnknownOutcome
-from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
+from lakemark.errors import AlreadyExists, DatabaseNotFound, FilesLeft, TableNotFound, Unavailable
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_server.catalog import storage
 from lakemark_server.catalog.service import DELETION_MS_MAX
 from lakemark_server.verify import verify
@@ -36,15 +36,15 @@ def test_nothing_is_made_where_files_are_being_deleted(lake: Lake, monkeypatch: 
     assert verify(lake.store) == []
 
 
+def fails(uri: str) -> None:
+    raise Unavailable(f"{uri}: nothing was applied")
+
+
 def test_what_a_drop_left_is_deleted_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lake.table()
     with monkeypatch.context() as patched:
-
-        def fails(uri: str) -> None:
-            raise Unavailable(f"{uri}: nothing was applied")
-
         patched.setattr(storage, "delete_directory", fails)
-        with pytest.raises(UnknownOutcome, match="the table is dropped"):
+        with pytest.raises(FilesLeft, match="the table is dropped"):
             lake.catalog.drop_lake_table("", "default", "t")
     with pytest.raises(TableNotFound):
         lake.catalog.get_lake_table("", "default", "t")
@@ -55,3 +55,33 @@ def test_what_a_drop_left_is_deleted_later(lake: Lake, monkeypatch: pytest.Monke
     assert lake.catalog.finish_deletions() == [table.record.location]
     assert not place.exists()
     lake.table()
+
+
+def made(lake: Lake) -> Path:
+    """A database with a file in its directory."""
+    record = lake.catalog.create_database(DatabaseRecord(catalog="hive", name="d"))
+    place = Path(record.location.removeprefix("file:"))
+    (place / "file").write_text("x")
+    return place
+
+
+def test_a_dropped_database_whose_files_cannot_be_deleted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = made(lake)
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "delete_directory", fails)
+        with pytest.raises(FilesLeft, match="database 'd' is dropped, but not its directory") as left:
+            lake.catalog.drop_database("", "d", request_id="drop")
+    assert left.value.details == {"location": f"file:{place}"}
+    with pytest.raises(DatabaseNotFound):
+        lake.catalog.get_database("", "d")
+    assert (place / "file").exists()
+    lake.catalog.drop_database("", "d", request_id="drop")
+    assert not place.exists()
+
+
+def test_a_database_that_is_made_again_is_not_deleted_by_asking_again(lake: Lake) -> None:
+    made(lake)
+    lake.catalog.drop_database("", "d", request_id="drop")
+    place = made(lake)
+    lake.catalog.drop_database("", "d", request_id="drop")
+    assert (place / "file").exists()
