@@ -18,10 +18,14 @@ from pathlib import Path
 import pytest
 
 from lakemark.cli.app import run
-from tests.stores import postgres_url
+from tests.stores import fdb_url, postgres_url
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
-DATABASE = "postgresql://lakemark@db.example/lakemark"
+DATABASES = {
+    "sqlite": "sqlite:///restored/lakemark.db",
+    "postgresql": "postgresql://lakemark@db.example/lakemark",
+    "fdb": "fdb:///etc/foundationdb/fdb.cluster",
+}
 _BLOCK = re.compile(r"<!-- test: (?P<backends>[a-z, ]+) -->\n```console\n(?P<text>.*?)```", re.DOTALL)
 
 
@@ -98,7 +102,8 @@ class Shell:
 @pytest.fixture
 def database(tmp_path: Path, backend: str) -> str:
     """Before the shell, which knows nothing of the environment of the tests."""
-    return postgres_url(tmp_path) if backend == "postgresql" else DATABASE
+    made = {"postgresql": postgres_url, "fdb": fdb_url}
+    return made[backend](tmp_path) if backend in made else DATABASES[backend]
 
 
 @pytest.fixture
@@ -115,15 +120,15 @@ def matches(output: str, expected: str) -> bool:
     return re.fullmatch(pattern, output.strip(), flags=re.DOTALL) is not None
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("backend", DATABASES)
 def test_the_commands_of_the_document(database: str, shell: Shell, backend: str) -> None:
     found = commands(backend)
     assert len(found) > 12
     for command in found:
-        command.line = command.line.replace(DATABASE, f"'{database}'")
+        command.line = command.line.replace(DATABASES[backend], f"'{database}'")
         output = shell.run(command)
         assert matches(output, command.output), f"{command.line}\n{output}\ndoes not match\n{command.output}"
-    assert (DATABASE in DOCUMENT.read_text()) == any("postgresql" in one.line for one in commands("postgresql"))
+    assert any(database in command.line for command in found)
 
 
 def test_what_matches() -> None:
