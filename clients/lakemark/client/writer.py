@@ -124,7 +124,8 @@ class Writer:
         """Adds files to what will be committed; returns how many are staged in all.
 
         ``files`` are DataFile objects or an Arrow table with the columns of docs/files.md. ``file_schema``, the Arrow
-        schema of the data files, is checked against the table's. Raises InvalidFile, InvalidSchema, InstantStateError.
+        schema of the data files, is checked against the table's, and for what plain Spark does not read of it. Raises
+        InvalidFile, InvalidSchema, InstantStateError.
         """
         staged = 0
         for start in range(0, max(len(files), 1), STAGE_FILES_MAX):

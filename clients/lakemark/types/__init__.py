@@ -40,6 +40,7 @@ from lakemark.types.partitions import (
     partition_value_to_string,
     unescape_path_name,
 )
+from lakemark.types.readable import check_readable
 from lakemark.types.schema import Schema, assign_ids, max_id
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "Varchar",
     "assign_ids",
     "check_fits",
+    "check_readable",
     "escape_path_name",
     "format_type",
     "is_floating",

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakemark.errors import InstantStateError, InvalidFile, InvalidSchema, LimitExceeded, StoreConflict
-from lakemark.types import check_fits
+from lakemark.types import check_fits, check_readable
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, RemovedTotals, StagedTotals
 from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1 import types_pb2 as pb
@@ -176,12 +176,13 @@ def written_with(tx: ReadTransaction, table: LakeTable, instant: int, schema_id:
 
 
 def check_file_schema(file_schema: bytes, table: LakeTable) -> None:
-    """Raises InvalidSchema with every reason why files of this Arrow schema do not fit the table."""
+    """Raises InvalidSchema with every reason why files of this Arrow schema do not fit the table, or could not be read
+    by plain Spark, as far as that can be told by it."""
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(file_schema))
     except (pa.ArrowInvalid, OSError) as error:
         raise InvalidSchema(f"file_schema is not an Arrow schema: {error}") from error
-    reasons = check_fits(table.schema, schema)
+    reasons = check_fits(table.schema, schema) or check_readable(table.schema, schema)
     if reasons:
         raise InvalidSchema(f"the files do not fit {table.name}: {'; '.join(reasons)}", table=table.name)
 

@@ -71,6 +71,7 @@ FITS = arrow_schema(("id", pa.int64()), ("x", pa.float64()), ("name", pa.string(
     [
         (arrow_schema(("id", pa.string()), ("x", pa.float64()), ("name", pa.string())), "id"),
         (arrow_schema(("id", pa.int64()), ("x", pa.float64()), ("name", pa.string()), ("y", pa.int64())), "y"),
+        (arrow_schema(("id", pa.int32()), ("x", pa.float64())), "Spark 3.5 cannot read as bigint: write it as int64"),
         (b"rubbish", "not an Arrow schema"),
         (FITS[:20], "not an Arrow schema"),
     ],

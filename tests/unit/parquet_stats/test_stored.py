@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakemark.parquet.stored import check_stored
-from lakemark.types import Field, Schema, check_fits, parse_type
+from lakemark.types import Field, Schema, check_fits, check_readable, parse_type
 
 NOON = dt.datetime(2024, 1, 1, 12)
 BIG = pa.array([Decimal("1.25"), None], pa.decimal128(12, 2))
@@ -26,8 +26,34 @@ def reasons(wanted: str, array: pa.Array[Any], **options: Any) -> list[str]:
     pq.write_table(pa.table({"A": array}), sink, **options)
     metadata = pq.read_metadata(sink)
     schema = Schema.build([Field(1, "a", parse_type(wanted))])
-    assert check_fits(schema, metadata.schema.to_arrow_schema()) == []
-    return check_stored(schema, metadata)
+    arrow = metadata.schema.to_arrow_schema()
+    assert check_fits(schema, arrow) == []
+    found = check_stored(schema, metadata)
+    assert set(check_readable(schema, arrow)) <= set(found), "who sees less refuses no more"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "told"),
+    [
+        ("bigint", pa.int32(), True),
+        ("bigint", pa.dictionary(pa.int8(), pa.int32()), True),
+        ("bigint", pa.uint16(), True),
+        ("bigint", pa.uint32(), False),
+        ("bigint", pa.dictionary(pa.int8(), pa.int64()), False),
+        ("double", pa.float32(), True),
+        ("string", pa.null(), True),
+        ("date", pa.null(), False),
+        ("array<bigint>", pa.list_(pa.int16()), True),
+        ("struct<x:int,y:double>", pa.struct([("Y", pa.float32())]), True),
+        ("decimal(12,2)", pa.decimal128(5, 2), False),  # as bytes it can be read
+        ("timestamp", pa.timestamp("ns"), False),  # as INT96 it can be read
+    ],
+)
+def test_what_can_be_told_by_the_arrow_schema_alone(wanted: str, given: pa.DataType, told: bool) -> None:
+    schema = Schema.build([Field(1, "a", parse_type(wanted))])
+    assert check_fits(schema, pa.schema({"A": given})) == []
+    assert bool(check_readable(schema, pa.schema({"A": given}))) == told
 
 
 @pytest.mark.parametrize(
