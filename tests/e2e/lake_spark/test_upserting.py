@@ -16,10 +16,20 @@ from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 
 pytestmark = pytest.mark.spark
 
-KEYS = """
-    id bigint, b boolean, i8 tinyint, d double, dec decimal(12,3), s string, v varchar(10), c char(4), bin binary,
-    day date, ts timestamp, ntz timestamp_ntz, x int
-"""
+KEYS = {
+    "id": "bigint",
+    "b": "boolean",
+    "i8": "tinyint",
+    "d": "double",
+    "dec": "decimal(12,3)",
+    "s": "string",
+    "v": "varchar(10)",
+    "c": "char(4)",
+    "bin": "binary",
+    "day": "date",
+    "ts": "timestamp",
+    "ntz": "timestamp_ntz",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +91,7 @@ def test_with_its_partition_among_the_keys_a_row_is_another_one_elsewhere(
 
 
 def test_keys_of_every_type_find_their_rows(server: Client, spark: SparkProcess, table: str) -> None:
-    server.tables.create(table, KEYS)
+    server.tables.create(table, ", ".join(f"{name} {kind}" for name, kind in KEYS.items()) + ", x int")
 
     found = run(
         spark,
@@ -105,8 +115,7 @@ def test_keys_of_every_type_find_their_rows(server: Client, spark: SparkProcess,
         t=table,
     )
 
-    names = [line.split()[0] for line in KEYS.replace("\n", " ").split(",")][:-1]
-    assert found == [[name, 4 if name == "b" else 2] for name in names]
+    assert found == [[name, 4 if name == "b" else 2] for name in KEYS]
     assert server.read(table).num_rows == 4
     assert len(server.changes(table, 1, 2).removed) == 2, "each file held one row"
 
@@ -158,7 +167,6 @@ def test_what_cannot_be_a_key_is_told_and_nothing_is_committed(server: Client, s
 
     assert {one.state for one in server.timeline.instants(table)} == {"rolled_back"}
     assert server.snapshot(table).version == 0
-    assert run(spark, "result = spark.sparkContext._jsc.sc().getPersistentRDDs().size()") == 0, "nothing is left cached"
 
 
 def test_an_upsert_in_files_of_older_schemas_and_on_a_branch(server: Client, spark: SparkProcess, table: str) -> None:
@@ -184,7 +192,7 @@ def test_an_upsert_in_files_of_older_schemas_and_on_a_branch(server: Client, spa
 def test_a_request_id_upserts_once_and_rows_are_computed_once(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, r double")
 
-    versions, computed, rows = run(
+    versions, computed, rows, freed = run(
         spark,
         """
         once = spark.sparkContext.accumulator(0)
@@ -192,14 +200,17 @@ def test_a_request_id_upserts_once_and_rows_are_computed_once(server: Client, sp
             for row in rows:
                 once.add(1)
                 yield row
+        cached = lambda: spark.sparkContext._jsc.sc().getPersistentRDDs().size()
+        before = cached()
         df = spark.createDataFrame(spark.range(50).rdd.mapPartitions(count), "id bigint").selectExpr("id", "rand() r")
         versions = [ls.upsert(df, t, keys="id", request_id=t + "-1", server=client).version for _ in range(2)]
-        result = [versions, once.value, ls.read(spark, t, server=client).count()]
+        result = [versions, once.value, ls.read(spark, t, server=client).count(), cached() <= before]
         """,
         t=table,
     )
 
     assert (versions, computed, rows) == ([1, 1], 50, 50)
+    assert freed, "the rows are kept for as long as they are needed"
 
 
 def test_upserts_and_other_writers(server: Client, spark: SparkProcess, table: str) -> None:
@@ -212,13 +223,13 @@ def test_upserts_and_other_writers(server: Client, spark: SparkProcess, table: s
         one = lambda id, x, p: spark.sql(f"select {id}L id, {x} x, {p} p")
         upsert = lambda rows, *keys: ls.upsert(rows, t, keys=keys, server=client)
         def meanwhile(work):
-            # After the upsert has read, before it writes.
-            real = upserting._write
+            # After the upsert has read, before it tells what it is going to change.
+            real = upserting.files_of
             def then(*args):
-                with mock.patch.object(upserting, "_write", real):
+                with mock.patch.object(upserting, "files_of", real):
                     work()
                 return real(*args)
-            return mock.patch.object(upserting, "_write", then)
+            return mock.patch.object(upserting, "files_of", then)
         ls.append(spark.range(6).selectExpr("id", "0 x", "cast(id % 2 as int) p"), t, server=client)
         with meanwhile(lambda: upsert(one(1, 2, 1), "id", "p")):
             upsert(one(0, 1, 0), "id", "p")
@@ -270,7 +281,7 @@ def test_upserts_of_two_threads_under_the_policy_file_group(server: Client, spar
         def write(x):
             done = []
             for step in range(3):
-                at = 10 * (x if step % 2 else 3) + step
+                at = 10 * (3 if step % 2 else x) + step
                 try:
                     ls.upsert(spark.range(at, at + 1).selectExpr("id", f"{x} x"), t, keys="id", server=client)
                     done.append([at, x])
