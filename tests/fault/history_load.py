@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.fault.history_client import Client
 from tests.fault.history_plans import TABLES, Planner, pairs, policies
 from tests.fault.history_worker import Worker
-from tests.histories import Place, Recorder
+from tests.histories import MAIN, Place, Recorder
 
 CLIENTS = 6
 WAIT_S = 120.0
@@ -59,34 +60,47 @@ class Load:
             for thread in threads:
                 thread.join(WAIT_S)
         assert not self._errors, self._errors
+        self._clean()
 
-    def _wait_for(self, done: int) -> None:
-        with self._changed:
-            enough = self._changed.wait_for(lambda: self._done >= done or self._errors, WAIT_S)
-        assert enough, "no progress"
-        assert not self._errors, self._errors
+    def _clean(self) -> None:
+        """In the end, as far as can be: then it shows what versions and files were kept for somebody."""
+        created = [one.creates for one in self.recorder.operations() if one.creates and one.outcome == "ok"]
+        with self._worker(CLIENTS) as worker:
+            for place in [*((table, MAIN) for table in TABLES), *created]:
+                worker.clean(place, 1)
 
-    def _work(self, number: int) -> None:
+    @contextmanager
+    def _worker(self, number: int) -> Iterator[Worker]:
         chance = random.Random(self._seed * 1_000 + number)
         client = Client(self._addresses, chance)
         planner = Planner(self._policies, self._roots, chance)
-        worker = Worker(client, self.recorder, planner, self._pairs, self._branches, chance, number)
         try:
-            while not self._errors:
-                with self._changed:
-                    self._begun += 1
-                    if self._begun > self._steps:
-                        break
-                worker.step()
-                with self._changed:
-                    self._done += 1
-                    self._changed.notify_all()
+            yield Worker(client, self.recorder, planner, self._pairs, self._branches, chance, number)
+        finally:
+            with self._changed:
+                self.unanswered += client.unanswered
+            client.close()
+
+    def _wait_for(self, done: int) -> None:
+        with self._changed:
+            while self._done < done and not self._errors:
+                assert self._changed.wait(WAIT_S), "no progress"
+        assert not self._errors, self._errors
+
+    def _work(self, number: int) -> None:
+        try:
+            with self._worker(number) as worker:
+                while not self._errors:
+                    with self._changed:
+                        self._begun += 1
+                        if self._begun > self._steps:
+                            break
+                    worker.step()
+                    with self._changed:
+                        self._done += 1
+                        self._changed.notify_all()
         except BaseException as error:
             with self._changed:
                 self._errors.append(error)
                 self._changed.notify_all()
             raise
-        finally:
-            with self._changed:
-                self.unanswered += client.unanswered
-            client.close()

@@ -93,7 +93,7 @@ class Planner:
         if plan.delta:
             given = file(instant, plan.group, plan.months[0])
             given.path = given.path.rpartition("/")[0] + DELTA_NAME
-            base = int(plan.paths[0].partition("/")[0])
+            base = max((int(path.partition("/")[0]) for path in plan.paths), default=0)
             given.MergeFrom(p.DataFile(file_group=plan.group, kind=p.DELTA, base_instant=base))
             found = [given]
         else:

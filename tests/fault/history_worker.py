@@ -56,7 +56,7 @@ class Worker:
         self._pairs, self._branches = pairs, branches
         self._kinds: dict[Callable[[], object], int] = {
             self._append: 5, self._together: 5, self._rewrite: 5, self._beside: 12, self._apart: 4, self._overwrite: 2,
-            self._restore: 1, self._create: 1, self._merge: 4, self._alter: 1, self._mark: 2, self._clean: 2,
+            self._restore: 1, self._create: 2, self._merge: 4, self._alter: 1, self._mark: 2, self._clean: 2,
             self._compare: 2, self._read_one: 2, self._read_all: 6, self._look: 4,
         }  # fmt: skip
 
@@ -112,7 +112,8 @@ class Worker:
     def _together(self) -> None:
         places = self._places()
         chosen = self._chance.sample(places, self._chance.randint(2, min(4, len(places))))
-        self._commit([self._planner.adding("together", place) for place in chosen])
+        kinds = self._chance.choices(("append", "append", "overwrite"), k=len(chosen))
+        self._commit([self._planner.adding(what, place) for what, place in zip(kinds, chosen, strict=True)])
 
     def _rewrite(self) -> None:
         """Slices of the version that was read give way to a new file; or one gets a delta, which stays on top of it."""
@@ -131,17 +132,20 @@ class Worker:
             self._in_turn([self._planner.meeting(kind, place, version, paths, target) for kind in next(self._pairs)])
 
     def _apart(self) -> None:
-        """The same on two branches, of which one is then merged into the other."""
-        if not self._branches:
+        """The same on a branch and on what it comes from; then one is merged into the other, and that one back."""
+        places = self._branch()
+        if places is None:
             return
-        places = self._chance.sample(self._branched(), 2)
         read = [self._read_one(place) for place in places]
         shared = sorted(set(read[0][1]) & set(read[1][1]))
         if shared:
             target, kinds = self._target(shared), self._chance.choices(KINDS, k=2)
             meeting = zip(kinds, places, read, strict=True)
             self._in_turn([self._planner.meeting(kind, place, *at, target) for kind, place, at in meeting])
-            self._merge_from(*self._chance.sample(places, 2))
+            first, second = self._chance.sample(places, 2)
+            self._merge_from(first, second)
+            self._commit([self._planner.adding("append", first)])
+            self._merge_from(second, first)
 
     def _target(self, paths: Sequence[str]) -> Slice:
         return slice_of(self._chance.choice(sorted(paths)[:4]))  # few, so that others want the same
@@ -153,7 +157,8 @@ class Worker:
             self._settle(plan.what, [one])
 
     def _commit(self, plans: Sequence[Plan]) -> None:
-        self._settle(plans[0].what, [self._open(plan, number) for number, plan in enumerate(plans)])
+        what = plans[0].what if len(plans) == 1 else "together"
+        self._settle(what, [self._open(plan, number) for number, plan in enumerate(plans)])
 
     def _open(self, plan: Plan, number: int) -> tuple[Place, Write, t.CommitRequest]:
         names = plan.operation in (t.DELETE, t.OVERWRITE_PREDICATE, t.OVERWRITE_PARTITIONS)
@@ -234,20 +239,23 @@ class Worker:
         if outcome == "refused" and self._client.refusal == "commit_conflict":
             # What two have once done apart stays apart, so that they will never be merged.
             self._branches.discard(target if source[1] == MAIN else source)
-            self._create()
 
     def _create(self) -> None:
-        if len(self._branches) >= BRANCHES_MAX:
-            return
-        place, parent = ("a", f"dev{self._number}_{self._steps}"), self._chance.choice(self._branched())
+        """One for everybody to work on."""
+        if len(self._branches) < BRANCHES_MAX:
+            made = self._branch()
+            self._branches.update(made[:1] if made else ())
+
+    def _branch(self) -> tuple[Place, Place] | None:
+        """A new one, and that which it comes from; None: it is not known whether it was made."""
+        place, parent = ("a", f"dev{self._number}_{self._asked}"), self._chance.choice(self._branched())
         request = c.CreateReferenceRequest(
             table=table_of(place), name=place[1], kind=c.BRANCH, from_branch=parent[1], request_id=self._request_id()
         )
         began, ended, outcome, _ = self._asks(place[0], lambda wire: wire.catalog.CreateReference(request))
         operation = Operation(self._name("create"), began, ended, outcome, creates=place, creates_from=parent)
         self._recorder.add(operation)
-        if outcome == "ok":
-            self._branches.add(place)
+        return (place, parent) if outcome == "ok" else None
 
     def _alter(self) -> None:
         place, name = (self._chance.choice(TABLES), MAIN), f"x{self._number}_{self._steps}"
@@ -262,7 +270,7 @@ class Worker:
         if self._marks >= MARKS_MAX:
             return
         self._marks += 1
-        place = self._chance.choice(self._places())
+        place = self._busy_place()
         version, _ = self._read_one(place)
         version = self._chance.randint(max(0, version - LOOKS_BACK), version)
         if not version:
@@ -282,10 +290,12 @@ class Worker:
         self._recorder.add(Operation(self._name("mark"), began, ended, outcome, keeps=(place, version)))
 
     def _clean(self) -> None:
-        place = self._chance.choice(self._places())
-        request = t.CleanRequest(table=table_of(place), branch=place[1], retain_versions=RETAINED)
+        self.clean(self._busy_place(), RETAINED)
+
+    def clean(self, place: Place, retained: int) -> None:
+        request = t.CleanRequest(table=table_of(place), branch=place[1], retain_versions=retained)
         began, ended, outcome, answer = self._asks(place[0], lambda wire: wire.timeline.Clean(request))
-        cleaned = Clean(place, RETAINED)
+        cleaned = Clean(place, retained)
         if answer is not None:
             cleaned = replace(cleaned, earliest=answer.earliest_version, spared=frozenset(answer.kept_versions))
         self._recorder.add(Operation(self._name("clean"), began, ended, outcome, cleans=cleaned))

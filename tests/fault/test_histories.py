@@ -39,8 +39,8 @@ def judge(store: Store, load: Load) -> None:
 @pytest.mark.parametrize(
     ("seed", "steps"),
     [
-        (1, 140),
-        (2, 140),
+        (1, 130),
+        (2, 130),
         *(pytest.param(seed, 3_000, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)]) for seed in range(3, 8)),
     ],
 )
@@ -71,7 +71,7 @@ def test_several_services_on_a_store_that_fails(tmp_path: Path, seed: int, steps
 
 @pytest.mark.parametrize(
     ("seed", "steps", "kills"),
-    [(3, 120, 2), pytest.param(8, 4_000, 40, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])],
+    [(3, 110, 2), pytest.param(8, 4_000, 40, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])],
 )
 def test_the_service_is_killed_and_comes_back(tmp_path: Path, seed: int, steps: int, kills: int) -> None:
     """Of two services on a store that has room for two, they are killed in turn."""
