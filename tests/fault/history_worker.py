@@ -258,12 +258,15 @@ class Worker:
         return (place, parent) if outcome == "ok" else None
 
     def _alter(self) -> None:
+        """While somebody writes, whose version has the new schema then."""
         place, name = (self._chance.choice(TABLES), MAIN), f"x{self._number}_{self._steps}"
         column = p.Column(name=name, type=p.Type(primitive="bigint"))
         change = c.SchemaChange(add=c.SchemaChange.AddColumn(column=column))
+        writer = self._open(self._planner.adding("append", place), 0)
         request = c.AlterSchemaRequest(name=table_of(place), changes=[change], request_id=self._request_id())
         began, ended, outcome, _ = self._asks(place[0], lambda wire: wire.catalog.AlterSchema(request))
         self._recorder.add(Operation(self._name("alter"), began, ended, outcome, {place: Write(column=name)}))
+        self._settle("append", [writer])
 
     def _mark(self) -> None:
         """A version that stays, by a tag or a savepoint."""
