@@ -18,7 +18,7 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
 from lakemark_server.catalog.warehouse_records import PENDING_HEAD, HiveTable, Partition, Values, new_partition
-from lakemark_server.catalog.warehouse_tables import TableDefinition
+from lakemark_server.catalog.warehouse_tables import TableChange, TableDefinition
 from lakemark_server.keyspace import COLUMN_STATISTICS, PARTITIONS, PENDING_PARTITIONS
 from lakemark_server.kv import CommitUnknownResult, Store, Transaction, buffer, open_store
 from lakemark_server.verify.store import verify
@@ -54,21 +54,26 @@ def clock() -> Clock:
     return Clock()
 
 
+def definition(place: Path, name: str, hive: bytes) -> TableDefinition:
+    columns = [("p", "string")]
+    return TableDefinition(
+        name, hive, "MANAGED_TABLE", f"file:{place}/{name}", owns_data=True, partition_columns=columns
+    )
+
+
 class World:
     """A table, and one request that changes more of its partitions than one transaction takes."""
 
     def __init__(
         self, store: Store, clock: Clock, place: Path, kind: str, name: str = "t", sizes: Sequence[int] = SMALL
     ) -> None:
-        self.store, self.clock, self.kind, self.sizes = store, clock, kind, sizes
+        self.store, self.clock, self.place, self.kind, self.sizes = store, clock, place, kind, sizes
         self.catalog = Catalog(store, str(place), clock=clock)
         self.catalog.ensure_default_database()
         self.warehouse = Warehouse(self.catalog)
         self.table = self.warehouse.tables.create(
             self.catalog.get_database("hive", "default"),
-            TableDefinition(
-                name, b"", "MANAGED_TABLE", f"file:{place}/{name}", owns_data=True, partition_columns=[("p", "string")]
-            ),
+            definition(place, name, b"old"),
         )
         kept = row(self.table, "kept", b"kept", 10)
         self.warehouse.partitions.add(self.table, [kept, *(self.rows(b"old") if kind != "add" else ())])
@@ -81,9 +86,10 @@ class World:
         return [row(self.table, values[0], mark, size) for values, size in zip(VALUES, self.sizes, strict=True)]
 
     def expected(self, *, done: bool) -> State:
-        there = {"add": done, "alter": True, "drop": not done}[self.kind]
+        there = {"add": done, "alter": True, "cascade": True, "drop": not done}[self.kind]
         mark = b"old" if self.kind == "drop" or not done else b"new"
-        return [(values, mark) for values in VALUES if there] + [(("kept",), b"kept")]
+        kept = b"newt" if self.kind == "cascade" and done else b"kept"
+        return [(values, mark) for values in VALUES if there] + [(("kept",), kept)]
 
     def run(self, partitions: WarehousePartitions) -> None:
         if self.kind == "add":
@@ -91,6 +97,13 @@ class World:
         elif self.kind == "alter":
             new = {one.values: one for one in self.rows(b"new")}
             partitions.alter(self.table, {values: lambda old: new[old.values] for values in reversed(VALUES)})
+        elif self.kind == "cascade":
+            new_definition = definition(self.place, self.table.name, b"new")
+            self.warehouse.tables.alter(
+                *("hive", "default", self.table.name),
+                lambda _: TableChange(self.table.database, new_definition),
+                lambda before, after: lambda old: old._replace(head=after.record.hive + old.head[3:]),
+            )
         else:
             wanted = VALUES[::-1]
             with pytest.MonkeyPatch.context() as patch:  # few keys would fit into one transaction
@@ -112,6 +125,9 @@ class World:
         first, *others = self.states()
         assert others == [first] * 3
         return first
+
+    def hive(self) -> bytes:
+        return self.warehouse.tables.get("hive", "default", self.table.name).record.hive
 
     def left_over(self) -> int:
         """Keys that only a batch has."""
@@ -186,7 +202,7 @@ def test_nobody_sees_a_part(store: Store, clock: Clock, tmp_path: Path, kind: st
 
 
 @pytest.mark.parametrize("fault", ["dies", "fails", "unknown done", "unknown lost"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "cascade"])
 def test_whatever_happens_at_any_transaction(
     store: Store, clock: Clock, tmp_path: Path, small_parts: None, kind: str, fault: str
 ) -> None:
@@ -202,6 +218,7 @@ def test_whatever_happens_at_any_transaction(
         assert found in (world.before, world.after), (at, error)
         done = found == world.after
         outcomes.add(done)
+        assert world.hive() == (b"new" if done and kind == "cascade" else b"old")
         if error is None:
             assert done
         if isinstance(error, Unavailable):
@@ -215,7 +232,7 @@ def test_whatever_happens_at_any_transaction(
         assert world.left_over() == 0
         assert world.state() == world.after
         statistics = store.read(lambda tx, world=world: tx.get_range(*COLUMN_STATISTICS.range(world.table.table_id)))  # type: ignore[misc]
-        assert len(statistics) == (kind == "alter")
+        assert len(statistics) == (kind in ("alter", "cascade"))
         assert verify(store) == []
     assert outcomes == {False, True}
 
@@ -223,7 +240,7 @@ def test_whatever_happens_at_any_transaction(
 def again(world: World, done: bool) -> None:
     """The same request of a new process."""
     partitions = Warehouse(world.catalog).partitions
-    if done and world.kind != "alter":
+    if done and world.kind in ("add", "drop"):
         with pytest.raises(AlreadyExists if world.kind == "add" else PartitionNotFound):
             world.run(partitions)
     else:
@@ -305,9 +322,9 @@ def test_partitions_of_a_batch_that_is_done_and_not_settled_can_be_changed(world
 def test_a_batch_that_was_taken_back_cannot_be_completed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     complete = WarehousePartitions._complete
 
-    def too_late(self: WarehousePartitions, table: HiveTable, batch: int, tx: Transaction) -> None:
+    def too_late(self: WarehousePartitions, table: HiveTable, batch: int, *args: Any) -> None:
         partition_batches.take_back(world.store, table.table_id, batch)
-        complete(self, table, batch, tx)
+        complete(self, table, batch, *args)
 
     monkeypatch.setattr(WarehousePartitions, "_complete", too_late)
     with pytest.raises(StoreConflict, match="taken back"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from lakemark.errors import FailedPrecondition, InvalidArgument, Unimplemented, UnsupportedOperation
@@ -22,7 +22,7 @@ from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_hms.wire.cut import Cut, fields
 from lakemark_hms.wire.dispatch import Call, Handler
-from lakemark_server.catalog.warehouse_records import HiveTable
+from lakemark_server.catalog.warehouse_records import HiveTable, Partition
 from lakemark_server.catalog.warehouse_tables import (
     TableChange,
     TableDefinition,
@@ -142,15 +142,8 @@ class _TableChanges:
             )
             return TableChange(new_owner, new, moves)
 
-        old, new = self._tables.alter(*database, (name or "").lower(), change)
-        if properties.get("CASCADE", "").lower() == "true" and new.record.partition_columns:
-            self._cascade(old, new)
-
-    def _cascade(self, old: HiveTable, new: HiveTable) -> None:
-        """Gives every partition the columns of its table; large tables take several transactions."""
-        columns = _columns_of(new.record.hive)
-        if columns != _columns_of(old.record.hive):
-            self._services.warehouse.partitions.alter_all(new, lambda row: with_columns(new, row, columns))
+        cascades = properties.get("CASCADE", "").lower() == "true"
+        self._tables.alter(*database, (name or "").lower(), change, _to_partitions if cascades else None)
 
     def update_params(self, call: Call) -> None:
         """Compare-and-swap on parameters. One table at a time: several would need one transaction for all."""
@@ -249,6 +242,12 @@ def _check_alter(old: HiveTable, new: Table, renamed: bool) -> None:
         renamed and [t for _, t in partition_columns(new)] != list(old.record.partition_types)
     ):
         raise InvalidArgument(f"partition keys can not be changed: {label} has [{', '.join(old.columns)}]")
+
+
+def _to_partitions(old: HiveTable, new: HiveTable) -> Callable[[Partition], Partition] | None:
+    """Gives every partition the columns of its table."""
+    columns = _columns_of(new.record.hive)
+    return None if columns == _columns_of(old.record.hive) else lambda row: with_columns(new, row, columns)
 
 
 def _with_parameters(old: HiveTable, parameters: Mapping[str, str]) -> TableDefinition:

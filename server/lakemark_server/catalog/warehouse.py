@@ -22,8 +22,8 @@ class Warehouse:
     def __init__(self, catalog: Catalog, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
         sets = PartitionSets(catalog.store, catalog.clock, cache_bytes_max)
         self.catalog = catalog
-        self.tables = WarehouseTables(catalog, sets)
         self.partitions = WarehousePartitions(catalog, sets)
+        self.tables = WarehouseTables(catalog, sets, self.partitions)
         self.functions = Functions(catalog.store)
         self.statistics = ColumnStatistics(catalog.store)
 

@@ -117,16 +117,27 @@ class WarehousePartitions:
         before = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, wanted))
         self._alter(table, _there(table, wanted, before), changes)
 
-    def alter_all(self, table: HiveTable, change: Callable[[Partition], Partition]) -> None:
-        """The same change to every partition: ``ALTER TABLE … CASCADE``."""
+    def alter_all(
+        self,
+        table: HiveTable,
+        change: Callable[[Partition], Partition],
+        also: Callable[[Transaction], object],
+        also_bytes: int,
+    ) -> None:
+        """The same change to every partition, and ``also``, which writes about ``also_bytes``: all at once.
+
+        Raises what ``also`` raises, PartitionNotFound: another dropped one meanwhile.
+        """
         rows = self.all(table).rows
-        self._alter(table, rows, {row.values: change for row in rows})
+        self._alter(table, rows, {row.values: change for row in rows}, also, also_bytes)
 
     def _alter(
         self,
         table: HiveTable,
         rows: Sequence[Partition],
         changes: Mapping[Values, Callable[[Partition], Partition]],
+        also: Callable[[Transaction], object] | None = None,
+        also_bytes: int = 0,
     ) -> None:
         planned = [Change(row.values, row, changes[row.values](row)) for row in rows]
 
@@ -138,8 +149,9 @@ class WarehousePartitions:
                 for change, row in zip(part, current, strict=True)
             ]
 
-        whole = sum(_bytes_of(change.after) for change in planned if change.after) <= BATCH_BYTES_MAX
-        self._apply(table, [planned] if whole else list(_parts(planned, _bytes_of_both)), decide)
+        written = also_bytes + sum(_bytes_of(change.after) for change in planned if change.after)
+        parts = list(_parts(planned, _bytes_of_both)) if written > BATCH_BYTES_MAX and planned else [planned]
+        self._apply(table, parts, decide, also=also)
 
     def rename(self, table: HiveTable, values: Values, change: Callable[[Partition], Partition]) -> Partition:
         """``change`` gives the partition with its new values; its directory follows a new location of a table that owns
@@ -213,20 +225,24 @@ class WarehousePartitions:
         decide: Callable[[Transaction, T], list[Change]],
         *,
         adds: bool = False,
+        also: Callable[[Transaction], object] | None = None,
     ) -> list[Change]:
-        """What ``decide`` says of each part, which fits into one transaction: there at once, however many they are."""
+        """What ``decide`` says of each part, which fits into one transaction: there at once, however many they are.
+
+        ``also`` happens in the transaction that makes it so.
+        """
         if len(parts) < 2:
             return [
                 change
                 for part in parts
-                for change in self._transact(table, partial(self._at_once, table, decide, part))
+                for change in self._transact(table, partial(self._at_once, table, decide, also, part))
             ]
         batch = 1 + secrets.randbits(62)
         changes: list[Change] = []
         try:
             for number, part in enumerate(parts):
                 changes += self._transact(table, partial(self._stage, table, batch, number, decide, part))
-            self._store.transact(partial(self._complete, table, batch))
+            self._store.transact(partial(self._complete, table, batch, also))
         except LakemarkError:
             with deadline.within(deadline.NEVER):  # what ends the request must not end this
                 if not partition_batches.take_back(self._store, table.table_id, batch):
@@ -239,11 +255,18 @@ class WarehousePartitions:
         return changes
 
     def _at_once(
-        self, table: HiveTable, decide: Callable[[Transaction, T], list[Change]], part: T, tx: Transaction
+        self,
+        table: HiveTable,
+        decide: Callable[[Transaction, T], list[Change]],
+        also: Callable[[Transaction], object] | None,
+        part: T,
+        tx: Transaction,
     ) -> list[Change]:
         warehouse_records.require_table(tx, table)
         changes = decide(tx, part)
         self._write(tx, table, changes)
+        if also:
+            also(tx)
         return changes
 
     def _stage(
@@ -261,8 +284,12 @@ class WarehousePartitions:
         partition_batches.stage(tx, table, batch, number, staged, self._now_ms())
         return changes
 
-    def _complete(self, table: HiveTable, batch: int, tx: Transaction) -> None:
+    def _complete(
+        self, table: HiveTable, batch: int, also: Callable[[Transaction], object] | None, tx: Transaction
+    ) -> None:
         warehouse_records.require_table(tx, table)
+        if also:
+            also(tx)
         partition_batches.complete(tx, table, batch, self._now_ms())
 
     def _transact(self, table: HiveTable, body: Callable[[Transaction], T]) -> T:

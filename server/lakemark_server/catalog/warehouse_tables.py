@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from lakemark.errors import AlreadyExists, FailedPrecondition, StoreConflict, TableNotFound
+from lakemark.errors import AlreadyExists, FailedPrecondition, PartitionNotFound, StoreConflict, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HiveTableRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
@@ -15,7 +15,8 @@ from lakemark_server.catalog import databases, directories, storage, tables, war
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
-from lakemark_server.catalog.warehouse_records import HiveTable, inside
+from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
+from lakemark_server.catalog.warehouse_records import HiveTable, Partition, inside
 from lakemark_server.kv import ReadTransaction, Transaction
 
 _ALTER_ATTEMPTS: Final = 20
@@ -57,6 +58,10 @@ class TableChange:
     moves: bool = False
 
 
+Cascade: TypeAlias = Callable[[HiveTable, HiveTable], Callable[[Partition], Partition] | None]
+"""Of a table before and after a change: what becomes of each of its partitions, if anything."""
+
+
 def default_location(database: DatabaseRecord, name: str) -> str:
     return storage.child(database.location, name.lower())
 
@@ -70,10 +75,11 @@ def moves_with_its_name(table: HiveTable) -> bool:
 class WarehouseTables:
     """Thread-safe. Every change is one store transaction; directories are made before and deleted after it."""
 
-    def __init__(self, catalog: Catalog, sets: PartitionSets) -> None:
+    def __init__(self, catalog: Catalog, sets: PartitionSets, partitions: WarehousePartitions) -> None:
         self._catalog = catalog
         self._store = catalog.store
         self._sets = sets
+        self._partitions = partitions
 
     def get(self, catalog: str, database: str, name: str) -> HiveTable:
         """Raises DatabaseNotFound, TableNotFound, UnsupportedOperation if it is a lake table."""
@@ -115,9 +121,15 @@ class WarehouseTables:
         return directories.with_directories([definition.location], lambda: self._store.transact(body))
 
     def alter(
-        self, catalog: str, database: str, name: str, change: Callable[[HiveTable], TableChange]
-    ) -> tuple[HiveTable, HiveTable]:
-        """The table before and after. ``change`` decides on what it is given, and may be asked again if that changes.
+        self,
+        catalog: str,
+        database: str,
+        name: str,
+        change: Callable[[HiveTable], TableChange],
+        cascade: Cascade | None = None,
+    ) -> None:
+        """``change`` decides on what it is given, and may be asked again if that changes. ``cascade`` says of the table
+        before and after what becomes of its partitions with it; None: nothing.
 
         Raises what ``change`` raises, DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table,
         AlreadyExists if the new name or directory is taken, InvalidName, Unavailable.
@@ -128,28 +140,28 @@ class WarehouseTables:
             new_name = legal_name("table", planned.definition.name)
             try:
                 if planned.moves and planned.definition.location != old.record.location:
-                    new = directories.with_moved_directory(
+                    directories.with_moved_directory(
                         old.record.location,
                         planned.definition.location,
-                        lambda: self._apply(old, planned, new_name),  # noqa: B023 - called at once
+                        lambda: self._apply(old, planned, new_name, cascade),  # noqa: B023 - called at once
                     )
                 else:
-                    new = directories.with_directories(
+                    directories.with_directories(
                         [planned.definition.location] if planned.definition.location != old.record.location else [],
-                        lambda: self._apply(old, planned, new_name),  # noqa: B023
+                        lambda: self._apply(old, planned, new_name, cascade),  # noqa: B023
                     )
-            except _ChangedMeanwhileError:
+            except (_ChangedMeanwhileError, PartitionNotFound):  # or one of those that it cascades to was dropped
                 continue
-            return old, new
+            return
         raise StoreConflict(f"table {database}.{name} is being changed by others all the time; try again")
 
-    def _apply(self, old: HiveTable, planned: TableChange, new_name: str) -> HiveTable:
+    def _apply(self, old: HiveTable, planned: TableChange, new_name: str, cascade: Cascade | None) -> None:
         definition = planned.definition
         base = definition.location if planned.moves or not old.record.partition_base else old.record.partition_base
         record = definition.record(base)
         entry = TableEntry(table_id=old.table_id, kind=WAREHOUSE, hive_type=definition.hive_type)
 
-        def body(tx: Transaction) -> HiveTable:
+        def body(tx: Transaction) -> None:
             now = warehouse_records.load_table(tx, old.database.catalog, old.database.name, old.name)
             if now.table_id != old.table_id or now.record != old.record:
                 raise _ChangedMeanwhileError("the table was changed meanwhile")
@@ -163,9 +175,13 @@ class WarehouseTables:
                     usage.add(tx, old.database.catalog, usage.TABLES, -1)
             tables.put(tx, owner.database_id, new_name, entry)
             warehouse_records.put_table(tx, old.table_id, record)
-            return HiveTable(owner, new_name, entry, record)
 
-        return self._store.transact(body)
+        new = HiveTable(planned.database, new_name, entry, record)
+        of_partitions = cascade(old, new) if cascade and record.partition_columns else None
+        if of_partitions:
+            self._partitions.alter_all(old, of_partitions, body, record.ByteSize())
+        else:
+            self._store.transact(body)
 
     def drop(self, catalog: str, database: str, name: str, *, delete_data: bool) -> HiveTable:
         """Data are deleted of a table that owns them, also partitions outside of its directory.
