@@ -54,6 +54,7 @@ class Worker:
         self._client, self._recorder, self._planner, self._chance = client, recorder, planner, chance
         self._number, self._steps, self._marks, self._asked = number, 0, 0, 0
         self._pairs, self._branches = pairs, branches
+        self._left: set[tuple[str, int]] = set()  # instants that were opened, by table
         self._kinds: dict[Callable[[], object], int] = {
             self._append: 5, self._together: 5, self._rewrite: 5, self._beside: 12, self._apart: 4, self._overwrite: 2,
             self._restore: 1, self._create: 2, self._merge: 4, self._alter: 1, self._mark: 2, self._clean: 2,
@@ -64,6 +65,10 @@ class Worker:
         self._steps += 1
         with suppress(Gone):  # refused before it began: there is nothing to tell
             self._chance.choices(list(self._kinds), list(self._kinds.values()))[0]()
+        for table, instant in sorted(self._left):  # what was not committed; or it is not known, then it may be too late
+            request = t.RollbackInstantRequest(table=table_of((table, MAIN)), instant=instant)
+            self._client.settle(table, lambda wire, request=request: wire.timeline.RollbackInstant(request), give_up=0)  # type: ignore[misc]
+        self._left.clear()
 
     def _places(self) -> list[Place]:
         return [(table, MAIN) for table in TABLES] + sorted(self._branches)
@@ -139,10 +144,17 @@ class Worker:
         read = [self._read_one(place) for place in places]
         shared = sorted(set(read[0][1]) & set(read[1][1]))
         if shared:
-            target, kinds = self._target(shared), self._chance.choices(KINDS, k=2)
-            meeting = zip(kinds, places, read, strict=True)
-            self._in_turn([self._planner.meeting(kind, place, *at, target) for kind, place, at in meeting])
-            first, second = self._chance.sample(places, 2)
+            target, meeting = self._target(shared), [*zip(places, read, strict=True)]
+            self._chance.shuffle(meeting)
+            # An append may be merged, and what has not seen it must not follow it on the way back.
+            kinds = self._chance.choice((("append", t.APPEND), self._chance.choice(KINDS))), self._chance.choice(KINDS)
+            self._in_turn(
+                [
+                    self._planner.meeting(kind, place, *at, target)
+                    for kind, (place, at) in zip(kinds, meeting, strict=True)
+                ]
+            )
+            first, second = (place for place, _ in meeting)
             self._merge_from(first, second)
             self._commit([self._planner.adding("append", first)])
             self._merge_from(second, first)
@@ -168,6 +180,7 @@ class Worker:
             request_id=self._request_id(),
         )  # fmt: skip
         opened = self._client.ask(plan.place[0], lambda wire: wire.timeline.OpenInstant(asked))
+        self._left.add((plan.place[0], opened.instant))
         given = self._planner.files(plan, opened.instant, f"{self._number}-{self._steps}-{number}")
         write = self._planner.write(plan, opened.instant, opened.read_version, given)
         request = request_of(plan, opened.instant, given)
@@ -199,6 +212,8 @@ class Worker:
         for place, answer in zip(writes, answers or (), strict=False):
             writes[place] = replace(writes[place], version=answer.version)
         self._recorder.add(Operation(self._name(what), began, ended, outcome, writes))
+        if outcome != "unknown":
+            self._left.difference_update((place[0], write.instant) for place, write in writes.items())
 
     # -- other changes ---------------------------------------------------------------------------------------------
 
