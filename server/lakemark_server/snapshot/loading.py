@@ -40,6 +40,7 @@ class Loading:
     def __init__(self, source: PageSource, table: LakeTable, cache: SnapshotCache) -> None:
         self._source, self._store, self._table, self._cache = source, source.store, table, cache
         self._seen: dict[tuple[Key, Origin | None], Snapshot] = {}
+        self._schemas: dict[int, Schema] = {}
 
     def load(self, lineage: Lineage, version: int, origin: Origin | None = None) -> Snapshot:
         """``origin``: where folding must begin, so that the files come in a certain order (None: anywhere).
@@ -108,7 +109,11 @@ class Loading:
         return Origin(base.base_id, min(version, base.version))
 
     def schema(self, schema_id: int) -> Schema:
-        return schema_of(self._store, self._table, schema_id)
+        """Read once, however many versions have it."""
+        found = self._schemas.get(schema_id)
+        if found is None:
+            found = self._schemas[schema_id] = schema_of(self._store, self._table, schema_id)
+        return found
 
     def base(self, base_id: int) -> Base | None:
         """None for id 0 and if it was swept."""
