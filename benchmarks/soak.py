@@ -78,19 +78,21 @@ def main() -> None:
 
 def _watch(service: Service, load: Load, work_dir: Path, seconds: float) -> list[dict[str, Any]]:
     """Runs the load and looks at the service meanwhile."""
-    every_s = min(60.0, seconds / 10)
+    count = max(10, round(seconds / 60))
     samples: list[dict[str, Any]] = []
-    began, cpu_s = time.monotonic(), service.cpu_s()
+    began = seen = time.monotonic()
+    cpu_s = service.cpu_s()
     load.start()
     try:
-        while time.monotonic() - began < seconds:
-            time.sleep(every_s)
+        for number in range(1, count + 1):
+            time.sleep(max(0.0, began + seconds * number / count - time.monotonic()))
+            since, seen = seen, time.monotonic()
+            before_s, cpu_s = cpu_s, service.cpu_s()
             sample = _sample(service, work_dir) | {
-                "at_s": round(time.monotonic() - began, 1),
-                "cpu_share": round((service.cpu_s() - cpu_s) / every_s, 3),
+                "at_s": round(seen - began, 1),
+                "cpu_share": round((cpu_s - before_s) / (seen - since), 3),
                 "latency_ms": {kind: _figures(taken) for kind, taken in sorted(load.recorder.take().items())},
             }
-            cpu_s = service.cpu_s()
             samples.append(sample)
             _print_sample(sample)
     finally:
