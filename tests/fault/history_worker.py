@@ -57,7 +57,7 @@ class Worker:
         self._left: set[tuple[str, int]] = set()  # instants that were opened, by table
         self._kinds: dict[Callable[[], object], int] = {
             self._append: 5, self._together: 5, self._rewrite: 5, self._beside: 12, self._apart: 4, self._overwrite: 2,
-            self._restore: 1, self._create: 2, self._merge: 4, self._alter: 1, self._mark: 2, self._clean: 2,
+            self._restore: 1, self._create: 2, self._merge: 4, self._alter: 1, self._mark: 3, self._clean: 2,
             self._compare: 2, self._read_one: 2, self._read_all: 6, self._look: 4,
         }  # fmt: skip
 
@@ -287,12 +287,12 @@ class Worker:
         """A version that stays, by a tag or a savepoint."""
         if self._marks >= MARKS_MAX:
             return
-        self._marks += 1
         place = self._busy_place()
         version, _ = self._read_one(place)
-        version = self._chance.randint(max(0, version - LOOKS_BACK), version)
         if not version:
             return
+        self._marks += 1
+        version = self._chance.randint(max(1, version - LOOKS_BACK), version)
         request_id = self._request_id()
         tag = c.CreateReferenceRequest(
             table=table_of(place), name=f"t{self._number}-{self._steps}", kind=c.TAG, from_branch=place[1],
@@ -303,7 +303,7 @@ class Worker:
         def question(wire: Wire) -> object:
             return wire.catalog.CreateReference(tag) if tagged else wire.timeline.CreateSavepoint(savepoint)
 
-        tagged = self._chance.random() < 0.5
+        tagged = (self._number + self._marks) % 2 == 0  # as many of these as of those
         began, ended, outcome, _ = self._asks(place[0], question)
         self._recorder.add(Operation(self._name("mark"), began, ended, outcome, keeps=(place, version)))
 
