@@ -64,9 +64,8 @@ class Load:
 
     def _clean(self) -> None:
         """In the end, as far as can be: then it shows what versions and files were kept for somebody."""
-        created = [one.creates for one in self.recorder.operations() if one.creates and one.outcome == "ok"]
         with self._worker(CLIENTS) as worker:
-            for place in [*((table, MAIN) for table in TABLES), *created]:
+            for place in [*((table, MAIN) for table in TABLES), *sorted(self._branches)]:
                 worker.clean(place, 1)
 
     @contextmanager
