@@ -109,16 +109,20 @@ class Worker:
     # -- commits ---------------------------------------------------------------------------------------------------
 
     def _append(self) -> None:
-        self._commit([self._planner.adding("append", self._chance.choice(self._places()))])
+        self._commit(self._planner.adding("append", self._chance.choice(self._places())))
 
     def _overwrite(self) -> None:
-        self._commit([self._planner.adding("overwrite", self._chance.choice(self._places()))])
+        self._commit(self._planner.adding("overwrite", self._chance.choice(self._places())))
 
     def _together(self) -> None:
         places = self._places()
         chosen = self._chance.sample(places, self._chance.randint(2, min(4, len(places))))
-        kinds = self._chance.choices(("append", "append", "overwrite"), k=len(chosen))
-        self._commit([self._planner.adding(what, place) for what, place in zip(kinds, chosen, strict=True)])
+        kinds = [*self._chance.choices(("append", "append", "overwrite"), k=len(chosen) - 1), "overwrite"]
+        plans = [self._planner.adding(what, place) for what, place in zip(kinds, chosen, strict=True)]
+        opened = [self._open(plan, number) for number, plan in enumerate(plans)]
+        if self._chance.random() < 0.5:  # mostly the last one is refused then, and so all
+            self._settle("append", [self._open(self._planner.adding("append", chosen[-1]), len(plans))])
+        self._settle("together", opened)
 
     def _rewrite(self) -> None:
         """Slices of the version that was read give way to a new file; or one gets a delta, which stays on top of it."""
@@ -126,7 +130,7 @@ class Worker:
         version, paths = self._read_one(place)
         if paths:
             kind = self._chance.choice(REWRITING)
-            self._commit([self._planner.meeting(kind, place, version, paths, self._target(paths))])
+            self._commit(self._planner.meeting(kind, place, version, paths, self._target(paths)))
 
     def _beside(self) -> None:
         """Two that have read the same version and want the same slice, one after the other."""
@@ -156,7 +160,7 @@ class Worker:
             )
             first, second = (place for place, _ in meeting)
             self._merge_from(first, second)
-            self._commit([self._planner.adding("append", first)])
+            self._commit(self._planner.adding("append", first))
             self._merge_from(second, first)
 
     def _target(self, paths: Sequence[str]) -> Slice:
@@ -168,9 +172,8 @@ class Worker:
         for plan, one in zip(plans, opened, strict=True):
             self._settle(plan.what, [one])
 
-    def _commit(self, plans: Sequence[Plan]) -> None:
-        what = plans[0].what if len(plans) == 1 else "together"
-        self._settle(what, [self._open(plan, number) for number, plan in enumerate(plans)])
+    def _commit(self, plan: Plan) -> None:
+        self._settle(plan.what, [self._open(plan, 0)])
 
     def _open(self, plan: Plan, number: int) -> tuple[Place, Write, t.CommitRequest]:
         names = plan.operation in (t.DELETE, t.OVERWRITE_PREDICATE, t.OVERWRITE_PARTITIONS)
@@ -236,7 +239,7 @@ class Worker:
             return
         source, target = self._chance.sample(self._branched(), 2)
         if self._chance.random() < 0.5:  # so that there is something to merge
-            self._commit([self._planner.adding("append", source)])
+            self._commit(self._planner.adding("append", source))
         self._merge_from(source, target)
         if self._chance.random() < 0.5:
             self._merge_from(target, source)
