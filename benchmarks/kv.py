@@ -7,9 +7,9 @@ what 64 threads commit, by what they commit if each transaction is made durable 
 and 4 processes commit with 16 threads each, where several may share a store. On top of each store: the median time of a
 commit of one file over gRPC from one client, ``service_overhead_ms`` of which are not the store's own commit, and
 ``service_empty_ms``, what a request takes of which the service has nothing to do; and ``processes``, commits a second
-of 1, 2 and 4 service processes on one store, each with 16 writers to a hot table of its own. For PostgreSQL, a server is
-started in a directory of its own, unless one is named; FoundationDB, which has no group commit of ours, is measured if
-a cluster is named. All stores should be on the same disk.
+of 1, 2 and 4 service processes on one store, each with 16 writers to a hot table of its own. For PostgreSQL, a server
+is started in a directory of its own, unless one is named; FoundationDB, which has no group commit of ours, is measured
+if a cluster is named. All stores should be on the same disk.
 """
 
 from __future__ import annotations
