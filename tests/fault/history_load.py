@@ -64,8 +64,11 @@ class Load:
 
     def _clean(self) -> None:
         """In the end, as far as can be: then it shows what versions and files were kept for somebody."""
+        places = [*((table, MAIN) for table in TABLES), *sorted(self._branches)]
         with self._worker(CLIENTS) as worker:
-            for place in [*((table, MAIN) for table in TABLES), *sorted(self._branches)]:
+            for place in places[: len(TABLES)]:
+                worker.replace_all(place)  # then what a branch has from main it alone has
+            for place in places:
                 worker.clean(place, 1)
 
     @contextmanager

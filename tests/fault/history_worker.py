@@ -114,6 +114,10 @@ class Worker:
     def _overwrite(self) -> None:
         self._commit(self._planner.adding("overwrite", self._chance.choice(self._places())))
 
+    def replace_all(self, place: Place) -> None:
+        with suppress(Gone):  # somebody who is not known to have ended stands in the way
+            self._commit(Plan("overwrite", place, t.OVERWRITE_TABLE, (0,)))
+
     def _together(self) -> None:
         places = self._places()
         chosen = self._chance.sample(places, self._chance.randint(2, min(4, len(places))))
