@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from lakemark.errors import CommitConflict, LakemarkError
 from lakemark_proto.store.v1.store_pb2 import Touched, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.keyspace import MAIN
-from lakemark_server.kv import ReadTransaction, Store, Transaction, open_store
+from lakemark_server.kv import CommitUnknownResult, ReadTransaction, Store, Transaction, open_store
 from lakemark_server.timeline import records
 from lakemark_server.timeline.change_log import ChangeLog, memory_bytes
 from lakemark_server.timeline.changes import Change, of_record
 from lakemark_server.timeline.lineage import OF_MAIN
+from tests.lakes import Lake, file, open_lake, profile
 
 TABLE = 7
 VERSIONS = 40
@@ -76,3 +80,23 @@ def test_what_is_published_again_replaces_what_was_lost(tmp_path: Path) -> None:
     log.add(TABLE, MAIN, [changes[0]])
     assert store.read(lambda tx: list(log.between(tx, TABLE, OF_MAIN, 0, 1))) == [changes[0]]
     store.close()
+
+
+def test_what_was_not_committed_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may publish something else as that version, and a writer must hear of it."""
+
+    def fail(_: object) -> None:
+        raise CommitUnknownResult("it was not")
+
+    with open_lake(tmp_path) as lake:
+        other = Lake(lake.store, tmp_path, lake.clock)
+        table = lake.table()
+        other.put(table, [3])
+        lost = lake.open(table, work=profile(2))
+        with monkeypatch.context() as broken:
+            broken.setattr(lake.store, "_submit", fail)
+            with pytest.raises(LakemarkError):
+                lake.commit(table, lost, [file(lost, "a", 2)])
+        assert other.put(table, [1], t.OVERWRITE_PARTITIONS).version == 2
+        with pytest.raises(CommitConflict, match="version 2"):
+            lake.open(table, work=profile(1), read_version=1)
