@@ -1,8 +1,10 @@
 """Databases through the Metastore protocol."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hmsclient.genthrift.hive_metastore.ttypes import (
     AlreadyExistsException,
     FunctionType,
@@ -15,6 +17,7 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
 from hmsclient.genthrift.hive_metastore.ttypes import Function as HiveFunction
 
 from lakemark.errors import Unavailable
+from lakemark_server import logs
 from lakemark_server.catalog import storage
 from tests.integration.conftest import Client
 from tests.integration.hms_objects import database, partition, path, table
@@ -118,8 +121,17 @@ def test_without_delete_data_the_directory_stays(client: Client, warehouse: Path
     assert (warehouse / "a.db").is_dir()
 
 
+@pytest.fixture
+def log(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+    """What was logged since the last look."""
+    configured = structlog.get_config()
+    logs.configure("console", "info")
+    yield lambda: capsys.readouterr().err
+    structlog.configure(**configured)
+
+
 def test_a_drop_stands_when_files_cannot_be_deleted(
-    client: Client, warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    client: Client, warehouse: Path, monkeypatch: pytest.MonkeyPatch, log: Callable[[], str]
 ) -> None:
     """As in Hive's service, which tells of it in its log."""
 
@@ -137,6 +149,6 @@ def test_a_drop_stands_when_files_cannot_be_deleted(
     client.drop_database("d", True, True)
     assert client.get_all_databases() == ["default"]
     assert (warehouse / "d.db" / "t").is_dir()
-    told = capsys.readouterr().out
+    told = log()
     for left in ("d.db/t/p=1", "d.db/u", "d.db/t", "d.db"):
         assert f"{warehouse}/{left} cannot be deleted" in told
