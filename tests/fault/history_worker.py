@@ -238,10 +238,11 @@ class Worker:
 
     def _merge(self) -> None:
         """Any branch into any other one, and often back: then it is a fast-forward, if nobody came in between."""
-        if not self._branches:
+        branched = self._branched()  # others make branches and give them up meanwhile
+        if len(branched) < 2:
             self._create()
             return
-        source, target = self._chance.sample(self._branched(), 2)
+        source, target = self._chance.sample(branched, 2)
         if self._chance.random() < 0.5:  # so that there is something to merge
             self._commit(self._planner.adding("append", source))
         self._merge_from(source, target)
@@ -354,9 +355,10 @@ class Worker:
         self._look_at(place, reads[place])
 
     def _compare(self) -> None:
-        if not self._branches:
+        branched = self._branched()
+        if len(branched) < 2:
             return
-        left, right = self._chance.sample(self._branched(), 2)
+        left, right = self._chance.sample(branched, 2)
         request = t.CompareVersionsRequest(
             table=table_of(left), left=t.VersionName(name=left[1]), right=t.VersionName(name=right[1])
         )
