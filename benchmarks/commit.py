@@ -1,10 +1,11 @@
-"""What commits cost: ``scripts/bench commit [--json] [--one-core] [--no-peers] [--data DIR] [--profile] …``.
+"""What commits cost: ``scripts/bench commit [--json] [--no-peers] [--data DIR] [--profile] …``.
 
 One hot table: each of 1, 8 and 32 writers commits one new file in a random partition and opens its next instant with
 the same request, over gRPC, as fast as it can; every commit is durable on SQLite before it is acknowledged. Afterwards
-the table must have exactly as many versions as commits were acknowledged. Then: ten files on a large and on a small
-table, 100,000 files at once, a table of 10,000 versions, and reads of old versions. Data files are not written: what is
-measured is the service. PyIceberg, delta-rs and DuckLake commit in the same run, metadata alone, as well.
+the table must have exactly as many versions as commits were acknowledged. ``all_cores`` is the same with a service
+whose threads run on all cores. Then: ten files on a large and on a small table, 100,000 files at once, a table of
+10,000 versions, and reads of old versions. Data files are not written: what is measured is the service. PyIceberg,
+delta-rs and DuckLake commit in the same run, metadata alone, as well.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ PEERS: Final = ("pyiceberg", "delta", "ducklake")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench commit", description=__doc__)
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
-    parser.add_argument("--one-core", action="store_true", help="hold the service to one core")
     parser.add_argument("--profile", action="store_true", help="only 32 writers, and where the service spends its time")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each number of writers commits")
     parser.add_argument("--versions", type=int, default=VERSIONS, help="of the deep table")
@@ -50,8 +50,7 @@ def main() -> None:
         if arguments.profile:
             _profile(Path(directory), arguments.seconds)
             return
-        core = min(os.sched_getaffinity(0)) if arguments.one_core else None
-        result = _measure(Path(directory), core, arguments.seconds, dataset, arguments.versions)
+        result = _measure(Path(directory), arguments.seconds, dataset, arguments.versions)
     if not arguments.no_peers:
         result |= measure_peers(arguments.data, dataset, result["ten_files_1m_ms"], result["ten_files_1m_next_ms"])
     described["load_1min_after"] = round(os.getloadavg()[0], 2)
@@ -61,22 +60,25 @@ def main() -> None:
         print(json.dumps({"benchmark": "commit", "machine": described, "versions": versions, **result}))
 
 
-def _measure(work_dir: Path, core: int | None, seconds: float, dataset: Dataset, versions: int) -> dict[str, Any]:
-    with running_service(work_dir / "hot", hms=False, core=core) as service:
+def _measure(work_dir: Path, seconds: float, dataset: Dataset, versions: int) -> dict[str, Any]:
+    with running_service(work_dir / "hot", hms=False) as service:
         commit_hot.run(service, "warm_up", 8, min(seconds, WARM_UP_S))
         by_writers = {writers: commit_hot.run(service, f"hot_{writers}", writers, seconds) for writers in WRITERS}
         most = WRITERS[-1]
         two_requests = commit_hot.run(service, "hot_two_requests", most, seconds, two_requests=True)
+    with running_service(work_dir / "all_cores", hms=False, settings={"LAKEMARK_CORES": "all"}) as service:
+        commit_hot.run(service, "warm_up", 8, min(seconds, WARM_UP_S))
+        all_cores = commit_hot.run(service, "hot", most, seconds)
     result = {
         "seconds_each": seconds,
-        "service_on_one_core": core is not None,
         "writers": most,
         "hot_table_commits_per_s": by_writers[most]["commits_per_s"],
         "client_retries": sum(figures["client_retries"] for figures in by_writers.values()),
         "by_writers": by_writers,
         "two_requests": two_requests,
+        "all_cores": all_cores,
     }
-    with running_service(work_dir / "sizes", hms=False, core=core) as service:
+    with running_service(work_dir / "sizes", hms=False) as service:
         return result | commit_sizes.measure(service, dataset, versions)
 
 

@@ -47,17 +47,15 @@ def running_service(
     *,
     hms: bool,
     profile: Path | None = None,
-    core: int | None = None,
     settings: Mapping[str, str] = NO_SETTINGS,
 ) -> Iterator[Service]:
     """A service with an SQLite store in ``work_dir``, empty the first time, stopped by its pid when the block ends.
 
-    With ``profile`` it runs under cProfile and writes its figures there when it stops; with ``core`` it runs on that
-    core only. ``settings`` are environment variables. Raises ServiceStartError.
+    With ``profile`` it runs under cProfile and writes its figures there when it stops. ``settings`` are environment
+    variables. Raises ServiceStartError.
     """
     work_dir.mkdir(parents=True, exist_ok=True)
     log = work_dir / "service.log"
-    held = [] if core is None else ["taskset", "--cpu-list", str(core)]
     start = ["-c", _SERVE] if profile is None else ["-m", "benchmarks.profiled_service", str(profile)]
     environment = os.environ | {
         "LAKEMARK_STORE": f"sqlite:///{work_dir}/lakemark.db",
@@ -70,7 +68,7 @@ def running_service(
     }
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [*held, sys.executable, *start],
+            [sys.executable, *start],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=sink,

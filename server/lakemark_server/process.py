@@ -18,7 +18,7 @@ import pyarrow as pa
 import structlog
 
 from lakemark.errors import LakemarkError, NotFound
-from lakemark_server import listening, logs, memory, store_format
+from lakemark_server import cores, listening, logs, memory, store_format
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
@@ -189,9 +189,11 @@ def open_existing(url: str, *, read_only: bool = False) -> Store:
 def main(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. Prints one line with the addresses on standard output when it is ready."""
     memory.configure()
+    logs.configure(settings.log_format, settings.log_level)
+    if settings.cores == "one":
+        _log.info("threads are held to one core", core=cores.hold_to_one())
     # Where pandas is installed, pyarrow imports it with its first array: no request should wait for that.
     pa.array([0])
-    logs.configure(settings.log_format, settings.log_level)
     service = Service(settings)
     asked = threading.Event()
 
