@@ -128,7 +128,7 @@ class Limit:
 
 
 LIMITS: Final = {
-    "rss_mb": Limit(0.1, 0.0),
+    "rss_mb": Limit(0.1, 10.0),  # allocators take memory from the system in steps of up to 8 MB
     "fds": Limit(0.1, 3.0),
     "threads": Limit(0.1, 3.0),
     "cpu_share": Limit(0.5, 0.03),

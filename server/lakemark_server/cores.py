@@ -24,7 +24,7 @@ def hold_to_one() -> int | None:
 
     It is one that no other service of this machine is held to, as far as can be seen (containers with networks of their
     own do not see each other), else any one. None, and nothing is changed: the process may use one core only, or the
-    system, as macOS, does not hold threads to cores.
+    system does not hold threads to cores (macOS), or does not let this process do it.
     """
     if sys.platform != "linux":
         return None
@@ -33,18 +33,21 @@ def hold_to_one() -> int | None:
         return None
     cores = random.sample(sorted(allowed), len(allowed))
     core = next((each for each in cores if _claimed(each)), cores[0])
-    for task in _TASKS.iterdir():
-        with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
-            os.sched_setaffinity(int(task.name), {core})
+    try:
+        for task in _TASKS.iterdir():
+            with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                os.sched_setaffinity(int(task.name), {core})
+    except PermissionError:  # by a filter of system calls, which holds for all threads
+        return None
     return core
 
 
 def _claimed(core: int) -> bool:
     """Whether it is this process's now: the name of an abstract socket is taken once, until its process ends."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
-        try:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
             claim.bind(f"\0lakemark-core-{core}")
-        except OSError:
-            return False
-        claim.detach()  # stays open as long as the process
-        return True
+            claim.detach()  # stays open as long as the process
+    except OSError:  # another has it, or this process may not make such sockets
+        return False
+    return True

@@ -42,6 +42,7 @@ def minutes(**at: Any) -> list[dict[str, Any]]:
         {"fds": lambda n: 50 + n // 20},  # a connection more
         {"count": lambda _: 20, "p99": lambda n: 12.0 + n},  # of so few it is the slowest
         {"rss_mb": lambda n: 400 - n},
+        {"rss_mb": lambda n: 302 if n < 22 else 310},  # one step of an allocator
     ],
 )
 def test_flat(at: dict[str, Any]) -> None:
