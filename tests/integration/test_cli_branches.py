@@ -79,9 +79,11 @@ def test_tags(cli: Cli, tmp_path: Path) -> None:
     assert "keeps version 1" in cli.text("tag", "create", "default.t", "again")
     assert [one["name"] for one in cli.json("tag", "list", "default.t")] == ["again", "first"]
     assert "for ever" in cli.text("tag", "list", "default.t")
+    assert "is a tag of the table, not a branch" in cli("branch", "drop", "default.t", "again")[2]
     assert "is dropped" in cli.text("tag", "drop", "default.t", "again")
     cli.json("branch", "create", "default.t", "dev")
     assert [one["name"] for one in cli.json("branch", "list", "default.t")] == ["main", "dev"]
+    assert "is a branch of the table, not a tag" in cli("tag", "drop", "default.t", "dev")[2]
     assert "is dropped" in cli.text("branch", "drop", "default.t", "dev")
 
 

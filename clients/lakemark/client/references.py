@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import ClassVar
 from uuid import uuid4
 
 from lakemark.client.calls import Calls
@@ -16,17 +17,17 @@ from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 
 
 class _References:
+    _kind: ClassVar[pb.ReferenceKind.ValueType]
+
     def __init__(self, calls: Calls) -> None:
         self._call = calls
         self._stub = CatalogServiceStub(calls.channel)
 
-    def _create(
-        self, table: str, name: str, kind: pb.ReferenceKind.ValueType, branch: str, version: int, retain: dt.timedelta
-    ) -> Reference:
+    def _create(self, table: str, name: str, branch: str, version: int, retain: dt.timedelta) -> Reference:
         request = pb.CreateReferenceRequest(
             table=parse_table_name(table),
             name=name,
-            kind=kind,
+            kind=self._kind,
             from_branch=branch,
             from_version=version,
             retain_ms=round(retain.total_seconds() * 1000),
@@ -34,18 +35,22 @@ class _References:
         )
         return reference_from(self._call(self._stub.CreateReference, request, mutation=True))
 
-    def _list(self, table: str, kind: pb.ReferenceKind.ValueType) -> list[Reference]:
-        request = pb.ListReferencesRequest(table=parse_table_name(table), kind=kind)
+    def _list(self, table: str) -> list[Reference]:
+        request = pb.ListReferencesRequest(table=parse_table_name(table), kind=self._kind)
         return [reference_from(one) for one in self._call(self._stub.ListReferences, request).references]
 
     def drop(self, table: str, name: str) -> None:
-        """Raises BranchNotFound, NotFound."""
-        request = pb.DropReferenceRequest(table=parse_table_name(table), name=name, request_id=str(uuid4()))
+        """Raises BranchNotFound, NotFound (tag), InvalidName (main)."""
+        request = pb.DropReferenceRequest(
+            table=parse_table_name(table), name=name, kind=self._kind, request_id=str(uuid4())
+        )
         self._call(self._stub.DropReference, request, mutation=True)
 
 
 class Branches(_References):
     """``client.branches``: isolated views of a table that can be written; made at once, whatever its size."""
+
+    _kind = pb.BRANCH
 
     def create(
         self,
@@ -60,11 +65,11 @@ class Branches(_References):
 
         Raises InvalidName, AlreadyExists, BranchNotFound, VersionNotFound, TableNotFound.
         """
-        return self._create(table, name, pb.BRANCH, from_branch, from_version, retain)
+        return self._create(table, name, from_branch, from_version, retain)
 
     def list(self, table: str) -> list[Reference]:
         """In order of name, main first."""
-        return self._list(table, pb.BRANCH)
+        return self._list(table)
 
     def merge(self, table: str, name: str, *, into: str = "", fast_forward_only: bool = False) -> Merge:
         """What the branch has and ``into`` does not comes to be one version of ``into``; "" or "main": main, for both.
@@ -106,6 +111,8 @@ class Branches(_References):
 class Tags(_References):
     """``client.tags``: names that keep a version."""
 
+    _kind = pb.TAG
+
     def create(
         self,
         table: str,
@@ -116,8 +123,8 @@ class Tags(_References):
         retain: dt.timedelta = dt.timedelta(0),
     ) -> Reference:
         """``version`` 0: the latest of ``branch`` ("": main). Raises as ``Branches.create``."""
-        return self._create(table, name, pb.TAG, branch, version, retain)
+        return self._create(table, name, branch, version, retain)
 
     def list(self, table: str) -> list[Reference]:
         """In order of name."""
-        return self._list(table, pb.TAG)
+        return self._list(table)

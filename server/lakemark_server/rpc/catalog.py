@@ -160,7 +160,8 @@ class CatalogServicer(CatalogServiceServicer):
         return pb.ListReferencesResponse(references=found)
 
     def DropReference(self, request: pb.DropReferenceRequest, context: Context) -> pb.DropReferenceResponse:
-        self._timeline.references.drop(self._lake_table(request.table), request.name, request.request_id)
+        table = self._lake_table(request.table)
+        self._timeline.references.drop(table, request.name, request.request_id, request.kind)
         return pb.DropReferenceResponse()
 
     def MergeBranch(self, request: pb.MergeBranchRequest, context: Context) -> pb.MergeBranchResponse:

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from lakemark.errors import AlreadyExists, BranchNotFound, InvalidName, LimitExceeded, NotFound
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, TagRecord
+from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.keyspace import BRANCH_KEYS, BRANCHES, MAIN, TAGS
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
@@ -139,6 +140,21 @@ def put_tag(tx: Transaction, table_id: int, record: TagRecord) -> None:
 def named(tx: ReadTransaction, table_id: int, name: str) -> BranchRecord | TagRecord:
     """The branch or tag of this name. Raises BranchNotFound."""
     return tag(tx, table_id, name) if tx.get(TAGS.key(table_id, name)) is not None else branch(tx, table_id, name)
+
+
+def require_kind(tx: ReadTransaction, table_id: int, name: str, kind: int) -> None:
+    """Branches and tags share their names, but whoever means one does not mean the other.
+
+    Raises BranchNotFound, NotFound that say what the name is instead; nothing of an unspecified kind.
+    """
+    if kind == pb.TAG:
+        if name == MAIN or tx.get(BRANCHES.key(table_id, name)) is not None:
+            raise NotFound(f"{name!r} is a branch of the table, not a tag", tag=name)
+        tag(tx, table_id, name)
+    if kind == pb.BRANCH:
+        if tx.get(TAGS.key(table_id, name)) is not None:
+            raise BranchNotFound(f"{name!r} is a tag of the table, not a branch", branch=name)
+        branch(tx, table_id, name)
 
 
 def drop(tx: Transaction, table_id: int, name: str) -> BranchRecord | TagRecord:

@@ -63,17 +63,22 @@ class References:
 
         return self._store.read(body)
 
-    def drop(self, table: LakeTable, name: str, request_id: str = "") -> None:
-        """Writers in flight on a dropped branch cannot commit. Raises BranchNotFound, InvalidName (main)."""
-        if name in ("", MAIN):
+    def drop(
+        self, table: LakeTable, name: str, request_id: str = "", kind: int = pb.REFERENCE_KIND_UNSPECIFIED
+    ) -> None:
+        """Writers in flight on a dropped branch cannot commit. ``kind``: what it must be; unspecified: either.
+
+        Raises BranchNotFound, NotFound (there is no such tag), InvalidName (main).
+        """
+        if name in ("", MAIN) and kind != pb.TAG:
             raise InvalidName("main cannot be dropped; drop the table")
 
         def body(tx: Transaction, _: int) -> pb.DropReferenceResponse:
+            branches.require_kind(tx, table.table_id, name, kind)
             branches.drop(tx, table.table_id, name)
             return pb.DropReferenceResponse()
 
-        kind = f"DropReference of table {table.table_id}"
-        self._once(request_id, kind, pb.DropReferenceResponse, body)
+        self._once(request_id, f"DropReference of table {table.table_id}", pb.DropReferenceResponse, body)
 
     def merge(self, table: LakeTable, request: pb.MergeBranchRequest, owner: str = "") -> pb.MergeBranchResponse:
         """Replays on a branch what another one has, as one version. Raises what ``direct.merge`` raises."""

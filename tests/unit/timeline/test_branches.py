@@ -271,6 +271,28 @@ def test_branches_and_tags_share_their_names(lake: Lake) -> None:
         months(lake, tag="none")
 
 
+def test_who_drops_a_tag_does_not_drop_a_branch(lake: Lake) -> None:
+    table = lake.table()
+    put(lake, table, "", 1)
+    branch(lake, table, "dev")
+    lake.timeline.references.create(table, c.CreateReferenceRequest(name="kept", kind=c.TAG))
+    drop = lake.timeline.references.drop
+    with pytest.raises(NotFound, match="'dev' is a branch of the table, not a tag"):
+        drop(table, "dev", kind=c.TAG)
+    with pytest.raises(NotFound, match="'main' is a branch"):
+        drop(table, "main", kind=c.TAG)
+    with pytest.raises(BranchNotFound, match="'kept' is a tag of the table, not a branch"):
+        drop(table, "kept", kind=c.BRANCH)
+    with pytest.raises(NotFound, match="no tag 'none'; it has kept"):
+        drop(table, "none", kind=c.TAG)
+    with pytest.raises(BranchNotFound, match="no branch 'none'"):
+        drop(table, "none", kind=c.BRANCH)
+    assert [one.name for one in lake.timeline.references.find(table)] == ["main", "dev", "kept"]
+    drop(table, "dev", kind=c.BRANCH)
+    drop(table, "kept", kind=c.TAG)
+    assert [one.name for one in lake.timeline.references.find(table)] == ["main"]
+
+
 def test_references_are_dropped_when_their_time_is_over(lake: Lake) -> None:
     table = lake.table()
     put(lake, table, "", 1)
