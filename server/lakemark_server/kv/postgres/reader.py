@@ -3,54 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import PoolProxiedConnection, QueuePool
-
-from lakemark.errors import Unavailable
+from sqlalchemy.pool import PoolProxiedConnection
 
 from ..api import KeyValue
+from ..reader_pool import ReaderPool
 from .binary import bytea_array, from_int8, int8
 from .errors import PostgresFailure, read_error
 from .statements import SHORT_KEY_BYTES_MAX
 from .wire import Call, PostgresConnection, Rows
 
-if TYPE_CHECKING:
-    from sqlalchemy.engine.interfaces import DBAPIConnection
-
-WAIT_SECONDS: Final = 10.0
 # The server gives up on a statement before this; so it is for servers that hang and networks that swallow.
 ANSWER_SECONDS_MAX: Final = 8.0
 
 Connect = Callable[[int], PostgresConnection]
 
 
-class PostgresReaders:
-    """Up to ``connections`` snapshots at a time; a further one waits WAIT_SECONDS for its turn."""
+class PostgresReaders(ReaderPool):
+    """Connections of which some may have been lost meanwhile."""
 
     def __init__(self, connect: Connect, connections: int) -> None:
+        super().__init__(lambda: connect(self._generation), readers_kept=connections, readers_max=connections)
         self._generation = 0
-        self._connections = connections
-        self._pool = QueuePool(
-            lambda: cast("DBAPIConnection", connect(self._generation)),
-            pool_size=connections,
-            max_overflow=0,
-            timeout=WAIT_SECONDS,
-            # Ends the snapshot; also of a transaction that was dropped without commit or cancel.
-            reset_on_return="rollback",
-            use_lifo=True,
-        )
-        self._closed = False
 
     def take(self) -> PoolProxiedConnection:
-        """A connection that was not known to be lost when it was given back. Raises Unavailable and what connecting
-        raises."""
+        """A connection that was not known to be lost when it was given back. Raises what ReaderPool's raises."""
         while True:
-            try:
-                connection = self._pool.connect()
-            except PoolTimeout as error:
-                raise Unavailable(f"{self._connections} transactions are reading already; try again") from error
+            connection = super().take()
             inner = wire(connection)
             if not inner.closed and inner.generation == self._generation:
                 return connection
@@ -71,18 +51,9 @@ class PostgresReaders:
         return stale
 
     def give_back(self, connection: PoolProxiedConnection) -> None:
-        if connection.is_valid:
-            if wire(connection).closed:
-                connection.invalidate()
-            else:
-                connection.close()
-        if self._closed:
-            self._pool.dispose()
-
-    def close(self) -> None:
-        """Closes what is idle now, and the others when they are given back."""
-        self._closed = True
-        self._pool.dispose()
+        if connection.is_valid and wire(connection).closed:
+            connection.invalidate()
+        super().give_back(connection)
 
 
 def wire(connection: PoolProxiedConnection) -> PostgresConnection:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -88,11 +89,16 @@ def prepare(database: Path) -> sqlite3.Connection:
         os.close(descriptor)
     except OSError as error:
         raise FailedPrecondition(f"cannot open {database}: {error.strerror}", path=str(database)) from error
+    return _opened(database, _check_or_create, read_only=False)
+
+
+def _opened(
+    database: Path, check: Callable[[sqlite3.Connection, Path], None], *, read_only: bool
+) -> sqlite3.Connection:
     try:
-        connection = connect(database, cache_kib=2_048, read_only=False)
+        connection = connect(database, cache_kib=2_048, read_only=read_only)
         try:
-            _check_or_create(connection, database)
-            _sync_directory(database.parent)
+            check(connection, database)
         except BaseException:
             connection.close()
             raise
@@ -119,6 +125,7 @@ def _check_or_create(connection: sqlite3.Connection, database: Path) -> None:
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise FailedPrecondition(f"{database} lies on a file system without the shared memory that WAL needs")
+    _sync_directory(database.parent)
 
 
 def _check_format(connection: sqlite3.Connection, database: Path) -> None:
@@ -141,16 +148,7 @@ def open_to_read(database: Path) -> sqlite3.Connection:
     """
     if not database.is_file():
         raise FailedPrecondition(f"there is no file {database}", path=str(database))
-    try:
-        connection = connect(database, cache_kib=2_048, read_only=True)
-        try:
-            _check_format(connection, database)
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.Error as error:
-        raise _opening_failed(error, database) from error
-    return connection
+    return _opened(database, _check_format, read_only=True)
 
 
 def integrity_check(database: Path) -> list[str]:

@@ -5,47 +5,30 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import PoolProxiedConnection, QueuePool
-
-from lakemark.errors import Unavailable
+from sqlalchemy.pool import PoolProxiedConnection
 
 from ..api import KeyValue
+from ..reader_pool import ReaderPool
 from .file import translated
-
-if TYPE_CHECKING:
-    from sqlalchemy.engine.interfaces import DBAPIConnection
 
 READER_CACHE_KIB: Final = 2_048
 READERS_KEPT: Final = 64
 READERS_MAX: Final = 256
-READER_WAIT_SECONDS: Final = 10.0
 _KEYS_PER_STATEMENT: Final = 256
 
 
-class SqliteReaders:
-    """Up to READERS_MAX snapshots at a time; a further one waits READER_WAIT_SECONDS for its turn."""
+class SqliteReaders(ReaderPool):
+    """Snapshots of the file."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        self._pool = QueuePool(
-            lambda: cast("DBAPIConnection", connect()),
-            pool_size=READERS_KEPT,
-            max_overflow=READERS_MAX - READERS_KEPT,
-            timeout=READER_WAIT_SECONDS,
-            # Ends the snapshot; also of a transaction that was dropped without commit or cancel.
-            reset_on_return="rollback",
-            use_lifo=True,
-        )
-        self._closed = False
+        super().__init__(connect, readers_kept=READERS_KEPT, readers_max=READERS_MAX)
 
     def snapshot(self) -> SqliteSnapshot:
         """Raises Unavailable, CorruptStore."""
         try:
-            connection = self._pool.connect()
-        except PoolTimeout as error:
-            raise Unavailable(f"{READERS_MAX} transactions are reading already; try again") from error
+            connection = self.take()
         except sqlite3.Error as error:
             raise translated(error) from error
         try:
@@ -62,16 +45,6 @@ class SqliteReaders:
             yield snapshot
         finally:
             snapshot.release()
-
-    def give_back(self, connection: PoolProxiedConnection) -> None:
-        connection.close()
-        if self._closed:
-            self._pool.dispose()
-
-    def close(self) -> None:
-        """Closes what is idle now, and the others when they are given back."""
-        self._closed = True
-        self._pool.dispose()
 
 
 class SqliteSnapshot:
