@@ -114,6 +114,8 @@ class SparkFacet:
         wanted = names.parse(name)
         try:
             found = self._found(database, base, wanted)
+            if wanted.since is not None:
+                self._snapshots.require_readable(found.table, found.lineage, wanted.since)
         except NotFound as error:
             # "No such object" would make engines say only that there is no such table.
             raise InvalidName(error.message, **error.details) from error

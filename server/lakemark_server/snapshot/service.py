@@ -128,8 +128,16 @@ class Snapshots:
             raise
 
     def load_beside(self, newer: TableSnapshot, version: int) -> Snapshot:
-        """An older version, in an order that the newer snapshot determines where that can be."""
+        """An older version, in an order that the newer snapshot determines where that can be.
+
+        Raises VersionNotFound: it was cleaned.
+        """
+        self.require_readable(newer.table, newer.lineage, version)
         return self.loading(newer.table).load_beside(newer.lineage, newer.snapshot, version)
+
+    def require_readable(self, table: LakeTable, lineage: Lineage, version: int) -> None:
+        """Raises VersionNotFound: it was cleaned, so what it had can no longer be told. Version 0 never is."""
+        self._store.read(lambda tx: retention.require_readable(tx, table.table_id, table.name, lineage, version))
 
     def again(self, body: Callable[[], T]) -> T:
         """Runs ``body``; a second time if pages of a snapshot that it used were replaced meanwhile."""

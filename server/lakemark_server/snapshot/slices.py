@@ -87,7 +87,7 @@ def replaced_files(
 ) -> FileSlices:
     """Every file that a version ``after < v <= upto`` took out, also one that came after ``after``.
 
-    Raises InvalidArgument, LimitExceeded (too many versions in between).
+    Raises InvalidArgument, VersionNotFound (one of them was cleaned), LimitExceeded (too many versions in between).
     """
     if not 0 <= after <= upto:
         raise InvalidArgument(
@@ -95,6 +95,8 @@ def replaced_files(
         )
     if upto - after > VERSIONS_MAX:
         raise LimitExceeded(f"replaced files of {upto - after} versions; at most {VERSIONS_MAX} are looked at at once")
+    for version in (after, min(after + 1, upto)):
+        snapshots.require_readable(table, lineage, version)
     parts: list[Part] = []
     versions: dict[int, int] = {}
     before: Snapshot | None = None

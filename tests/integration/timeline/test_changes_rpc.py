@@ -68,6 +68,20 @@ def test_versions_that_are_not_there(filled: Wire) -> None:
         filled.snapshots.ListChanges(s.ListChangesRequest(table=filled.table, from_version=1, page_token=token))
 
 
+def test_changes_since_what_was_cleaned_are_refused_not_guessed(filled: Wire) -> None:
+    filled.timeline.Clean(t.CleanRequest(table=filled.table, retain_versions=2))
+    assert _pages(filled, from_version=0) == (["m=1/v3", "m=2/v1", "m=3/v2"], []), "since nothing: all that is there"
+    assert _pages(filled, from_version=2) == (["m=1/v3"], ["m=1/v1"])
+    earliest = "was cleaned; the earliest that can be read is 2"
+    with refused("version_not_found", earliest):
+        _pages(filled, from_version=1)
+    for since in (0, 1):
+        with refused("version_not_found", earliest):
+            request = s.ListFileSlicesRequest(table=filled.table, view=s.ListFileSlicesRequest.REPLACED)
+            request.from_version = since
+            filled.snapshots.ListFileSlices(request)
+
+
 def test_the_client_reads_all_pages(filled: Wire, service: Service) -> None:
     name = f"default.{filled.table.table}"
     with lakemark.connect(service.grpc_address) as client:
