@@ -24,9 +24,10 @@ from lakemark.client import (
 )
 from lakemark.errors import CommitConflict, LakemarkError
 from lakemark.files import ColumnStatistics, DataFile
-from lakemark.reading import Changes, Plan, PlanSummary
+from lakemark.reading import Aggregates, Changes, Plan, PlanSummary
 
 __all__ = [
+    "Aggregates",
     "Changes",
     "Client",
     "ColumnStatistics",

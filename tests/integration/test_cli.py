@@ -120,6 +120,29 @@ def test_files_are_committed_listed_and_planned(cli: Cli, table: str, january: s
         assert client.read(table, columns=["id"]).to_pylist() == [{"id": 9}], "nor do they matter any more"
 
 
+def test_aggregates_slices_and_replaced_files(cli: Cli, table: str, january: str) -> None:
+    for overwrite in ([], ["--overwrite", "partitions"]):
+        cli.json("files", "commit", table, january, *overwrite)
+    (group,) = cli.json("files", "aggregate", table, "--columns", "id,name", "--by-partition")["groups"]
+    assert (group["name"], group["rows"], group["columns"]["id"]["max"]) == ("month=1", 2, 2)
+    assert group["columns"]["name"]["min"] == "a"
+    shown = cli.text("files", "aggregate", table, "--where", "id = 1", "--columns", "id")
+    assert all(one in shown for one in ("no: rows at most", "id from", "id nulls"))
+    assert "month=2" not in cli.text("files", "aggregate", table, "--by-partition")
+
+    (gone,) = cli.json("files", "replaced", table, "--since", "0")
+    assert (gone["added_version"], gone["removed_version"]) == (1, 2)
+    assert gone["path"] in cli.text("files", "replaced", table, "--since", "1")
+    assert cli.json("files", "replaced", table, "--since", "0", "--upto", "1") == []
+
+    instant = str(cli.json("timeline", "instants", table)[0]["instant"])
+    (slice_,) = cli.json("files", "slices", table, "--view", "before_instant", "--before-instant", instant)
+    assert slice_["base"]["path"] == gone["path"]
+    assert cli.json("files", "slices", table, "--where", "month = 2") == []
+    assert cli("files", "slices", table, "--view", "before_instant")[0] == 2
+    assert cli("files", "slices", table, "--before-instant", instant)[0] == 2
+
+
 def test_timeline(cli: Cli, table: str, january: str) -> None:
     instant = cli.json("files", "commit", table, january)["instant"]
     assert cli.json("timeline", "show", table)["snapshot"]["version"] == 1

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,32 @@ def test_predicates_that_cannot_be_evaluated_here(client: Client, table: str) ->
         client.read(table, "length(name) > 1")
     with pytest.raises(InvalidPredicate, match="did you mean"):
         client.read(table, "idd = 1")
+
+
+def test_aggregates_by_partition(client: Client) -> None:
+    client.tables.create("default.sums", "id bigint, fare decimal(8,2), day date", partitioned_by=["day"])
+    days = [dt.date(2026, 11, 1), dt.date(2026, 11, 2)]
+    for day, fares in zip(days, (["1.50", "2.50"], ["9.00", None]), strict=True):
+        with client.begin("default.sums") as writer:
+            money = pa.array([fare and Decimal(fare) for fare in fares], pa.decimal128(8, 2))
+            writer.write(pa.table({"id": [1, 2], "fare": money, "day": [day, day]}))
+            writer.commit()
+    found = client.aggregate("default.sums", columns=["fare", "ID"], by_partition=True)
+    assert (found.version, found.exact) == (2, True)
+    assert [(one.name, one.partition, one.files, one.rows) for one in found.groups] == [
+        (f"day={day}", (day,), 1, 2) for day in days
+    ]
+    bounds = [
+        (one.columns["fare"].min, one.columns["fare"].max, one.columns["fare"].null_count) for one in found.groups
+    ]
+    assert bounds == [(Decimal("1.50"), Decimal("2.50"), 0), (Decimal("9.00"), Decimal("9.00"), 1)]
+    assert [one.columns["ID"].max for one in found.groups] == [2, 2]
+    (whole,) = client.aggregate("default.sums", "day = '2026-11-01'", version=2).groups
+    assert (whole.name, whole.partition, whole.rows, whole.columns) == ("", (), 2, {})
+    assert not client.aggregate("default.sums", "id = 1").exact
+    assert client.aggregate("default.sums", "id = 7", by_partition=True).groups == []
+    with pytest.raises(InvalidArgument, match="there is no column 'fair'"):
+        client.aggregate("default.sums", columns=["fair"])
 
 
 def test_plans_come_in_pages_of_one_version(client: Client, table: str) -> None:

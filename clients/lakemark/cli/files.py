@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lakemark.cli import committing
+from lakemark.cli import aggregates, committing
 from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.output import show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.tables import Name
@@ -81,13 +81,27 @@ def slices(
     table: Name,
     view: Annotated[SliceView, typer.Option(help="which ones")] = SliceView.LATEST,
     before_instant: Annotated[int, typer.Option(min=0, help="with --view before_instant")] = 0,
+    where: Annotated[str | None, typer.Option("--where", "-w", help="only groups that can hold such rows")] = None,
     version: Version = None,
+    timestamp: Timestamp = None,
     branch: Branch = "",
+    tag: Tag = "",
 ) -> None:
     """File groups with their base files and the deltas on top."""
     call = invocation(context)
+    if bool(before_instant) != (view is SliceView.BEFORE_INSTANT):
+        raise typer.BadParameter("--view before_instant and --before-instant INSTANT belong together")
     with call.client() as client:
-        found = client.file_slices(table, view.value, before_instant=before_instant, version=version, branch=branch)
+        found = client.file_slices(
+            table,
+            view.value,
+            before_instant=before_instant,
+            predicate=where,
+            version=version,
+            timestamp=timestamp,
+            branch=branch,
+            tag=tag,
+        )
     if call.as_json:
         show_json(found)
         return
@@ -127,6 +141,27 @@ def changes(
 
 
 @app.command()
+def replaced(
+    context: typer.Context,
+    table: Name,
+    since: Annotated[int, typer.Option("--since", help="after this version", min=0)],
+    upto: Annotated[int | None, typer.Option("--upto", help="up to this version instead of the latest", min=0)] = None,
+    branch: Branch = "",
+) -> None:
+    """Every file that a version took out of the table, also one that came and went in between."""
+    call = invocation(context)
+    with call.client() as client:
+        found = client.replaced_files(table, since, version=upto, branch=branch)
+    if call.as_json:
+        show_json(found)
+        return
+    rows = [
+        [one.path, one.row_count, size_text(one.size_bytes), one.added_version, one.removed_version] for one in found
+    ]
+    show_rows(["path", "rows", "size", "added by", "taken out by"], rows)
+
+
+@app.command()
 def snapshots(
     context: typer.Context,
     tables: Annotated[
@@ -155,6 +190,7 @@ def snapshots(
     show_rows(["table", "version", "committed (UTC)", "files", "rows", "size", "schema"], rows)
 
 
+app.command("aggregate")(aggregates.aggregate)
 app.command("commit")(committing.commit)
 app.command("commit-together")(committing.commit_together)
 

@@ -23,6 +23,7 @@ from lakemark.client.tables import Tables
 from lakemark.client.timeline import Timeline
 from lakemark.client.writer import Writer
 from lakemark.files import DataFile
+from lakemark.reading.aggregates import Aggregates, aggregate
 from lakemark.reading.changes import Changes, list_changes
 from lakemark.reading.plan import Plan, snapshot_reference
 from lakemark.reading.scan import read_plan
@@ -197,6 +198,26 @@ class Client:
         return read_plan(
             self.plan(table, predicate, version=version, timestamp=timestamp, branch=branch, tag=tag), columns
         )
+
+    def aggregate(
+        self,
+        table: str,
+        predicate: str | None = None,
+        *,
+        columns: Sequence[str] = (),
+        by_partition: bool = False,
+        version: int | None = None,
+        timestamp: Moment | None = None,
+        branch: str = "",
+        tag: str = "",
+    ) -> Aggregates:
+        """Files, rows and bytes of a plan, in all or by partition; bounds, nulls and NaN of ``columns``.
+
+        No file is read. The answer is ``exact`` if all planned files match entirely and their statistics say
+        everything. Raises as ``snapshot``, InvalidPredicate, InvalidArgument (a column without bounds).
+        """
+        reference = snapshot_reference(version, timestamp, branch, tag)
+        return aggregate(self._calls, table, predicate, reference, columns, by_partition=by_partition)
 
     def changes(self, table: str, from_version: int, to_version: int = 0, *, branch: str = "") -> Changes:
         """The files that were added and removed after ``from_version`` up to ``to_version`` (0: the latest).

@@ -51,7 +51,7 @@ def file_from_message(message: pb.DataFile, schema: Schema) -> DataFile:
         row_count=message.row_count,
         partition=partition_from_proto(message.partition, schema),
         statistics=tuple(
-            _statistics_from_message(one, field)
+            statistics_from_message(one, field)
             for one in message.statistics
             if (field := schema.find_id(one.column_id)) is not None
         ),
@@ -86,7 +86,8 @@ def _statistics_to_message(statistics: ColumnStatistics, schema: Schema) -> pb.C
     )
 
 
-def _statistics_from_message(message: pb.ColumnStatistics, field: Field) -> ColumnStatistics:
+def statistics_from_message(message: pb.ColumnStatistics, field: Field) -> ColumnStatistics:
+    """Of an answer. Raises InvalidArgument: a bound is not a value of the column's type."""
     return ColumnStatistics(
         message.column_id,
         value_from_proto(message.min, field.type) if message.HasField("min") else None,

@@ -186,9 +186,10 @@ class SnapshotServicer(SnapshotServiceServicer):
         plan = self._plan(found, request)
         fields = [_data_column(found.schema, name) for name in request.columns]
         groups, exact = aggregate(plan, fields, by_partition=request.by_partition)
-        response = pb.AggregateResponse(version=found.snapshot.version, exact=exact)
+        schema = schema_to_proto(found.schema)
+        response = pb.AggregateResponse(version=found.snapshot.version, exact=exact, schema=schema)
         for group in groups:
-            message = response.groups.add(files=group.files, rows=group.rows, bytes=group.bytes)
+            message = response.groups.add(name=group.partition, files=group.files, rows=group.rows, bytes=group.bytes)
             if request.by_partition:
                 message.partition.extend(partition_message(group.partition, found.schema))
             message.columns.extend(map(bounds_message, group.columns))
@@ -229,6 +230,8 @@ class SnapshotServicer(SnapshotServiceServicer):
                 self._planner, self._snapshots, table, lineage, request.from_version, snapshot.version, given, groups
             )
         if request.view == request.BEFORE_INSTANT:
+            if request.before_instant <= 0:
+                raise InvalidArgument("before_instant is missing: say of which instant the slices before it are wanted")
             version = self._snapshots.version_before(table, lineage, snapshot.version, request.before_instant)
             snapshot = self._snapshots.load(table, lineage, version)
         if request.view == request.PENDING_COMPACTION:

@@ -87,6 +87,9 @@ def test_pending_compaction(wire: Wire, instants: list[int]) -> None:
 def test_what_cannot_be_asked(wire: Wire, instants: list[int]) -> None:
     with refused("invalid_argument", "from version 5"):
         pages(wire, s.ListFileSlicesRequest.REPLACED, from_version=5)
+    for instant in (0, -5):
+        with refused("invalid_argument", "before_instant is missing"):
+            pages(wire, s.ListFileSlicesRequest.BEFORE_INSTANT, before_instant=instant)
     with refused("branch_not_found", "no branch 'nope'"):
         pages(wire, s.ListFileSlicesRequest.LATEST, at=s.SnapshotReference(branch="nope"))
     with refused("not_found", "no tag 'nope'"):

@@ -318,7 +318,7 @@ def test_counts_and_bounds_from_metadata_alone(filled: Wire) -> None:
     request.by_partition = True
     request.predicate.sql = "m > 1"
     months = filled.snapshots.Aggregate(request).groups
-    assert [(one.partition[0].integer, one.files) for one in months] == [(2, 1), (3, 1)]
+    assert [(one.name, one.partition[0].integer, one.files) for one in months] == [("m=2", 2, 1), ("m=3", 3, 1)]
 
     request.predicate.sql = "id > 35"
     assert not filled.snapshots.Aggregate(request).exact, "one file holds other rows, too"

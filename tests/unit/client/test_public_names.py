@@ -9,6 +9,7 @@ import lakemark_spark
 
 def test_the_names_of_lakemark() -> None:
     assert sorted(lakemark.__all__) == [
+        "Aggregates",
         "Changes",
         "Client",
         "ColumnStatistics",

@@ -1,0 +1,59 @@
+"""``lakemark files aggregate``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakemark.cli.context import invocation
+from lakemark.cli.output import show_fields, show_json, show_rows, size_text
+from lakemark.cli.tables import Name
+from lakemark.files import ColumnStatistics
+
+
+def aggregate(
+    context: typer.Context,
+    table: Name,
+    where: Annotated[str | None, typer.Option("--where", "-w", help="a condition in Spark SQL")] = None,
+    columns: Annotated[str, typer.Option(help="whose bounds and nulls are wanted: id,fare")] = "",
+    by_partition: Annotated[bool, typer.Option("--by-partition", help="a line for each partition")] = False,
+    version: Annotated[int | None, typer.Option(help="this version instead of the latest")] = None,
+    timestamp: Annotated[str | None, typer.Option(help="the last version at or before this time (UTC)")] = None,
+    branch: Annotated[str, typer.Option(help="of this branch; empty: main")] = "",
+    tag: Annotated[str, typer.Option(help="the version that this tag keeps")] = "",
+) -> None:
+    """Files, rows, bytes and bounds of columns, from metadata alone."""
+    call = invocation(context)
+    names = [one.strip() for one in columns.split(",") if one.strip()]
+    with call.client() as client:
+        found = client.aggregate(
+            table,
+            where,
+            columns=names,
+            by_partition=by_partition,
+            version=version,
+            timestamp=timestamp,
+            branch=branch,
+            tag=tag,
+        )
+    if call.as_json:
+        show_json(found)
+        return
+    show_fields({"version": found.version, "exact": "yes" if found.exact else "no: rows at most, and bounds"})
+    rows = [
+        [
+            *([one.name] if by_partition else []),
+            one.files,
+            one.rows,
+            size_text(one.bytes),
+            *(cell for name in names for cell in _cells(one.columns[name])),
+        ]
+        for one in found.groups
+    ]
+    headings = [f"{name}{what}" for name in names for what in (" from", " to", " nulls")]
+    show_rows([*(["partition"] if by_partition else []), "files", "rows", "size", *headings], rows)
+
+
+def _cells(column: ColumnStatistics) -> list[object]:
+    return [column.min, column.max, column.null_count]
