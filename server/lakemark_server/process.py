@@ -191,7 +191,7 @@ def main(settings: Settings) -> None:
     memory.configure()
     logs.configure(settings.log_format, settings.log_level)
     if settings.cores == "one":
-        _log.info("threads are held to one core", core=cores.hold_to_one())
+        cores.keep_to_one()
     # Where pandas is installed, pyarrow imports it with its first array: no request should wait for that.
     pa.array([0])
     service = Service(settings)

@@ -59,7 +59,7 @@ class Settings(BaseSettings):
     clean_grace_s: float = Field(600.0, ge=0, description="how long files of versions that ended in that way stay")
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
-        "one", description="on which the threads run; one is faster, unless other programs keep all cores busy"
+        "one", description="on which the threads run; one is faster, and left while other programs leave no room on it"
     )
     log_format: Literal["console", "json"] = Field("console", description="how log lines look")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
