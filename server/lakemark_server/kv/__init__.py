@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from lakemark.errors import InvalidArgument, Unimplemented
@@ -69,6 +70,7 @@ _FORMS = (
     "fdb://relative/path/to/fdb.cluster or fdb:///absolute/path/to/fdb.cluster"
 )
 _POSTGRES = {"postgresql", "postgres"}
+_SCHEME = re.compile(r"[A-Za-z0-9+.-]+")
 
 
 def open_store(url: str, *, read_only: bool = False) -> Store:
@@ -105,7 +107,9 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
         from .fdb.url import parse as parse_fdb
 
         return FdbStore(parse_fdb(url), read_only=read_only)
-    raise InvalidArgument(f"{scheme!r} names no kind of store: write {_FORMS}")
+    # Quoted only if it is the name of a scheme: a mistyped URL may hold a password there.
+    named = repr(scheme) if separator and _SCHEME.fullmatch(scheme) else "this"
+    raise InvalidArgument(f"{named} names no kind of store: write {_FORMS}")
 
 
 def public_url(url: str) -> str:

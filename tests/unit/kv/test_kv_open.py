@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import stat
@@ -13,6 +14,7 @@ import pytest
 
 from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument
 from lakemark_server.kv import StoreFormatUnknown, StoreInUse, open_store
+from lakemark_server.kv.sqlite import file
 from lakemark_server.kv.sqlite.store import SqliteStore
 
 
@@ -38,6 +40,16 @@ def test_other_urls_are_told_the_accepted_forms(url: str) -> None:
 def test_what_cannot_hold_a_store_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgument, match=r"sqlite:///relative/path\.db"):
         open_store(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql:/u:geheim@h/d", "u:geheim@h/d", "host=h password=geheim", "u:geheim@h://d", "jdbc:u:geheim@h://h/d"],
+)
+def test_a_mistyped_url_is_not_quoted(url: str) -> None:
+    with pytest.raises(InvalidArgument, match="this names no kind of store") as raised:
+        open_store(url)
+    assert "geheim" not in str(raised.value)
 
 
 def test_the_files_are_private(tmp_path: Path) -> None:
@@ -70,6 +82,7 @@ def test_a_second_store_on_the_file_names_the_holder(tmp_path: Path) -> None:
         assert raised.value.details["pid"] == str(os.getpid())
     other = f"""
 from pathlib import Path
+from lakemark_server.kv.sqlite import file
 from lakemark_server.kv.sqlite.store import SqliteStore
 SqliteStore(Path({str(tmp_path / "kv.db")!r}))
 """
@@ -132,3 +145,39 @@ def test_damage_is_found_and_told(tmp_path: Path) -> None:
         problems = ["unreadable"]
     assert problems
     store.close()
+
+
+def test_a_disk_without_room_for_the_holders_pid_does_not_keep_a_store_from_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    store = SqliteStore(tmp_path / "kv.db")
+    with pytest.raises(StoreInUse, match="open in process unknown;"):
+        SqliteStore(tmp_path / "kv.db")
+    store.close()
+
+
+def test_an_empty_file_is_not_taken_for_another_applications(tmp_path: Path) -> None:
+    (tmp_path / "kv.db").touch()
+    with pytest.raises(FailedPrecondition, match=r"kv\.db is empty: no store was made in it yet"):
+        open_store(f"sqlite:///{tmp_path}/kv.db", read_only=True)
+    SqliteStore(tmp_path / "kv.db").close()
+    open_store(f"sqlite:///{tmp_path}/kv.db", read_only=True).close()
+
+
+def test_reading_from_a_directory_that_cannot_be_written_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SqliteStore(tmp_path / "kv.db").close()
+    error = sqlite3.OperationalError("unable to open database file")
+    error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+
+    def refuse(*_: object, **__: object) -> sqlite3.Connection:
+        raise error
+
+    monkeypatch.setattr(file, "connect", refuse)
+    with pytest.raises(FailedPrecondition, match=r"cannot read .*kv\.db .*must be able to write it and its directory"):
+        open_store(f"sqlite:///{tmp_path}/kv.db", read_only=True)

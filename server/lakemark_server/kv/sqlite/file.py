@@ -47,8 +47,10 @@ class FileLock:
                 path=str(database),
                 pid=pid,
             ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.write(self._descriptor, f"{os.getpid()}\n".encode())
+        # The pid is for words only: a full disk must not keep a service from starting.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, f"{os.getpid()}\n".encode())
 
     def release(self) -> None:
         """The file stays: removing it would let two processes lock two files of one name."""
@@ -103,19 +105,30 @@ def _opened(
             connection.close()
             raise
     except sqlite3.Error as error:
-        raise _opening_failed(error, database) from error
+        raise _opening_failed(error, database, read_only=read_only) from error
     return connection
 
 
-def _opening_failed(error: sqlite3.Error, database: Path) -> LakemarkError:
-    if error_code(error) == sqlite3.SQLITE_NOTADB:
+def _opening_failed(error: sqlite3.Error, database: Path, *, read_only: bool) -> LakemarkError:
+    code = error_code(error)
+    if code == sqlite3.SQLITE_NOTADB:
         return StoreFormatUnknown(f"{database} is not a Lakemark store", path=str(database))
+    if read_only and code & 0xFF in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+        return FailedPrecondition(
+            f"cannot read {database} ({error}): this user must be able to write it and its directory, because SQLite "
+            "shares memory with the service through a file beside it",
+            path=str(database),
+        )
     return translated(error)
 
 
-def _check_or_create(connection: sqlite3.Connection, database: Path) -> None:
+def _is_new(connection: sqlite3.Connection) -> bool:
     marks = _pragma(connection, "application_id"), _pragma(connection, "user_version")
-    if marks == (0, 0) and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    return marks == (0, 0) and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+
+
+def _check_or_create(connection: sqlite3.Connection, database: Path) -> None:
+    if _is_new(connection):
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(
             f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION_ID}; "
@@ -126,6 +139,12 @@ def _check_or_create(connection: sqlite3.Connection, database: Path) -> None:
     if mode != "wal":
         raise FailedPrecondition(f"{database} lies on a file system without the shared memory that WAL needs")
     _sync_directory(database.parent)
+
+
+def _check_to_read(connection: sqlite3.Connection, database: Path) -> None:
+    if _is_new(connection):
+        raise FailedPrecondition(f"{database} is empty: no store was made in it yet", path=str(database))
+    _check_format(connection, database)
 
 
 def _check_format(connection: sqlite3.Connection, database: Path) -> None:
@@ -148,7 +167,7 @@ def open_to_read(database: Path) -> sqlite3.Connection:
     """
     if not database.is_file():
         raise FailedPrecondition(f"there is no file {database}", path=str(database))
-    return _opened(database, _check_format, read_only=True)
+    return _opened(database, _check_to_read, read_only=True)
 
 
 def integrity_check(database: Path) -> list[str]:
