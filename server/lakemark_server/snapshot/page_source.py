@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from lakemark.errors import CorruptStore, Unavailable
 from lakemark_server.kv import Store
 from lakemark_server.snapshot.blocks import page_of
-from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.pages import Page
+from lakemark_server.snapshot.reuse import ReuseCache
 
 _PAGES_A_READ: Final = 32
 _ENTRY_BYTES: Final = 300  # of the cache itself for each thing that it keeps
@@ -22,12 +22,12 @@ class Kept(NamedTuple):
     bytes: int
 
 
-Cache = ByteLru[Hashable, Kept]
+Cache = ReuseCache[Hashable, Kept]
 
 
 def make_cache(bytes_max: int) -> Cache:
     """For everything that snapshots keep in memory."""
-    return ByteLru(bytes_max, lambda kept: kept.bytes)
+    return ReuseCache(bytes_max, lambda kept: kept.bytes)
 
 
 def kept(cache: Cache, name: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
@@ -63,7 +63,7 @@ class PageSource:
 
     def remember(self, key: bytes, page: Page) -> None:
         """A page that was read already."""
-        self._cache.put(key, Kept(page, page.memory_bytes))
+        self._cache.put(key, Kept(page, page.memory_bytes), spare=True)
 
     def pages(self, keys: Sequence[bytes]) -> list[Page]:
         """Raises SnapshotGone, CorruptStore."""
