@@ -12,6 +12,7 @@ from lakemark_server.kv.postgres.errors import (
     NoAnswer,
     PostgresFailure,
     commit_error,
+    failure_of,
     read_error,
     translated,
 )
@@ -87,3 +88,12 @@ def test_only_a_lost_connection_is_worth_another_one() -> None:
     assert PostgresFailure("terminated", "57P01").lost
     assert not PostgresFailure("canceled", "57014").lost
     assert not NoAnswer("no answer in time").lost
+
+
+def test_what_libpq_tells_in_several_lines_is_told_in_one() -> None:
+    text = "connection is bad: No such file or directory\n\tIs the server running locally?\n"
+    error = translated(failure_of(psycopg.OperationalError(text), text))
+    assert error.message == (
+        "PostgreSQL cannot be reached (connection is bad: No such file or directory Is the server running locally?); "
+        "nothing was applied"
+    )

@@ -34,8 +34,8 @@ class PostgresFailure(Exception):
 
 
 def failure_of(error: psycopg.Error, text: str) -> PostgresFailure:
-    """The driver's error, of which ``text`` is the message without secrets."""
-    return PostgresFailure(error.diag.message_primary or text, error.sqlstate)
+    """The driver's error, of which ``text`` is the message without secrets; in one line, as errors are told."""
+    return PostgresFailure(" ".join((error.diag.message_primary or text).split()), error.sqlstate)
 
 
 class NoAnswer(PostgresFailure):
