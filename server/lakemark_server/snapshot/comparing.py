@@ -7,7 +7,7 @@ cost is that of the changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
@@ -35,20 +35,27 @@ SIDES: Final = ("left", "right")
 COUNTS: Final = tuple(f"{way}_{count}" for way in _WAYS for count in _COUNTS)
 """Columns with these names, after "left." and "right.", are what ``FileChanges`` has."""
 _NUMBERS: Final = tuple(f"{side}.{count}" for side in SIDES for count in COUNTS)
+_COMPARED_BYTES: Final = 20_000  # of columns and sums, without what the columns hold
 _FILES: Final = tuple(f"{side}.{way}_files" for side in SIDES for way in _WAYS)
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """``partitions``: "partition", then of each side ``COUNTS``, then "both", how many file groups both sides changed;
-    those with the most changed files first. ``groups``: "partition" and "file_group" of these."""
+    those with the most changed files first. ``groups``: "partition" and "file_group" of these. ``sums``: over all
+    partitions."""
 
     partitions: pa.Table
     groups: pa.Table
+    sums: Mapping[str, int]
 
     def totals(self, side: str) -> dict[str, int]:
         """Of "left" or "right", by ``COUNTS``."""
-        return {count: _compute.sum(self.partitions.column(f"{side}.{count}")).as_py() or 0 for count in COUNTS}
+        return {count: self.sums[f"{side}.{count}"] for count in COUNTS}
+
+    @property
+    def memory_bytes(self) -> int:
+        return _COMPARED_BYTES + self.partitions.nbytes + self.groups.nbytes
 
 
 def compared(loading: Loading, left: Side, right: Side) -> Compared:
@@ -66,6 +73,7 @@ def compared(loading: Loading, left: Side, right: Side) -> Compared:
     return Compared(
         partitions.sort_by([("files", "descending"), ("partition", "ascending")]),
         groups.filter(both).select(_GROUP).sort_by([(name, "ascending") for name in _GROUP]),
+        {name: _compute.sum(partitions.column(name)).as_py() or 0 for name in _NUMBERS},
     )
 
 

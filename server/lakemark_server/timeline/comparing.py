@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lakemark.errors import CommitConflict, InvalidArgument, LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import TagRecord
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import MAIN
 from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.comparing import Compared, compared
 from lakemark_server.snapshot.service import At, Snapshots
 from lakemark_server.timeline import branches
 from lakemark_server.timeline.change_log import ChangeLog
 from lakemark_server.timeline.divergence import Head, Side
 from lakemark_server.timeline.merging import Divergence, check_merge, diverged
+
+_KEPT_BYTES_MAX: Final = 32 << 20  # a comparison takes about 150 for each partition that was changed
+_PIECE_BYTES: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,20 @@ class Comparison:
     merges: tuple[DryMerge, DryMerge]
     files: Compared
 
+    @property
+    def memory_bytes(self) -> int:
+        return self.files.memory_bytes + _PIECE_BYTES * (len(self.left.pieces) + len(self.right.pieces))
+
+
+class _Question(NamedTuple):
+    """All that an answer depends on. Versions never change, nor where a branch forked."""
+
+    table_id: int
+    table: str  # as messages call it
+    policy: str  # that merges would be checked by
+    left: Head
+    right: Head
+
 
 class Wanted(NamedTuple):
     """A version of a branch, the latest if None, or what a tag keeps; "": main."""
@@ -50,10 +68,11 @@ class Wanted(NamedTuple):
 
 
 class Comparer:
-    """Thread-safe."""
+    """Thread-safe. Keeps what it found out, so that the next page of an answer costs what it shows."""
 
     def __init__(self, store: Store, snapshots: Snapshots, log: ChangeLog) -> None:
         self._store, self._snapshots, self._log = store, snapshots, log
+        self._kept: ByteLru[_Question, Comparison] = ByteLru(_KEPT_BYTES_MAX, lambda found: found.memory_bytes)
 
     def compare(
         self, table: LakeTable, left: Wanted, right: Wanted, pinned: tuple[int, int] | None = None
@@ -70,9 +89,16 @@ class Comparer:
         heads = [
             Head(str(name), one.lineage.at(one.version), one.version) for name, one in zip(wanted, found, strict=True)
         ]
+        question = _Question(table.table_id, table.name, table.policy, *heads)
+        answer = self._kept.get(question)
+        if answer is None:
+            answer = self._answer(table, question.left, question.right)
+            self._kept.put(question, answer)
+        return answer
 
+    def _answer(self, table: LakeTable, left: Head, right: Head) -> Comparison:
         def body(tx: ReadTransaction) -> tuple[Divergence, tuple[int, int], tuple[DryMerge, DryMerge]]:
-            between = diverged(tx, table.table_id, self._log, *heads)
+            between = diverged(tx, table.table_id, self._log, left, right)
             versions = self._versions(tx, table, between.source), self._versions(tx, table, between.target)
             return between, versions, (self._merge(tx, table, between), self._merge(tx, table, between.turned()))
 
@@ -88,7 +114,8 @@ class Comparer:
         try:
             count = check_merge(tx, table.table_id, self._log, table.name, table.policy, between)
         except (CommitConflict, LimitExceeded) as error:
-            return DryMerge(between.fast_forward, refused=error)
+            # Its traceback holds all that the check looked at.
+            return DryMerge(between.fast_forward, refused=error.with_traceback(None))
         return DryMerge(between.fast_forward, count)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import lakemark
@@ -10,6 +12,8 @@ from lakemark.errors import BranchNotFound, InvalidArgument, VersionNotFound
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.process import Service
+from lakemark_server.snapshot.cache import ByteLru
+from lakemark_server.timeline import comparing
 from tests.lakes import file, profile
 from tests.wire import Wire, refused
 
@@ -131,3 +135,47 @@ def test_pages_are_pinned_while_commits_go_on(forked: Wire) -> None:
     for token, other in ((first.next_page_token, "dev"), ("x", "main"), ("MS4yLi0zLmE=", "main")):
         with refused("invalid_argument", "page token"):
             compare(forked, "dev", other, page_token=token)
+
+
+def pages(wire: Wire, size: int) -> list[t.CompareVersionsResponse]:
+    """Of dev and main, one after the other; months from 21 on are committed to dev in between."""
+    found = [compare(wire, "dev", "main", page_size=size)]
+    while found[-1].next_page_token:
+        put(wire, "dev", 20 + len(found))
+        found.append(compare(wire, "dev", "main", page_size=size, page_token=found[-1].next_page_token))
+    return found
+
+
+def test_pages_have_all_once_and_only_the_first_compares(forked: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str]()
+
+    def count(name: str) -> None:
+        real = getattr(comparing, name)
+
+        def counted(*given: Any) -> Any:
+            made.append(name)
+            return real(*given)
+
+        monkeypatch.setattr(comparing, name, counted)
+
+    for name in ("diverged", "check_merge", "compared"):
+        count(name)
+    put(forked, "dev", *range(5, 21))
+    whole = compare(forked, "dev", "main")
+    assert len(whole.partitions) == whole.partitions_changed == 20
+    made.clear()
+    put(forked, "main", 1)
+    several = pages(forked, 3)
+    assert made == ["diverged", "check_merge", "check_merge", "compared"]
+    assert [len(one.partitions) for one in several] == [3, 3, 3, 3, 3, 3, 2]
+    assert [one.name for page in several for one in page.partitions] == [one.name for one in whole.partitions]
+    for page in several[1:]:
+        assert (page.left, page.right) == (several[0].left, several[0].right)
+        assert (page.left_into_right, page.right_into_left) == (several[0].left_into_right, several[0].right_into_left)
+
+
+def test_pages_of_a_service_that_has_kept_nothing(forked: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(forked, "dev", *range(5, 21))
+    whole = compare(forked, "dev", "main")
+    monkeypatch.setattr(ByteLru, "get", lambda self, key: None)
+    assert [one for page in pages(forked, 3) for one in page.partitions] == list(whole.partitions)
