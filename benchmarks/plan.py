@@ -7,6 +7,8 @@ plain Arrow columns (without and with statistics, page by page and as one table)
 after a restart.
 PyIceberg, delta-rs and DuckLake plan the same files in the same run; ratios are theirs / ours, of tables that they have
 loaded already. What is generated for them stays in DIR. They take part up to a million files.
+What is measured is a median of a number of runs, of fewer if these take longer than SECONDS_MAX of ``benchmarks.lake``;
+``runs`` says of how many. So ten million files take less than ten minutes.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import folds, machine
 from benchmarks.dataset import COLUMNS, UNCLUSTERED, Dataset
-from benchmarks.lake import EMPTY, connected, stored_bytes
+from benchmarks.lake import EMPTY, Lake, connected, median_s, stored_bytes
 from benchmarks.peers import environment
 from benchmarks.service import running_service
 
@@ -74,22 +77,40 @@ def _measure(work_dir: Path, dataset: Dataset) -> dict[str, Any]:
     result["bytes_per_file"] = round(stored_bytes(work_dir) / dataset.files, 1)
     with running_service(work_dir, hms=False) as service, connected(service) as lake:
         result["selective_cold_ms"] = lake.cold_plan_ms("planned", selective)
-        result["selective_warm_ms"] = lake.plan_ms("planned", selective, RUNS)
+        measures = _Measures(lake, dataset, result)
+        measures.plan("selective_warm_ms", selective)
         result["selective_files"] = lake.plan("planned", selective)
         assert result["selective_files"] == dataset.selected_files
         result["unclustered_files"] = lake.plan("planned", UNCLUSTERED)
-        result["unclustered_warm_ms"] = lake.plan_ms("planned", UNCLUSTERED, RUNS)
-        result["full_listing_first_s"] = lake.list_s(lambda: lake.list_all("planned"), dataset.files, 1)
-        result["full_listing_s"] = lake.list_s(lambda: lake.list_all("planned"), dataset.files, LISTINGS)
-        result["full_table_s"] = lake.list_s(lambda: lake.table_of_all("planned"), dataset.files, LISTINGS)
+        measures.plan("unclustered_warm_ms", UNCLUSTERED)
+        measures.listing("full_listing_first_s", lambda: lake.list_all("planned"), 1)
+        measures.listing("full_listing_s", lambda: lake.list_all("planned"))
+        measures.listing("full_table_s", lambda: lake.table_of_all("planned"))
         result["rss_mb"] = service.rss_mb()
         names = [name for name, _ in COLUMNS]
-        result["full_listing_statistics_s"] = lake.list_s(
-            lambda: lake.list_all("planned", names), dataset.files, LISTINGS
-        )
-        result["unclustered_after_ms"] = lake.plan_ms("planned", UNCLUSTERED, RUNS)
+        measures.listing("full_listing_statistics_s", lambda: lake.list_all("planned", names))
+        measures.plan("unclustered_after_ms", UNCLUSTERED)
         result["rss_after_mb"] = service.rss_mb()
     return result
+
+
+class _Measures:
+    """Puts figures into ``result``, and under "runs" how many times each was taken."""
+
+    def __init__(self, lake: Lake, dataset: Dataset, result: dict[str, Any]) -> None:
+        self._lake, self._dataset, self._result = lake, dataset, result
+        self._runs = result.setdefault("runs", {})
+
+    def plan(self, key: str, sql: str) -> None:
+        took, self._runs[key] = median_s(lambda: self._lake.plan("planned", sql), RUNS)
+        self._result[key] = round(took * 1e3, 3)
+
+    def listing(self, key: str, list_files: Callable[[], int], runs: int = LISTINGS) -> None:
+        def checked() -> None:
+            assert list_files() == self._dataset.files
+
+        took, self._runs[key] = median_s(checked, runs)
+        self._result[key] = round(took, 3)
 
 
 def _measure_scattered(work_dir: Path, dataset: Dataset) -> dict[str, Any]:

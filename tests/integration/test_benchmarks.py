@@ -43,6 +43,7 @@ def test_plan() -> None:
 
     assert _positive(figures, PLAN) == PLAN
     assert figures["selective_files"] == 50
+    assert (figures["runs"]["unclustered_warm_ms"], figures["runs"]["full_listing_s"]) == (50, 3)
 
 
 def test_soak() -> None:

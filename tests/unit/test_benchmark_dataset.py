@@ -1,8 +1,9 @@
-"""The table of the benchmarks: all systems must be asked for the same files, in whatever order they came."""
+"""The table of the benchmarks: all systems must be asked for the same files, whatever their order; their runs."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from benchmarks import lake
 from benchmarks.dataset import APPENDS, Dataset
 
 
@@ -43,3 +44,9 @@ def test_clustered_appends_fill_few_partitions_and_scattered_ones_all() -> None:
 def test_sizes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="multiple"):
         Dataset(1_000, 7)
+
+
+def test_a_measure_is_bounded_by_runs_and_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lake.median_s(lambda: None, 5)[1] == 5
+    monkeypatch.setattr(lake, "SECONDS_MAX", 1e-9)
+    assert lake.median_s(lambda: None, 5)[1] == 1
