@@ -13,7 +13,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from lakemark.errors import LakemarkError, Unavailable
+from lakemark.errors import FailedPrecondition, LakemarkError, Unavailable
 from lakemark_server.kv import (
     CommitUnknownResult,
     Store,
@@ -334,6 +334,17 @@ def test_another_applications_tables_are_not_touched(url: str, tmp_path: Path, t
             open_store(url)
         tables = admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
     assert tables == [(table,)]
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["to serve", "to read"])
+def test_a_user_without_rights_is_told_so(own_postgres: PostgresServer, read_only: bool) -> None:
+    open_store(own_postgres.url).close()
+    with psycopg.connect(own_postgres.url, autocommit=True) as driver:
+        driver.execute("DROP ROLE IF EXISTS stranger")
+        driver.execute("CREATE ROLE stranger LOGIN PASSWORD 'strange'")
+    theirs = own_postgres.url.replace(own_postgres.url.split("//")[1].split("@")[0], "stranger:strange")
+    with pytest.raises(FailedPrecondition, match="lacks the right USAGE on the store's schema lakemark"):
+        open_store(theirs, read_only=read_only)
 
 
 def test_a_wrong_password_is_told_without_any(own_postgres: PostgresServer) -> None:

@@ -38,6 +38,12 @@ def test_schema_and_connections_are_ours() -> None:
     assert not {"schema", "connections"} & target.parameters.keys()
 
 
+def test_spaces_and_pluses_reach_libpq_as_they_are() -> None:
+    target = parse("postgresql://h/lake?options=-c%20work_mem%3D8MB&password=a+b%2Bc")
+    assert target.parameters["options"] == "-c work_mem=8MB"
+    assert target.parameters["password"] == "a+b+c"  # noqa: S105 - of nobody
+
+
 @pytest.mark.parametrize(
     "rest",
     [

@@ -69,7 +69,7 @@ def prepare(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
         raise FailedPrecondition(f"PostgreSQL {SERVER_VERSION_MIN // 10_000} or newer is needed")
     with driver.transaction():
         driver.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"lakemark.{schema}",))
-        if driver.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone() is None:
+        if not _schema_exists(driver, schema):
             driver.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
         found = _known_format(driver)
         for statements in MIGRATIONS[found:]:
@@ -82,7 +82,7 @@ def prepare(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
 
 def check(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
     """``prepare`` of a store that is there and of this format; nothing is written."""
-    found = _known_format(driver)
+    found = _known_format(driver) if _schema_exists(driver, schema) else 0
     if not found:
         raise FailedPrecondition(f"there is no store in the schema {schema}")
     if found < FORMAT:
@@ -91,6 +91,18 @@ def check(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
             format=str(found),
         )
     return _log(driver)
+
+
+def _schema_exists(driver: psycopg.Connection, schema: str) -> bool:
+    """Raises FailedPrecondition if this user may not look into it: to such a one, its tables seem not to be there."""
+    statement = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
+    row = driver.execute(statement, (schema,)).fetchone()
+    if row is not None and not row[0]:
+        raise FailedPrecondition(
+            f"this user lacks the right USAGE on the store's schema {schema}: its owner has to GRANT it, and rights on "
+            "its tables"
+        )
+    return row is not None
 
 
 def _known_format(driver: psycopg.Connection) -> int:

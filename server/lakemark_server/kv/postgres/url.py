@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -56,7 +56,8 @@ def parse(url: str) -> PostgresTarget:
         raise _not_a_url() from None
     theirs: list[tuple[str, str]] = []
     ours = {"schema": SCHEMA, "connections": str(CONNECTIONS)}
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+    # To libpq a plus is a plus.
+    for name, value in parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True):
         if name in ours:
             ours[name] = value
         else:
@@ -66,7 +67,7 @@ def parse(url: str) -> PostgresTarget:
     if not ours["connections"].isdecimal() or not (CONNECTIONS_MIN <= int(ours["connections"]) <= CONNECTIONS_MAX):
         raise InvalidArgument(f"connections must be a number from {CONNECTIONS_MIN} to {CONNECTIONS_MAX}")
     try:
-        known = conninfo_to_dict(f"postgresql://{parts.netloc}{parts.path}?{urlencode(theirs)}")
+        known = conninfo_to_dict(f"postgresql://{parts.netloc}{parts.path}?{urlencode(theirs, quote_via=quote)}")
     except psycopg.Error:
         raise _not_a_url() from None
     parameters = {name: str(value) for name, value in known.items() if value is not None}
