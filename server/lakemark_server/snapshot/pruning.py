@@ -9,7 +9,7 @@ aggregates, Moerkotte 1998).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,7 @@ class _Verdict:
 
 
 _UNDECIDED = _Verdict(np.True_, np.False_)
+_NEVER = _Verdict(np.False_, np.False_)
 
 
 def prune(expr: Expr, stats: FileStats | PreparedStats) -> PruneResult:
@@ -78,9 +79,9 @@ def _spread(mask: Mask, size: int) -> npt.NDArray[np.bool_]:
 def _verdict(expr: Expr, stats: PreparedStats) -> _Verdict:
     match expr:
         case And(terms):
-            return _combined([_verdict(term, stats) for term in terms], both)
+            return _all_of(terms, stats)
         case Or(terms):
-            return _combined([_verdict(term, stats) for term in terms], either)
+            return _any_of([_verdict(term, stats) for term in terms])
         case TrueConst():
             return _Verdict(np.True_, np.True_)
         case FalseConst():
@@ -92,8 +93,19 @@ def _verdict(expr: Expr, stats: PreparedStats) -> _Verdict:
             return _UNDECIDED
 
 
-def _combined(verdicts: Sequence[_Verdict], combine: Callable[..., Mask]) -> _Verdict:
-    return _Verdict(combine(*(one.may for one in verdicts)), combine(*(one.all for one in verdicts)))
+def _all_of(terms: Sequence[Expr], stats: PreparedStats) -> _Verdict:
+    """Once no file is left, the columns of further terms are not looked at: they may have to be read."""
+    found = _Verdict(np.True_, np.True_)
+    for term in terms:
+        one = _verdict(term, stats)
+        found = _Verdict(both(found.may, one.may), both(found.all, one.all))
+        if not found.may.any():
+            return _NEVER
+    return found
+
+
+def _any_of(verdicts: Sequence[_Verdict]) -> _Verdict:
+    return _Verdict(either(*(one.may for one in verdicts)), either(*(one.all for one in verdicts)))
 
 
 def _column(column: ColumnRef, stats: PreparedStats) -> PreparedColumn | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Callable
 from decimal import Decimal as Dec
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from lakemark.expressions import ColumnRef, Compare, Literal, bind, parse_predicate
 from lakemark.types import BIGINT
-from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, prepare
+from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, PreparedColumn, PreparedStats, prepare
 from lakemark_server.snapshot.pruning import PruneResult, prune
 from tests.unit.predicates import SCHEMA
 
@@ -64,6 +65,27 @@ INTS = files("i", [1, 5, 7], [3, 5, 9], pa.int32())
 )
 def test_bounds(text: str, expected: list[str]) -> None:
     assert verdict(text, INTS) == expected
+
+
+def test_once_no_file_is_left_other_columns_are_not_looked_at() -> None:
+    asked: list[int] = []
+
+    def keep(column_id: int, make: Callable[[], PreparedColumn]) -> PreparedColumn:
+        asked.append(column_id)
+        return make()
+
+    columns = {**INTS.columns, **files("x", [1.0] * 3, [2.0] * 3, pa.float64()).columns}
+    stats = PreparedStats(FileStats(INTS.rows, columns), keep)
+    first, second = (SCHEMA.field(name).id for name in ("i", "x"))
+    for text, expected in (
+        ("i = 4 AND x > 1.5", [first]),
+        ("x > 5 AND i = 5", [second]),
+        ("i = 5 AND x > 1.5", [first, second]),
+        ("i = 4 AND x > 1.5 OR x > 1.5", [first, second]),
+    ):
+        asked.clear()
+        prune(bind(parse_predicate(text), SCHEMA), stats)
+        assert asked == expected, text
 
 
 def test_nulls_satisfy_no_comparison() -> None:
