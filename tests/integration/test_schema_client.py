@@ -122,6 +122,17 @@ def test_a_writer_goes_on_with_the_schema_it_began_with(client: Client, table: s
     assert client.read(table, columns=["who", "id"]).to_pylist() == [{"who": "n3", "id": 3}]
 
 
+def test_a_path_in_front_of_a_new_column_leads_into_a_struct(client: Client, table: str) -> None:
+    tables = client.tables
+    with pytest.raises(InvalidSchema, match=r"'id' cannot be read as columns, such as"):
+        tables.add_column(table, "id")
+    added = tables.add_column(table, "address.street string", after="city")
+    assert added.schema.find("address.street") is None
+    street = added.schema.find_path(["address", "street"])
+    assert street is not None
+    assert tables.add_column(table, "`a.b` int").schema.find("a.b") is not None
+
+
 def test_methods(client: Client, table: str) -> None:
     tables = client.tables
     with pytest.raises(InvalidSchema, match="is not one column"):

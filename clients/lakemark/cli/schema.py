@@ -10,9 +10,8 @@ import typer
 from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.output import show_done, show_json, show_rows, time_text
 from lakemark.cli.tables import Name
-from lakemark.client.schemas import column_of
+from lakemark.client.schemas import added_column
 from lakemark.evolution import (
-    AddColumn,
     CommentColumn,
     DropColumn,
     MoveColumn,
@@ -74,7 +73,7 @@ def add(
     expect: Expect = 0,
 ) -> None:
     """Adds a column; rows that exist have null in it."""
-    _alter(context, name, AddColumn(column_of(column), to, first, after), dry_run=dry_run, expect=expect)
+    _alter(context, name, added_column(column, to, first=first, after=after), dry_run=dry_run, expect=expect)
 
 
 @app.command()

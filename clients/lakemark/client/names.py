@@ -29,7 +29,12 @@ def parse_columns(columns: Columns, partitioned_by: list[str] | tuple[str, ...] 
     if isinstance(columns, str):
         if not columns.strip():
             raise InvalidSchema("no columns are given; write for instance 'id bigint, name string'")
-        parsed = parse_type(f"struct<{columns}>")
+        try:
+            parsed = parse_type(f"struct<{columns}>")
+        except InvalidSchema as error:
+            raise InvalidSchema(
+                f"{columns!r} cannot be read as columns, such as 'id bigint, name string': {error.message}"
+            ) from None
         if not isinstance(parsed, Struct):
             raise InvalidSchema(f"{columns!r} is not a list of columns")
         return Schema.build(parsed.fields, partitioned_by)

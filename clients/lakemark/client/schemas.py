@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 from lakemark.client.calls import Calls
@@ -20,6 +21,7 @@ from lakemark.evolution import (
     WidenColumn,
 )
 from lakemark.evolution.messages import change_to_proto
+from lakemark.evolution.paths import format_path, parse_path
 from lakemark.evolution.statements import parse_changes
 from lakemark.types import Field, Type, parse_type
 from lakemark_proto.v1 import catalog_pb2 as pb
@@ -67,9 +69,10 @@ class TableSchemas:
     ) -> Table:
         """``column`` as in SQL: ``"tip decimal(8,2) COMMENT 'text'"``. Older rows have null.
 
-        ``parent``: the struct that gets it as a field. It comes last unless it is ``first`` or ``after`` a sibling.
+        ``parent``, or a path in front of the name (``"address.zip string"``): the struct that gets it as a field. It
+        comes last unless it is ``first`` or ``after`` a sibling.
         """
-        return self.alter(name, [AddColumn(column_of(column), parent, first, after)])
+        return self.alter(name, [added_column(column, parent, first=first, after=after)])
 
     def drop_column(self, name: str, column: str) -> Table:
         """Its values are gone from the latest version on; older versions have them."""
@@ -96,11 +99,14 @@ class TableSchemas:
         return self.alter(name, [RelaxColumn(column)])
 
 
-def column_of(column: str | Field) -> Field:
-    """One column as SQL writes it. Raises InvalidSchema."""
+def added_column(column: str | Field, parent: str = "", *, first: bool = False, after: str = "") -> AddColumn:
+    """One column as SQL writes it; a path in front of its name goes on from ``parent``. Raises InvalidSchema."""
     if isinstance(column, Field):
-        return column
+        return AddColumn(column, parent, first, after)
     columns = parse_columns(column).columns
     if len(columns) != 1:
         raise InvalidSchema(f"{column!r} is not one column; write for instance 'tip double', one at a time")
-    return columns[0]
+    quoted = column.lstrip().startswith("`")
+    *path, name = [columns[0].name] if quoted else parse_path(columns[0].name)
+    above = ".".join(filter(None, [parent, format_path(path)]))
+    return AddColumn(replace(columns[0], name=name), above, first, after)
