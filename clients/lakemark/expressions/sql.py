@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import decimal
 import functools
-from typing import TYPE_CHECKING
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from lakemark.errors import InvalidPredicate
 from lakemark.expressions.literals import parse_date, parse_timestamp
@@ -51,6 +53,15 @@ if TYPE_CHECKING:
 
 TEXT_LENGTH_MAX = 1_000_000
 _DECIMAL_DIGITS_MAX = 38
+_DECIDED: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "<=>": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def parse_predicate(text: str) -> Expr:
@@ -151,6 +162,8 @@ def _leaf(node: exp.Expr) -> Expr:
                 return IsNull(column)
             if isinstance(node.expression, exp.Boolean):
                 return Compare("<=>", column, Literal(bool(node.expression.this), BOOLEAN))
+        case exp.In() if not any(node.args.get(name) for name in ("expressions", "query", "unnest", "field")):
+            raise InvalidPredicate(f"'{_text(node)}' lists no values: Spark refuses it, too")
         case exp.In() if node.expressions and not node.args.get("query"):
             literals = [_literal(item) for item in node.expressions]
             if None not in literals:
@@ -183,7 +196,16 @@ def _comparison(node: exp.Expr, op: Operator) -> Expr:
         column, literal, op = _column(right), _literal(left), MIRRORED[op]
     if column is not None and literal is not None:
         return Compare(op, column, literal)
-    return _unknown(node)
+    return _of_values(_literal(left), _operators()[type(node)], _literal(right)) or _unknown(node)
+
+
+def _of_values(left: Literal | None, op: Operator, right: Literal | None) -> Expr | None:
+    """``1 = 1``, which programs write; None unless both are whole numbers or both are texts."""
+    if left is None or right is None or type(left.value) is not type(right.value):
+        return None
+    if isinstance(left.value, bool) or not isinstance(left.value, int | str):
+        return None
+    return TRUE if _DECIDED[op](left.value, right.value) else FALSE
 
 
 def _column(node: exp.Expr) -> ColumnRef | None:

@@ -128,7 +128,7 @@ def test_literals(text: str, value: LiteralValue, kind: Type | None) -> None:
         ("a IN (b, 1)", {"a", "b"}),
         ("a BETWEEN b AND 1", {"a", "b"}),
         ("a[0] = 1", {"a"}),
-        ("1 = 1", set()),
+        ("1 = 1.0", set()),
         ("a = CAST(300 AS TINYINT)", {"a"}),
         ("a = current_date()", {"a"}),
     ],
@@ -151,6 +151,7 @@ def test_what_only_the_engine_can_decide(text: str, names: set[str]) -> None:
         ("1", "is a value, not a condition"),
         ("-1.5", "is a value, not a condition"),
         ("a IN (SELECT 1)", "SELECT 1"),
+        ("a IN ()", "lists no values"),
         ("EXISTS (SELECT 1)", "cannot stand in a predicate"),
         ("a = :x", ":x"),
         ("a = ?", "cannot stand"),
@@ -171,6 +172,14 @@ def test_what_only_the_engine_can_decide(text: str, names: set[str]) -> None:
 def test_what_is_not_a_predicate(text: str, says: str) -> None:
     with pytest.raises(InvalidPredicate, match=says):
         parse_predicate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1 = 1", TRUE), ("1 <> 1", FALSE), ("2 < 1", FALSE), ("'a' < 'b'", TRUE), ("NOT 1 <=> 1", Not(TRUE))],
+)
+def test_two_values_are_compared_at_once(text: str, expected: Expr) -> None:
+    assert parse_predicate(text) == expected
 
 
 def test_long_chains_are_flat() -> None:
