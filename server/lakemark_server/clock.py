@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Callable
 
@@ -10,3 +11,11 @@ ClockMs = Callable[[], int]
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def time_text(ms: int) -> str:
+    """For messages: UTC, and the milliseconds themselves where no calendar reaches."""
+    try:
+        return dt.datetime.fromtimestamp(ms / 1_000, dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"

@@ -16,7 +16,15 @@ import pytest
 
 from lakemark import connect
 from lakemark.cli.app import options_first, run
-from lakemark.errors import CommitConflict, CorruptStore, InvalidSchema, NotFound, TableNotFound, Unavailable
+from lakemark.errors import (
+    CommitConflict,
+    CorruptStore,
+    InvalidArgument,
+    InvalidSchema,
+    NotFound,
+    TableNotFound,
+    Unavailable,
+)
 from lakemark.parquet.adopting import adopt_files
 from lakemark_server.keyspace import LOCATIONS
 from lakemark_server.kv import StoreInUse, open_store
@@ -168,6 +176,13 @@ def test_errors_are_one_line_and_have_their_exit_code(cli: Cli, table: str, tmp_
     code, _, err = cli("files", "commit", table, str(tmp_path / "wrong.parquet"))
     assert code == InvalidSchema.exit_code
     assert CommitConflict.exit_code == 75
+
+
+def test_a_file_is_not_taken_twice(cli: Cli, table: str, january: str) -> None:
+    same = str(Path(january).parent / ".." / "month=1" / "part.parquet")
+    code, _, err = cli("files", "commit", table, january, same)
+    assert (code, "is given twice" in err) == (InvalidArgument.exit_code, True)
+    assert cli.json("timeline", "versions", table) == []
 
 
 def test_files_that_plain_spark_could_not_read_are_refused(cli: Cli, table: str, tmp_path: Path) -> None:

@@ -106,6 +106,16 @@ def test_what_is_written_is_read_by_version_and_time(client: Client, table: str)
     assert (first.added_rows, first.partitions) == (10, ("month=1/origin=JFK",))
     with pytest.raises(VersionNotFound):
         client.snapshot(table, version=3)
+    with pytest.raises(VersionNotFound, match=r"did not exist at 1970-01-01T00:00:05.000Z; it was created at 2"):
+        client.snapshot(table, timestamp=5_000)
+    with pytest.raises(VersionNotFound, match="did not exist at -9000000000000000000 ms"):
+        client.snapshot(table, timestamp=-9_000_000_000_000_000_000)
+    with pytest.raises(InvalidArgument, match="no columns are named"):
+        client.read(table, columns=[])
+    with pytest.raises(
+        InvalidArgument, match="partition column month: partition value 'may' is not a value of type int"
+    ):
+        client.begin(table, "upsert", partitions=[{"month": "may", "origin": "JFK"}])
     with pytest.raises(InvalidArgument, match="not both"):
         client.snapshot(table, version=1, timestamp=0)
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from lakemark.convert import ColumnValue, partition_to_proto
 from lakemark.errors import InvalidArgument
-from lakemark.types import Schema, is_textual, partition_value_from_string
+from lakemark.types import Schema, is_textual, partition_field_value
 from lakemark_proto.v1 import timeline_pb2 as pb
 
 Partition: TypeAlias = Mapping[str, ColumnValue] | Sequence[ColumnValue]
@@ -28,9 +28,7 @@ def partition_values(partition: Partition, schema: Schema) -> tuple[ColumnValue,
         if len(values) != len(fields):
             raise InvalidArgument(f"partition {values} must have a value for each of the partition columns: {names}")
     return tuple(
-        partition_value_from_string(value, field.type)
-        if isinstance(value, str) and not is_textual(field.type)
-        else value
+        partition_field_value(value, field) if isinstance(value, str) and not is_textual(field.type) else value
         for value, field in zip(values, fields, strict=True)
     )
 

@@ -21,7 +21,7 @@ from lakemark.locations import join, open_location
 from lakemark.parquet.footers import describe_metadata, read_metadata
 from lakemark.parquet.stored import check_stored
 from lakemark.parquet.writing import Staging, WrittenFiles
-from lakemark.types import Schema, check_fits, parse_partition_name, partition_value_from_string
+from lakemark.types import Schema, check_fits, parse_partition_name, partition_field_value
 
 
 def adopt_files(paths: Sequence[Path], writer: Staging, partition: Mapping[str, str] | None = None) -> WrittenFiles:
@@ -36,7 +36,7 @@ def adopt_files(paths: Sequence[Path], writer: Staging, partition: Mapping[str, 
     checked: list[tuple[Path, DataFile]] = []
     instant = writer.location.rstrip("/").rpartition("/")[2]
     first: pa.Schema | None = None
-    for path in paths:
+    for path in _once(paths):
         metadata = read_metadata(str(path.absolute()), local)
         footer = describe_metadata(metadata, schema)
         reasons = check_fits(schema, footer.schema) or check_stored(schema, metadata)
@@ -54,6 +54,16 @@ def adopt_files(paths: Sequence[Path], writer: Staging, partition: Mapping[str, 
     for path, entry in checked:
         _bring(path, join(location.rpartition("/")[0], entry.path), system)
     return WrittenFiles([entry for _, entry in checked], first)
+
+
+def _once(paths: Sequence[Path]) -> Sequence[Path]:
+    """Raises InvalidArgument for a file that is given twice: its rows would be in the table twice."""
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise InvalidArgument(f"{path} is given twice")
+        seen.add(path.resolve())
+    return paths
 
 
 def _values_given(partition: Mapping[str, str], schema: Schema) -> tuple[ColumnValue, ...]:
@@ -81,7 +91,7 @@ def _values_of_path(path: Path, writer: Staging) -> tuple[ColumnValue, ...]:
 
 
 def _values(texts: Mapping[str, str], schema: Schema) -> tuple[ColumnValue, ...]:
-    return tuple(partition_value_from_string(texts[one.name.lower()], one.type) for one in schema.partition_fields)
+    return tuple(partition_field_value(texts[one.name.lower()], one) for one in schema.partition_fields)
 
 
 def _bring(path: Path, target: str, system: fs.FileSystem) -> None:

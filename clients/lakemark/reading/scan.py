@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from lakemark.errors import FailedPrecondition, InvalidFile, Unavailable
+from lakemark.errors import FailedPrecondition, InvalidArgument, InvalidFile, Unavailable
 from lakemark.evolution import sources_of
 from lakemark.evolution.arrow import as_column
 from lakemark.expressions import TRUE, Expr, bind, columns_of, normalize, parse_predicate
@@ -27,6 +27,8 @@ THREADS: Final = 8
 def read_plan(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of the planned files that satisfy the plan's predicate. Raises as ``Client.read``."""
     schema = plan.schema
+    if columns is not None and not columns:
+        raise InvalidArgument("no columns are named: None reads all of them, and Client.aggregate counts rows")
     wanted = [schema.field(name) for name in columns] if columns is not None else list(schema.columns)
     predicate = _predicate(plan.predicate, schema)
     needed = {path.path[0].lower() for path in columns_of(predicate)} | {field.name.lower() for field in wanted}

@@ -22,6 +22,7 @@ from lakemark.types.model import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     Decimal,
+    Field,
     Type,
     is_floating,
     is_nested,
@@ -120,6 +121,14 @@ def partition_value_from_string(text: str, column_type: Type) -> PartitionValue:
     except (ValueError, ArithmeticError, InvalidArgument):
         message = f"partition value '{text}' is not a value of type {format_type(column_type)}"
         raise InvalidArgument(message) from None
+
+
+def partition_field_value(text: str, field: Field) -> PartitionValue:
+    """Like ``partition_value_from_string``; the error names the column."""
+    try:
+        return partition_value_from_string(text, field.type)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"partition column {field.name}: {error.message}", column=field.name) from None
 
 
 def _parse_value(text: str, column_type: Type) -> PartitionValue:

@@ -13,6 +13,7 @@ from lakemark.errors import InvalidArgument, InvalidFile, VersionNotFound
 from lakemark.types import Schema
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.clock import time_text
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshot.arrow import concat_batches, take, take_rows
 from lakemark_server.snapshot.cache import SharingLru
@@ -233,7 +234,8 @@ def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
     if at.timestamp_ms is not None:
         if at.timestamp_ms < table.record.created_ms:
             raise VersionNotFound(
-                f"{table.name} did not exist at {at.timestamp_ms} ms; it was created at {table.record.created_ms} ms",
+                f"{table.name} did not exist at {time_text(at.timestamp_ms)}; it was created at "
+                f"{time_text(table.record.created_ms)}",
                 table=table.name,
             )
         then = records.version_at_time(tx, table_id, lineage, at.timestamp_ms)
