@@ -18,6 +18,7 @@ from lakemark.errors import (
     LakemarkError,
     LimitExceeded,
     NotFound,
+    Outcome,
     Overloaded,
     Unavailable,
     Unimplemented,
@@ -41,6 +42,11 @@ _BY_STATUS: Final[dict[grpc.StatusCode, type[LakemarkError]]] = {
     grpc.StatusCode.INTERNAL: Internal,
     grpc.StatusCode.DATA_LOSS: Internal,
 }
+_RETRYABLE: Final[dict[grpc.StatusCode, type[LakemarkError]]] = {
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+}
+_UNKNOWN: Final[dict[grpc.StatusCode, type[LakemarkError]]] = {grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineUnknown}
 # The words with which gRPC says that a server has no room, and that a request never left this machine.
 _TOO_MANY: Final = "concurrent rpc limit exceeded"
 _NOT_SENT: Final = (
@@ -70,8 +76,21 @@ def _from_trailer(call: grpc.Call) -> LakemarkError | None:
                 detail = ErrorDetail.FromString(value)
             except DecodeError:
                 return None
-            return by_code(detail.code)(detail.message, **dict(detail.details))
+            return _class_of(detail, call.code())(detail.message, **dict(detail.details))
     return None
+
+
+def _class_of(detail: ErrorDetail, status: grpc.StatusCode) -> type[LakemarkError]:
+    """The error's own class. For a code that is not known here, a store's or a later release's, its family: whether
+    asking again helps, and whether the change may have happened, must not depend on knowing the code."""
+    known = by_code(detail.code)
+    if known.code == detail.code:
+        return known
+    if detail.outcome == Outcome.RETRYABLE:
+        return _RETRYABLE.get(status, Unavailable)
+    if detail.outcome == Outcome.UNKNOWN:
+        return _UNKNOWN.get(status, UnknownOutcome)
+    return _BY_STATUS.get(status, Internal)
 
 
 def _from_status(call: grpc.Call, target: str, *, mutation: bool) -> LakemarkError:

@@ -12,6 +12,7 @@ import pytest
 
 from lakemark.client.calls import Backoff, Calls
 from lakemark.client.client import Client
+from lakemark.client.failures import translate
 from lakemark.errors import (
     CommitConflict,
     DeadlineExceeded,
@@ -65,7 +66,9 @@ class Scripted(CatalogServiceServicer):
     def _answer(self, context: grpc.ServicerContext) -> pb.Database:
         answer = self.script.pop(0) if self.script else None
         if isinstance(answer, LakemarkError):
-            detail = ErrorDetail(code=answer.code, message=answer.message, details=answer.details)
+            detail = ErrorDetail(
+                code=answer.code, message=answer.message, details=answer.details, outcome=answer.outcome.value
+            )
             context.set_trailing_metadata((("lakemark-error-bin", detail.SerializeToString()),))
             context.abort(grpc.StatusCode[answer.grpc_status], answer.message)
         if isinstance(answer, grpc.StatusCode):
@@ -110,6 +113,38 @@ def test_what_may_help_is_asked_again_with_the_same_request_id(
     first, second, third, other = servicer.request_ids
     assert first == second == third != other
     assert first
+
+
+def of_another_release(error: LakemarkError) -> LakemarkError:
+    """With a code that this process does not know, as those of the service's stores are unknown to clients."""
+    vars(error)["code"] = "of_another_release"
+    return error
+
+
+@pytest.mark.parametrize("family", [StoreConflict, UnknownOutcome, Overloaded, DeadlineUnknown, DeadlineExceeded])
+def test_what_may_help_is_asked_again_whatever_its_code(
+    scripted: tuple[Scripted, Client], family: type[LakemarkError]
+) -> None:
+    servicer, client = scripted
+    servicer.script = [of_another_release(family("busy")), None]
+    assert client.databases.create("db").name == "made"
+
+    servicer.script = [of_another_release(family("busy"))]
+    with pytest.raises(grpc.RpcError) as raised:
+        client.databases._stub.CreateDatabase(pb.CreateDatabaseRequest())
+    told = translate(raised.value, client.address, mutation=True)
+    assert (told.message, told.outcome, told.exit_code) == ("busy", family.outcome, family.exit_code)
+
+
+@pytest.mark.parametrize("family", [FailedPrecondition, NotFound, InvalidArgument, CommitConflict, Internal])
+def test_what_does_not_help_is_not_asked_again_whatever_its_code(
+    scripted: tuple[Scripted, Client], family: type[LakemarkError]
+) -> None:
+    servicer, client = scripted
+    servicer.script = [of_another_release(family("no"))]
+    with pytest.raises(family, match="no"):
+        client.databases.create("db")
+    assert len(servicer.request_ids) == 1
 
 
 def test_retries_end_with_what_is_known(scripted: tuple[Scripted, Client]) -> None:
