@@ -98,6 +98,13 @@ class Entries(ABC):
     def added_by(self, version: int) -> Entries:
         """The same files as added by another version."""
 
+    def page_with(self, first: int, last: int) -> tuple[Entries, int] | None:
+        """Those of the one page that has all places from ``first`` to ``last``, and where it begins.
+
+        None: there is no such page, or no other one.
+        """
+        return None
+
     @cached_property
     def name(self) -> Hashable:
         """For caches, which then do not keep the entries themselves in memory."""
@@ -314,6 +321,14 @@ class StoredEntries(Entries):
     def with_pages(self, pages: Sequence[PageRef]) -> StoredEntries:
         """Others of the same schema."""
         return StoredEntries(pages, self.schema, self._source)
+
+    def page_with(self, first: int, last: int) -> tuple[Entries, int] | None:
+        start = 0
+        for page in self.pages if len(self.pages) > 1 else ():
+            if first < start + page.entries:
+                return (self.with_pages([page]), start) if last < start + page.entries else None
+            start += page.entries
+        return None
 
     def removed_versions(self) -> Integers | None:
         """Of entries that a base keeps of the past; None if it keeps none here."""

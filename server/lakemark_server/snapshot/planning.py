@@ -63,7 +63,8 @@ class Selection:
     def total(self, name: str) -> int:
         if self.chosen is None:
             return self.part.total(name)
-        return int(self.part.column(name).to_numpy()[self.chosen].sum())
+        part, chosen = _narrowed(self.part, self.chosen)
+        return int(part.column(name).to_numpy()[chosen].sum())
 
     def among(self, places: npt.NDArray[np.int64]) -> Selection:
         """Only the files at these places of the selection."""
@@ -227,8 +228,18 @@ def _partition_ids(schema: Schema) -> frozenset[int]:
     return frozenset(field.id for field in schema.partition_fields)
 
 
+def _narrowed(part: Part, chosen: npt.NDArray[np.int64]) -> tuple[Part, npt.NDArray[np.int64]]:
+    """Only the page that has all of the chosen files, if one has: no more is decoded for them, nor kept in memory."""
+    found = part.entries.page_with(int(chosen.min()), int(chosen.max())) if len(chosen) else None
+    if found is None:
+        return part, chosen
+    entries, start = found
+    return Part(entries), chosen - start
+
+
 def _taken(one: Selection, wanted: pa.Schema, schema: Schema) -> pa.RecordBatch:
     """Statistics that no entry of the part has are null."""
     matches = pa.array(np.broadcast_to(one.matches, one.files))
-    arrays = [matches if field == MATCHES else output_column(one.part, one.chosen, field, schema) for field in wanted]
+    part, chosen = (one.part, None) if one.chosen is None else _narrowed(one.part, one.chosen)
+    arrays = [matches if field == MATCHES else output_column(part, chosen, field, schema) for field in wanted]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
