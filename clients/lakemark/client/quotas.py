@@ -49,7 +49,7 @@ class Quotas:
             try:
                 setattr(quota, name, value)
             except (TypeError, ValueError) as error:
-                raise InvalidArgument(f"{name}={value!r}: {error}") from error
+                raise InvalidArgument(f"{name} must be a whole number below 2^63, and is {value!r}") from error
         return self._set(pb.SetQuotaRequest(catalog=catalog, quota=quota))
 
     def clear(self, catalog: str = "", *names: str) -> TenantQuota:

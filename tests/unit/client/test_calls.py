@@ -275,3 +275,9 @@ def test_pauses_grow_and_are_bounded() -> None:
 def test_a_timeout_is_positive() -> None:
     with pytest.raises(InvalidArgument):
         Calls("127.0.0.1:1", 0, BACKOFF)
+
+
+@pytest.mark.parametrize("number", [1.5, float("inf"), 2**64])
+def test_a_quota_that_is_no_whole_number_is_refused_in_words(number: float) -> None:
+    with Client("127.0.0.1:1") as client, pytest.raises(InvalidArgument, match="tables must be a whole number below"):
+        client.quotas.set("hive", tables=number)
