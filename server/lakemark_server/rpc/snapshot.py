@@ -223,6 +223,8 @@ class SnapshotServicer(SnapshotServiceServicer):
 
     def _file_slices(self, found: TableSnapshot, request: pb.ListFileSlicesRequest) -> FileSlices:
         table, lineage, snapshot = found.table, found.lineage, found.snapshot
+        if request.view not in request.View.values():
+            raise InvalidArgument(f"view {request.view} is not one of {', '.join(request.View.keys()[1:])}")
         groups: frozenset[str] | None = frozenset(request.file_groups) or None
         given = _predicate(request.predicate) if request.HasField("predicate") else None
         if request.view == request.REPLACED:

@@ -145,6 +145,9 @@ def _check_columns(record: InstantRecord, profile: pb.WorkProfile, table: LakeTa
         )
     columns = {column.id for column in table.schema.columns}
     for column_id in profile.columns:
+        # One that was dropped since is fine; one that there never was would collide with nothing.
+        if not 1 <= column_id <= table.record.last_column_id:
+            raise InvalidArgument(f"columns: {table.name} has no column id {column_id}")
         field = table.schema.find_id(column_id)
         if field is not None and column_id not in columns:
             raise InvalidArgument(

@@ -558,6 +558,13 @@ def test_columns_are_those_of_an_upsert(wire: Wire) -> None:
             wire.open(operation, profile=work(columns=[X]))
 
 
+def test_columns_that_there_never_were_would_collide_with_nothing(wire: Wire) -> None:
+    wire.create()
+    for column in (99, -1):
+        with refused("invalid_argument", f"has no column id {column}"):
+            wire.open(U, profile=work("g", columns=[column]))
+
+
 def test_fields_within_columns_are_not_told_apart(wire: Wire) -> None:
     inner = p.Column(name="lat", type=p.Type(primitive="double"))
     place = p.Column(name="place", type=p.Type(struct=p.StructType(fields=[inner])))

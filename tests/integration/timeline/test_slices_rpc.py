@@ -87,6 +87,8 @@ def test_pending_compaction(wire: Wire, instants: list[int]) -> None:
 def test_what_cannot_be_asked(wire: Wire, instants: list[int]) -> None:
     with refused("invalid_argument", "from version 5"):
         pages(wire, s.ListFileSlicesRequest.REPLACED, from_version=5)
+    with refused("invalid_argument", "view 77 is not one of LATEST, BEFORE_INSTANT"):
+        wire.snapshots.ListFileSlices(s.ListFileSlicesRequest(table=wire.table, view=77))  # type: ignore[arg-type]
     for instant in (0, -5):
         with refused("invalid_argument", "before_instant is missing"):
             pages(wire, s.ListFileSlicesRequest.BEFORE_INSTANT, before_instant=instant)

@@ -20,7 +20,7 @@ from lakemark.errors import (
 )
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.lake import LakeTable, put
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.snapshot.service import At, Snapshots
 from lakemark_server.timeline import change_log, listing, opening, staging
@@ -81,6 +81,8 @@ def test_the_largest_records_that_are_allowed_fit_the_store(lake: Lake) -> None:
     work.file_groups.extend(f"{number:025}" for number in range(LISTED_MAX))
     work.replaced_files.extend(map(str, range(LISTED_MAX)))
     work.columns.extend(range(1_000_000, 1_001_000))
+    table.record.last_column_id = 1_001_000  # as after very many changes of the schema
+    lake.store.transact(lambda tx: put(tx, table.record))
     job = OpenJob(
         operation=t.UPSERT,
         owner="漢" * 200,
