@@ -71,6 +71,10 @@ def test_a_branch_is_compared_brought_up_to_date_and_merged_back(cli: Cli, tmp_p
     code, _, err = cli("branch", "merge", "default.t", "dev")
     assert code == CommitConflict.exit_code
     assert err.removeprefix("error: ").strip() in shown, "the comparison says what the merge says"
+    code, out, err = cli("branch", "merge", "default.t", "dev", "--json")
+    told = json.loads(err)
+    assert (code, out, told["code"], told["outcome"]) == (CommitConflict.exit_code, "", "commit_conflict", "fatal")
+    assert (told["details"]["policy"], told["details"]["partitions"]) == ("partition", "month=1")
 
 
 def test_tags(cli: Cli, tmp_path: Path) -> None:

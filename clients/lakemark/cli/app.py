@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Annotated
 
@@ -71,10 +72,14 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of a command line; errors are one line on stderr, never a traceback."""
+    """The exit code of a command line; errors are one line on stderr, never a traceback, and JSON with ``--json``."""
+    ordered = options_first(arguments)
     try:
-        app(options_first(arguments))
+        app(ordered)
     except LakemarkError as error:
+        if "--json" in ordered[: ordered.index("--") if "--" in ordered else None]:
+            sys.stderr.write(json.dumps(_told(error), ensure_ascii=False) + "\n")
+            return error.exit_code
         Console(stderr=True, soft_wrap=True, highlight=False).print(
             f"error: {error.message}", style="red", markup=False
         )
@@ -82,6 +87,11 @@ def run(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
+
+
+def _told(error: LakemarkError) -> dict[str, object]:
+    """What a program needs: as in docs/errors.md."""
+    return {"code": error.code, "message": error.message, "outcome": error.outcome.value, "details": error.details}
 
 
 def options_first(arguments: list[str]) -> list[str]:
