@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,9 @@ from lakemark.expressions import (
     like_regex,
     to_sql,
 )
-from lakemark.types import Schema, is_floating, to_arrow
+from lakemark.types import Schema, Type, is_floating, to_arrow
+
+TERMS_MAX: Final = 1_000
 
 # Expressions are Any here: pyarrow's stubs know only a part of what they can do.
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -54,16 +56,13 @@ def to_arrow_filter(expr: Expr, schema: Schema) -> Any:
         case FalseConst():
             return pc.scalar(False)
         case And(terms):
-            return functools.reduce(operator.and_, (to_arrow_filter(term, schema) for term in terms))
+            return _joined(operator.and_, terms, schema)
         case Or(terms):
-            return functools.reduce(operator.or_, (to_arrow_filter(term, schema) for term in terms))
+            return _joined(operator.or_, terms, schema)
         case Compare(op, column, literal):
             return _compare(op, _field(column, schema), column, literal)
         case In(column, literals, negated):
-            found = functools.reduce(
-                operator.or_, (_compare("=", _field(column, schema), column, literal) for literal in literals)
-            )
-            return ~found if negated else found
+            return _among(_field(column, schema), column, literals, negated=negated)
         case IsNull(column, negated):
             field = _field(column, schema)
             return field.is_valid() if negated else field.is_null()
@@ -79,12 +78,41 @@ def to_arrow_filter(expr: Expr, schema: Schema) -> Any:
             )
 
 
-def _compare(op: str, field: Any, column: ColumnRef, literal: Literal) -> Any:
+def _joined(op: Callable[[Any, Any], Any], terms: Sequence[Expr], schema: Schema) -> Any:
+    """Raises UnsupportedOperation for so many terms that Arrow, which walks them recursively, would end the process."""
+    if len(terms) > TERMS_MAX:
+        raise UnsupportedOperation(
+            f"{len(terms)} conditions in one chain of AND or OR can only be evaluated by an engine; at most {TERMS_MAX} "
+            "are here: write IN (…) for many values of one column, or read with Spark (lakemark_spark.read)"
+        )
+    return functools.reduce(op, (to_arrow_filter(term, schema) for term in terms))
+
+
+def _among(field: Any, column: ColumnRef, literals: Sequence[Literal], *, negated: bool) -> Any:
+    column_type, values = _type_of(column), [literal.value for literal in literals]
+    arrow_type = to_arrow(column_type)
+    nan: Any = None
+    if is_floating(column_type):
+        field, arrow_type = field.cast(pa.float64()), pa.float64()
+        nan = pc.is_nan(field) if any(isinstance(one, float) and math.isnan(one) for one in values) else None
+        values += [-0.0, 0.0] if 0.0 in values else []  # Arrow's sets tell them apart
+    found = field.isin(pa.array(values, arrow_type))
+    found = found if nan is None else found | nan
+    # A null is in no set, and not outside of it either.
+    return ~found & field.is_valid() if negated else found & field.is_valid()
+
+
+def _type_of(column: ColumnRef) -> Type:
     if column.type is None:
         raise InvalidSchema(f"column {column.name!r} is not bound to a schema")
-    if is_floating(column.type) and isinstance(literal.value, float):
+    return column.type
+
+
+def _compare(op: str, field: Any, column: ColumnRef, literal: Literal) -> Any:
+    column_type = _type_of(column)
+    if is_floating(column_type) and isinstance(literal.value, float):
         return _compare_floating(op, field.cast(pa.float64()), literal.value)
-    value: Any = pa.scalar(literal.value, to_arrow(column.type))
+    value: Any = pa.scalar(literal.value, to_arrow(column_type))
     return _COMPARE[op](field, pc.scalar(value))
 
 
