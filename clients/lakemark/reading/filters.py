@@ -82,8 +82,8 @@ def _joined(op: Callable[[Any, Any], Any], terms: Sequence[Expr], schema: Schema
     """Raises UnsupportedOperation for so many terms that Arrow, which walks them recursively, would end the process."""
     if len(terms) > TERMS_MAX:
         raise UnsupportedOperation(
-            f"{len(terms)} conditions in one chain of AND or OR can only be evaluated by an engine; at most {TERMS_MAX} "
-            "are here: write IN (…) for many values of one column, or read with Spark (lakemark_spark.read)"
+            f"{len(terms)} conditions in one chain of AND or OR need an engine; at most {TERMS_MAX} are "
+            "evaluated here: write IN (…) for many values of one column, or read with Spark (lakemark_spark.read)"
         )
     return functools.reduce(op, (to_arrow_filter(term, schema) for term in terms))
 
