@@ -15,9 +15,9 @@ from lakemark_server.catalog.lake import POLICY_PROPERTY, LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.kv import Store, open_store
 from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.planning.planner import Planner
 from lakemark_server.snapshot.service import At, Snapshots
-from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.service import Timeline
 from tests.stores import store_url
 

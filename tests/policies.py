@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.timeline.changes import Operation
+from lakemark_server.timeline.conflicts.changes import Operation
 
 Key: TypeAlias = tuple[int, int, int]
 Place: TypeAlias = tuple[int, str]  # month, file group

@@ -9,9 +9,9 @@ import pyarrow as pa
 from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.snapshot.contents import with_version
-from lakemark_server.snapshot.fold import Change, Snapshot, fold
-from lakemark_server.snapshot.parts import in_memory
+from lakemark_server.snapshot.pages.contents import with_version
+from lakemark_server.snapshot.parts.fold import Change, Snapshot, fold
+from lakemark_server.snapshot.parts.part import in_memory
 
 Version = tuple[VersionRecord, Sequence[pa.RecordBatch]]
 

@@ -60,8 +60,8 @@ from lakemark.types import (
     Schema,
     Type,
 )
-from lakemark_server.snapshot.file_stats import FileStats
-from lakemark_server.snapshot.pruning import prune
+from lakemark_server.snapshot.entries.file_stats import FileStats
+from lakemark_server.snapshot.pruning.rules import prune
 
 TEXT_LENGTH_MAX = 4_000_000
 DEPTH_MAX = 100

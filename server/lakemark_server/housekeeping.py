@@ -9,7 +9,7 @@ from lakemark_server.catalog import partition_batches
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.clock import ClockMs
 from lakemark_server.kv import Store
-from lakemark_server.timeline.auto_clean import AutoClean
+from lakemark_server.timeline.cleaning.auto_clean import AutoClean
 from lakemark_server.timeline.service import Timeline
 
 _log = structlog.get_logger(__name__)

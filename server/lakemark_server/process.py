@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import structlog
 
-from lakemark.errors import LakemarkError, NotFound
+from lakemark.errors import FailedPrecondition, LakemarkError, NotFound
 from lakemark_server import cores, listening, logs, memory, store_format
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
@@ -31,7 +31,7 @@ from lakemark_server.kv import Store, open_store, public_url
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
 from lakemark_server.snapshot.folding import Thresholds
-from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.planning.planner import Planner
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.sweeping import Sweeper
 from lakemark_server.timeline.service import Timeline
@@ -175,7 +175,10 @@ def open_or_make(url: str) -> Store:
     """The store at ``url``; for SQLite its directory is made, too. Raises what ``open_store`` raises."""
     if url.startswith("sqlite:///"):
         path = Path(url.removeprefix("sqlite:///"))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FailedPrecondition(f"cannot make {path.parent}: {error.strerror}", path=str(path)) from error
     return open_store(url)
 
 

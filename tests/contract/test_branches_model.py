@@ -26,8 +26,8 @@ from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.comparing import DryMerge, Wanted
-from lakemark_server.timeline.jobs import OpenJob
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, open_lake, profile
 

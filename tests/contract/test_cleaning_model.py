@@ -18,12 +18,12 @@ from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.keyspace import BRANCH_KEYS, HEADS, MERGES, VERSION_TIMES, VERSIONS
 from lakemark_server.kv import Space
 from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.fold import NOWHERE
 from lakemark_server.snapshot.folding import Folding, Thresholds
+from lakemark_server.snapshot.parts.fold import NOWHERE
 from lakemark_server.snapshot.service import At, Snapshots
-from lakemark_server.timeline import branches
-from lakemark_server.timeline.jobs import OpenJob
-from lakemark_server.timeline.trimming import BASE_AGE_MS_MIN
+from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.branching import branches
+from lakemark_server.timeline.cleaning.trimming import BASE_AGE_MS_MIN
 from lakemark_server.verify import verify
 from tests.contract.test_branches_model import BranchesMachine, Files
 from tests.lakes import Lake, file, files, open_lake

@@ -14,12 +14,12 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog import storage
 from lakemark_server.deadline import Deadline, within
 from lakemark_server.keyspace import MAIN, VERSIONS
-from lakemark_server.snapshot import bases
-from lakemark_server.snapshot.fold import Origin, Snapshot
-from lakemark_server.snapshot.loading import Loading
-from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.snapshot.base import bases
+from lakemark_server.snapshot.parts.fold import Origin, Snapshot
+from lakemark_server.snapshot.reading.loading import Loading
+from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.cleaning.trimming import BASE_AGE_MS_MIN
 from lakemark_server.timeline.lineage import Lineage
-from lakemark_server.timeline.trimming import BASE_AGE_MS_MIN
 from lakemark_server.verify import verify
 from tests.contract.test_cleaning_model import fold, keys, write
 from tests.lakes import Lake, file, open_lake

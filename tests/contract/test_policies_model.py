@@ -26,7 +26,7 @@ from lakemark_server.kv import open_store
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At
 from lakemark_server.snapshot.slices import latest_slices
-from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import SCHEMA, Clock, Lake, files, profile

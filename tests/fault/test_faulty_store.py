@@ -13,7 +13,7 @@ import pytest
 
 from lakemark.errors import Unavailable
 from lakemark_server.kv import CommitUnknownResult, Conflict, OpenTransaction, Store, TransactionTooOld, open_store
-from lakemark_server.timeline import staging
+from lakemark_server.timeline.instants import staging
 from lakemark_server.verify import verify
 from tests.fault.faulty_world import World
 from tests.faulty_store import Crashed, Faults, FaultyStore, Rates

@@ -13,8 +13,8 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog import clean_schedule
 from lakemark_server.catalog.clean_schedule import AGE_PROPERTY, KEEP_PROPERTY
 from lakemark_server.kv import Store, Transaction
-from lakemark_server.timeline import auto_clean
-from lakemark_server.timeline.auto_clean import AutoClean, backoff_ms
+from lakemark_server.timeline.cleaning import auto_clean
+from lakemark_server.timeline.cleaning.auto_clean import AutoClean, backoff_ms
 from lakemark_server.verify import verify
 from tests.contract.test_cleaning_model import write
 from tests.lakes import Lake, open_lake
@@ -191,7 +191,7 @@ def test_tags_savepoints_branches_and_writers_keep_what_they_have(lake: Lake) ->
 def test_more_versions_than_one_piece_end_together_and_go_in_pieces(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakemark_server.timeline.cleaning.VERSIONS_AT_ONCE_MAX", 2)
+    monkeypatch.setattr("lakemark_server.timeline.cleaning.cleaner.VERSIONS_AT_ONCE_MAX", 2)
     lake.table()
     paths = [write(lake, "t", t.OVERWRITE_TABLE, 1)[0] for _ in range(8)]
     ask(lake)

@@ -18,8 +18,8 @@ from lakemark_server.deadline import Deadline
 from lakemark_server.kv import Transaction
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
-from lakemark_server.snapshot import blocks
-from lakemark_server.timeline import staging
+from lakemark_server.snapshot.pages import blocks
+from lakemark_server.timeline.instants import staging
 from lakemark_server.verify import verify
 from tests.lakes import file, files, open_lake
 from tests.stores import store_url

@@ -33,6 +33,32 @@ RULES = {
 ALLOWED = {
     ("server/lakemark_server/process.py", "lakemark_hms"),
 }
+# The two domains that know each other, and their sub-packages: each imports only those before it.
+ORDER = (
+    "snapshot.arrow",
+    "snapshot.cache",
+    "snapshot.entries",
+    "snapshot.pages",
+    "snapshot.parts",
+    "snapshot.pruning",
+    "snapshot.planning",
+    "snapshot.base",
+    "timeline.lineage",
+    "timeline.records",
+    "timeline.conflicts",
+    "timeline.branching",
+    "timeline.instants",
+    "timeline.publishing",
+    "timeline.batching",
+    "timeline.references",
+    "snapshot.reading",
+    "snapshot.service",
+    "snapshot.slices",
+    "snapshot.folding",
+    "timeline.cleaning",
+    "timeline.comparing",
+    "timeline.service",
+)
 
 
 def _imports(path: Path) -> set[str]:
@@ -69,4 +95,26 @@ def test_the_client_never_imports_the_service_but_to_start_it() -> None:
         for path in sorted((ROOT / "clients" / package).rglob("*.py")):
             if not path.relative_to(ROOT).as_posix().startswith(starts):
                 wrong += _forbidden(path, [SERVER, "lakemark_hms"])
+    assert wrong == []
+
+
+def _place(name: str) -> int | None:
+    """In ORDER, of a module of the two domains; None: of another one, or a domain as a whole."""
+    domain, _, rest = name.removeprefix(f"{SERVER}.").partition(".")
+    part = rest.partition(".")[0]
+    if domain not in ("timeline", "snapshot") or part in ("", "__init__"):
+        return None
+    return ORDER.index(f"{domain}.{part}")
+
+
+def test_parts_of_timeline_and_snapshot_import_only_those_before_them() -> None:
+    wrong = []
+    for domain in ("timeline", "snapshot"):
+        for path in sorted((ROOT / "server" / SERVER / domain).rglob("*.py")):
+            name = path.relative_to(ROOT / "server").with_suffix("").as_posix().replace("/", ".")
+            own = _place(name)
+            for one in sorted(_imports(path)):
+                place = _place(one)
+                if own is not None and place is not None and place > own:
+                    wrong.append(f"{name} imports {one}")
     assert wrong == []

@@ -16,9 +16,9 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import MAIN
 from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.snapshot.changes import added_between
-from lakemark_server.snapshot.fold import Snapshot
-from lakemark_server.snapshot.merge_on_read import merged_on_read
+from lakemark_server.snapshot.parts.changes import added_between
+from lakemark_server.snapshot.parts.fold import Snapshot
+from lakemark_server.snapshot.planning.merge_on_read import merged_on_read
 from lakemark_server.snapshot.service import At, Reference, Snapshots
 
 _STRUCTS_BYTES: Final = 16 << 20

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from lakemark.evolution import reading_groups, scanned_columns
 from lakemark.types import Field, Schema
-from lakemark_server.snapshot.fold import Snapshot
+from lakemark_server.snapshot.parts.fold import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from lakemark_hms.lake.tables import parquet_storage, slice_key
 from lakemark_hms.partition_view import PartitionView, Values
 from lakemark_hms.wire.splice import encode_struct, string_list_value, string_value
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.snapshot.fold import Snapshot
-from lakemark_server.snapshot.parts import Part
+from lakemark_server.snapshot.parts.fold import Snapshot
+from lakemark_server.snapshot.parts.part import Part
 from lakemark_thrift import ttypes
 
 _MARK: Final = "\x00location\x00"

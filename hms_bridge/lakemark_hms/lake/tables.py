@@ -16,7 +16,7 @@ from lakemark.types import STRING, Field, ListOf, MapOf, Schema, Struct, Type, V
 from lakemark.types import Char as CharType
 from lakemark_hms.lake.scans import Scan
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.snapshot.fold import Snapshot
+from lakemark_server.snapshot.parts.fold import Snapshot
 from lakemark_thrift import ttypes
 
 SLICE_KEY: Final = "lakemark_slice"

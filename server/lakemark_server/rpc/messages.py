@@ -10,8 +10,8 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, Tag
 from lakemark_proto.v1 import catalog_pb2, timeline_pb2, types_pb2
 from lakemark_server.catalog.lake import POLICIES, LakeTable
 from lakemark_server.catalog.schemas import SchemaVersion
-from lakemark_server.timeline.alive import Alive
-from lakemark_server.timeline.branches import name_of
+from lakemark_server.timeline.branching.branches import name_of
+from lakemark_server.timeline.instants.alive import Alive
 
 _ACTIONS = {
     timeline_pb2.APPEND: timeline_pb2.COMMIT,

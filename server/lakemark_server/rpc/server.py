@@ -24,7 +24,7 @@ from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.methods import Methods
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.rpc.timeline import TimelineServicer
-from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.planning.planner import Planner
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline.service import Timeline
 

@@ -26,13 +26,13 @@ from lakemark_server.keyspace import MAIN
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import require_name
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
-from lakemark_server.snapshot.aggregates import aggregate
-from lakemark_server.snapshot.blocks import to_ipc, to_plain_ipc
 from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.snapshot.changes import added_between, removed_between
-from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
-from lakemark_server.snapshot.partitions import partition_totals
-from lakemark_server.snapshot.planning import Plan, Planner
+from lakemark_server.snapshot.pages.blocks import to_ipc, to_plain_ipc
+from lakemark_server.snapshot.parts.changes import added_between, removed_between
+from lakemark_server.snapshot.parts.fold import NOWHERE, Origin, Snapshot
+from lakemark_server.snapshot.planning.aggregates import aggregate
+from lakemark_server.snapshot.planning.partitions import partition_totals
+from lakemark_server.snapshot.planning.planner import Plan, Planner
 from lakemark_server.snapshot.service import At, Snapshots, TableSnapshot
 from lakemark_server.snapshot.slices import FileSlices, groups_of, latest_slices, replaced_files
 

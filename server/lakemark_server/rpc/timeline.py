@@ -19,9 +19,9 @@ from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.errors import detail_of
 from lakemark_server.rpc.loop import grpc_loop
 from lakemark_server.rpc.quick import Quick
-from lakemark_server.timeline.jobs import MOVED, CommittedAndOpened, Moved, Opened, OpenJob, check_open
-from lakemark_server.timeline.named import TableKey
-from lakemark_server.timeline.reading import is_small
+from lakemark_server.timeline.batching.jobs import MOVED, CommittedAndOpened, Moved, Opened, OpenJob, check_open
+from lakemark_server.timeline.batching.named import TableKey
+from lakemark_server.timeline.batching.reading import is_small
 from lakemark_server.timeline.service import Timeline
 
 Context = grpc.ServicerContext

@@ -11,13 +11,14 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs
 from lakemark_server.keyspace import HEADS
 from lakemark_server.kv import ReadTransaction, Store
-from lakemark_server.snapshot import bases
-from lakemark_server.snapshot.base_build import Builder, Past
-from lakemark_server.snapshot.bases import BuildLost
-from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
-from lakemark_server.snapshot.loading import Loading
+from lakemark_server.snapshot.base import bases
+from lakemark_server.snapshot.base.bases import BuildLost
+from lakemark_server.snapshot.base.build import Builder, Past
+from lakemark_server.snapshot.parts.fold import NOWHERE, Origin, Snapshot
+from lakemark_server.snapshot.reading.loading import Loading
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.timeline import branches, records, retention
+from lakemark_server.timeline import records
+from lakemark_server.timeline.branching import branches, retention
 from lakemark_server.timeline.lineage import Lineage
 
 VERSIONS_A_READ: Final = 200
@@ -47,7 +48,7 @@ def is_due(since: Since, base_files: int, thresholds: Thresholds) -> bool:
     """Whether a reader without memory would gain enough.
 
     Reading from the base costs each such reader the versions since; a new base costs once the new files, some of those
-    before (``base_build``) and an index of all. So the larger the table, the more files are let pass.
+    before (``base.build``) and an index of all. So the larger the table, the more files are let pass.
     """
     if not since.versions:
         return False

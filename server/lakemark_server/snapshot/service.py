@@ -17,13 +17,14 @@ from lakemark_server.clock import time_text
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshot.arrow import concat_batches, take, take_rows
 from lakemark_server.snapshot.cache import SharingLru
-from lakemark_server.snapshot.entries import FIXED
-from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
-from lakemark_server.snapshot.instants import Pending, pending_compaction, version_before_instant
-from lakemark_server.snapshot.loading import PAGE_TOO_OLD, Loading, SnapshotCache, schema_of
-from lakemark_server.snapshot.locate import locate
-from lakemark_server.snapshot.page_source import PageSource, SnapshotGone, make_cache
-from lakemark_server.timeline import branches, records, retention
+from lakemark_server.snapshot.entries.columns import FIXED
+from lakemark_server.snapshot.pages.source import PageSource, SnapshotGone, make_cache
+from lakemark_server.snapshot.parts.fold import NOWHERE, Origin, Snapshot
+from lakemark_server.snapshot.parts.locate import locate
+from lakemark_server.snapshot.reading.instants import Pending, pending_compaction, version_before_instant
+from lakemark_server.snapshot.reading.loading import PAGE_TOO_OLD, Loading, SnapshotCache, schema_of
+from lakemark_server.timeline import records
+from lakemark_server.timeline.branching import branches, retention
 from lakemark_server.timeline.lineage import Lineage
 
 CACHE_BYTES_DEFAULT: Final = 512 << 20

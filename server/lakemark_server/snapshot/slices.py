@@ -23,12 +23,12 @@ from lakemark.errors import InvalidArgument, LimitExceeded
 from lakemark.expressions import Expr
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.arrow import take_rows, texts
-from lakemark_server.snapshot.contents import REMOVED_VERSION
-from lakemark_server.snapshot.entries import instants_of
-from lakemark_server.snapshot.fold import Snapshot
-from lakemark_server.snapshot.locate import difference
-from lakemark_server.snapshot.parts import Part
-from lakemark_server.snapshot.planning import Plan, Planner
+from lakemark_server.snapshot.entries.columns import instants_of
+from lakemark_server.snapshot.pages.contents import REMOVED_VERSION
+from lakemark_server.snapshot.parts.fold import Snapshot
+from lakemark_server.snapshot.parts.locate import difference
+from lakemark_server.snapshot.parts.part import Part
+from lakemark_server.snapshot.planning.planner import Plan, Planner
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline.lineage import Lineage
 

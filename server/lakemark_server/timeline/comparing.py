@@ -11,12 +11,12 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import MAIN
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.snapshot.comparing import Compared, compared
+from lakemark_server.snapshot.reading.comparing import Compared, compared
 from lakemark_server.snapshot.service import At, Snapshots
-from lakemark_server.timeline import branches
-from lakemark_server.timeline.change_log import ChangeLog
-from lakemark_server.timeline.divergence import Head, Side
-from lakemark_server.timeline.merging import Divergence, check_merge, diverged
+from lakemark_server.timeline.branching import branches
+from lakemark_server.timeline.branching.divergence import Head, Side
+from lakemark_server.timeline.branching.merging import Divergence, check_merge, diverged
+from lakemark_server.timeline.conflicts.change_log import ChangeLog
 
 _KEPT_BYTES_MAX: Final = 32 << 20  # a comparison takes about 150 for each partition that was changed
 _PIECE_BYTES: Final = 300

@@ -15,10 +15,12 @@ from lakemark_server.clock import ClockMs
 from lakemark_server.keyspace import EXPIRING, MAIN
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.requests import transact_once
-from lakemark_server.timeline import branches, direct, records, retention
-from lakemark_server.timeline.change_log import ChangeLog
+from lakemark_server.timeline import records
+from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.lineage import Lineage
-from lakemark_server.timeline.table_state import TableState
+from lakemark_server.timeline.publishing import direct
+from lakemark_server.timeline.publishing.table_state import TableState
 
 EXPIRED_AT_ONCE_MAX: Final = 100
 

@@ -18,24 +18,27 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.requests import check_request_id, transact_once
-from lakemark_server.snapshot.blocks import LIST_FILES_MAX
+from lakemark_server.snapshot.pages.blocks import LIST_FILES_MAX
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.timeline import alive, branches, direct, listing, records, staging
-from lakemark_server.timeline.alive import Alive
-from lakemark_server.timeline.altering import AlterJob
-from lakemark_server.timeline.batches import Answer, Batches, Job, remember, size_of
-from lakemark_server.timeline.batching import Answered, Batcher
-from lakemark_server.timeline.change_log import ChangeLog
-from lakemark_server.timeline.cleaning import Cleaner
+from lakemark_server.timeline import records
+from lakemark_server.timeline.batching.batcher import Answered, Batcher
+from lakemark_server.timeline.batching.batches import Answer, Batches, Job, remember, size_of
+from lakemark_server.timeline.batching.jobs import CommittedAndOpened, Moved, Opened, OpenJob, StartJob, check_open
+from lakemark_server.timeline.batching.named import NamedJob, TableKey, TableNames
+from lakemark_server.timeline.branching import branches
+from lakemark_server.timeline.cleaning.cleaner import Cleaner
+from lakemark_server.timeline.cleaning.savepoints import Savepoints
 from lakemark_server.timeline.comparing import Comparer
-from lakemark_server.timeline.jobs import CommittedAndOpened, Moved, Opened, OpenJob, StartJob, check_open
-from lakemark_server.timeline.named import NamedJob, TableKey, TableNames
-from lakemark_server.timeline.publish import CommitJob, check_metadata, response_of
+from lakemark_server.timeline.conflicts.change_log import ChangeLog
+from lakemark_server.timeline.instants import alive, listing, staging
+from lakemark_server.timeline.instants.alive import Alive
+from lakemark_server.timeline.publishing import direct
+from lakemark_server.timeline.publishing.altering import AlterJob
+from lakemark_server.timeline.publishing.publish import CommitJob, check_metadata, response_of
+from lakemark_server.timeline.publishing.rollback import delete_files, keep_conflict, roll_back
+from lakemark_server.timeline.publishing.table_state import TableState
+from lakemark_server.timeline.publishing.together import Together
 from lakemark_server.timeline.references import References
-from lakemark_server.timeline.rollback import delete_files, keep_conflict, roll_back
-from lakemark_server.timeline.savepoints import Savepoints
-from lakemark_server.timeline.table_state import TableState
-from lakemark_server.timeline.together import Together
 
 PAGE_MAX: Final = 1_000
 TOGETHER_MAX: Final = 100
@@ -87,7 +90,7 @@ class Timeline:
         request: pb.CommitRequest,
         answered: Answered[pb.CommitResponse | CommittedAndOpened | Moved],
     ) -> bool:
-        """Likewise ``commit``, for a request that is small (``reading.is_small``), and may have a ``next``."""
+        """Likewise ``commit``, for a request that is small (``batching.reading.is_small``), and may have a ``next``."""
         if request.HasField("next"):
             check_open(OpenJob.of(request.next))
         check_request_id(request.request_id)

@@ -13,11 +13,11 @@ from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES
 from lakemark_server.kv import ReadTransaction, Store, keys_below
-from lakemark_server.snapshot import bases
 from lakemark_server.snapshot.arrow import take, texts
-from lakemark_server.snapshot.fold import NOWHERE, Origin, Snapshot
+from lakemark_server.snapshot.base import bases
+from lakemark_server.snapshot.parts.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.timeline import branches, retention
+from lakemark_server.timeline.branching import branches, retention
 from lakemark_server.timeline.lineage import Lineage
 
 _CACHE_BYTES: Final = 64 << 20

@@ -29,10 +29,11 @@ from lakemark_server.keyspace import (
     VERSIONS,
 )
 from lakemark_server.kv import Store, keys_below
-from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.arrow import texts
-from lakemark_server.timeline import records, retention
-from lakemark_server.timeline.alive import Alive
+from lakemark_server.snapshot.pages import blocks
+from lakemark_server.timeline import records
+from lakemark_server.timeline.branching import retention
+from lakemark_server.timeline.instants.alive import Alive
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 from lakemark_server.verify.references import check_merges, check_references, lineages, references_of
 from lakemark_server.verify.schemas import check_versions, schemas_of

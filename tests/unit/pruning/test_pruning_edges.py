@@ -14,8 +14,8 @@ import pytest
 
 from lakemark.expressions import ColumnRef, Compare, Literal, bind, parse_predicate
 from lakemark.types import BIGINT
-from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, PreparedColumn, PreparedStats, prepare
-from lakemark_server.snapshot.pruning import PruneResult, prune
+from lakemark_server.snapshot.entries.file_stats import ColumnStats, FileStats, PreparedColumn, PreparedStats, prepare
+from lakemark_server.snapshot.pruning.rules import PruneResult, prune
 from tests.unit.predicates import SCHEMA
 
 

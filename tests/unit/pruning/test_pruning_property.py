@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from lakemark.expressions import bind, parse_predicate, to_sql
 from lakemark.types import DATE, STRING, TIMESTAMP, Decimal, is_floating, is_integer, to_arrow
-from lakemark_server.snapshot.file_stats import ColumnStats, FileStats, prepare
-from lakemark_server.snapshot.pruning import prune
+from lakemark_server.snapshot.entries.file_stats import ColumnStats, FileStats, prepare
+from lakemark_server.snapshot.pruning.rules import prune
 from tests.unit.predicates import PARTITIONS, SCHEMA, Row, holds, predicates, values
 
 DATA = [column for column in SCHEMA.columns if column.name not in PARTITIONS]

@@ -13,12 +13,13 @@ from lakemark_proto.store.v1.store_pb2 import BaseRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.base_folder import BaseFolder
 from lakemark_server.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES, MAIN
-from lakemark_server.snapshot import base_build, bases, history
 from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.bases import BuildLost
-from lakemark_server.snapshot.fold import Origin
+from lakemark_server.snapshot.base import bases, build
+from lakemark_server.snapshot.base.bases import BuildLost
 from lakemark_server.snapshot.folding import BUILD_MS_MAX, Folding, Since, Thresholds, is_due
-from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.parts.fold import Origin
+from lakemark_server.snapshot.planning.planner import Planner
+from lakemark_server.snapshot.reading import history
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.verify.bases import check_bases
@@ -136,7 +137,7 @@ def test_a_build_that_died_is_swept_and_cannot_be_published(world: World) -> Non
 
 def test_blocks_of_large_commits_stay_where_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "STORED_FILES_MIN", 100)
-    monkeypatch.setattr(base_build, "FILES_OF_PARTITION_MIN", 30)
+    monkeypatch.setattr(build, "FILES_OF_PARTITION_MIN", 30)
     for _ in range(3):
         world.commit(MAIN, t.APPEND, [1] * 60 + [2] * 60, staged=True)
     fold(world)

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import lakemark_server.snapshot.parts as parts_module
+import lakemark_server.snapshot.parts.part as parts_module
 from lakemark.convert import value_to_proto
 from lakemark.expressions import Expr, to_sql
 from lakemark.types import BIGINT, DATE, DOUBLE, FLOAT, INT, SMALLINT, TIMESTAMP, TINYINT, Decimal, Field, Schema, Type
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot import blocks
-from lakemark_server.snapshot.contents import with_version
-from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Change, Snapshot, empty, fold
-from lakemark_server.snapshot.parts import in_memory
-from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.entries.columns import from_messages
+from lakemark_server.snapshot.pages import blocks
+from lakemark_server.snapshot.pages.contents import with_version
+from lakemark_server.snapshot.parts.fold import Change, Snapshot, empty, fold
+from lakemark_server.snapshot.parts.part import in_memory
+from lakemark_server.snapshot.planning.planner import Planner
 from tests.unit.predicates import PARTITIONS, POOLS, SCHEMA, Row, holds, predicates, values
 
 # What each column may have been before it was widened to what it is in SCHEMA.

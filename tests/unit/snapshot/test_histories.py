@@ -10,18 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import lakemark_server.snapshot.base_build as build_module
-import lakemark_server.snapshot.history as history_module
-import lakemark_server.snapshot.parts as parts_module
+import lakemark_server.snapshot.base.build as build_module
+import lakemark_server.snapshot.parts.part as parts_module
+import lakemark_server.snapshot.reading.history as history_module
 from lakemark.errors import InvalidFile
 from lakemark.expressions import parse_predicate
 from lakemark.types import Schema
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.keyspace import MAIN
-from lakemark_server.snapshot import bases
-from lakemark_server.snapshot.changes import added_between, removed_between
-from lakemark_server.snapshot.fold import NOWHERE
-from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.base import bases
+from lakemark_server.snapshot.parts.changes import added_between, removed_between
+from lakemark_server.snapshot.parts.fold import NOWHERE
+from lakemark_server.snapshot.planning.planner import Planner
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.verify.bases import check_bases
 from tests.unit.snapshot.compacted import check_compact

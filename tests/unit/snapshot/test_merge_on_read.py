@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lakemark_server.snapshot.parts as parts_module
+import lakemark_server.snapshot.parts.part as parts_module
 from lakemark.expressions import parse_predicate
 from lakemark.types import INT, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Snapshot, empty
-from lakemark_server.snapshot.merge_on_read import merged_on_read
-from lakemark_server.snapshot.planning import Planner
+from lakemark_server.snapshot.entries.columns import from_messages
+from lakemark_server.snapshot.parts.fold import Snapshot, empty
+from lakemark_server.snapshot.planning.merge_on_read import merged_on_read
+from lakemark_server.snapshot.planning.planner import Planner
 from lakemark_server.snapshot.slices import latest_slices
 from tests.snapshots import folded
 

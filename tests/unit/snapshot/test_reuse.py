@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from lakemark.expressions import parse_predicate
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.keyspace import MAIN
-from lakemark_server.snapshot import history, page_source, reuse
-from lakemark_server.snapshot.blocks import page_of
-from lakemark_server.snapshot.pages import Page
-from lakemark_server.snapshot.planning import Planner
-from lakemark_server.snapshot.reuse import ReuseCache
+from lakemark_server.snapshot.pages import reuse, source
+from lakemark_server.snapshot.pages.blocks import page_of
+from lakemark_server.snapshot.pages.page import Page
+from lakemark_server.snapshot.pages.reuse import ReuseCache
+from lakemark_server.snapshot.planning.planner import Planner
+from lakemark_server.snapshot.reading import history
 from lakemark_server.snapshot.service import Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.unit.snapshot.world import World
@@ -123,7 +124,7 @@ def test_a_plan_of_more_than_the_cache_holds_finds_a_part_of_it(
         reads.append(1)
         return page_of(stored)
 
-    monkeypatch.setattr(page_source, "page_of", counted)
+    monkeypatch.setattr(source, "page_of", counted)
     world = World.open(tmp_path)
     for _ in range(PARTS):
         world.commit(MAIN, t.APPEND, [number % 5 for number in range(120)], staged=True)

@@ -25,13 +25,14 @@ from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog import lake
 from lakemark_server.keyspace import BLOCKS, MAIN, REMOVED
 from lakemark_server.kv import Store, Transaction, open_store
-from lakemark_server.snapshot import blocks
 from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.entries import FIXED, from_messages
-from lakemark_server.snapshot.fold import Snapshot
+from lakemark_server.snapshot.entries.columns import FIXED, from_messages
 from lakemark_server.snapshot.folding import Folding, Thresholds
+from lakemark_server.snapshot.pages import blocks
+from lakemark_server.snapshot.parts.fold import Snapshot
 from lakemark_server.snapshot.service import Snapshots
-from lakemark_server.timeline import branches, records
+from lakemark_server.timeline import records
+from lakemark_server.timeline.branching import branches
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 
 TABLE = 7

@@ -14,12 +14,12 @@ from lakemark.types import DOUBLE, INT, STRING, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.aggregates import aggregate
-from lakemark_server.snapshot.blocks import to_plain_ipc
-from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Snapshot, empty
-from lakemark_server.snapshot.planning import Planner
-from lakemark_server.snapshot.received import from_arrow
+from lakemark_server.snapshot.entries.columns import from_messages
+from lakemark_server.snapshot.entries.received import from_arrow
+from lakemark_server.snapshot.pages.blocks import to_plain_ipc
+from lakemark_server.snapshot.parts.fold import Snapshot, empty
+from lakemark_server.snapshot.planning.aggregates import aggregate
+from lakemark_server.snapshot.planning.planner import Planner
 from tests.snapshots import folded
 
 ID, X, NAME = Field(1, "id", INT), Field(2, "x", DOUBLE), Field(3, "name", STRING)

@@ -6,10 +6,10 @@ import pytest
 
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.kv import Transaction
-from lakemark_server.timeline import alive
-from lakemark_server.timeline.alive import Alive
-from lakemark_server.timeline.changes import Operation
-from lakemark_server.timeline.conflicts import OPERATIONS
+from lakemark_server.timeline.conflicts.changes import Operation
+from lakemark_server.timeline.conflicts.rules import OPERATIONS
+from lakemark_server.timeline.instants import alive
+from lakemark_server.timeline.instants.alive import Alive
 from tests.lakes import Lake
 
 

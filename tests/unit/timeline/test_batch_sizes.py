@@ -12,10 +12,10 @@ from lakemark.errors import LimitExceeded
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import Transaction
-from lakemark_server.timeline.batches import BATCH_BYTES_MAX, size_of
-from lakemark_server.timeline.batching import BATCH_MAX
-from lakemark_server.timeline.jobs import OpenJob
-from lakemark_server.timeline.publish import METADATA_BYTES_MAX
+from lakemark_server.timeline.batching.batcher import BATCH_MAX
+from lakemark_server.timeline.batching.batches import BATCH_BYTES_MAX, size_of
+from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.publishing.publish import METADATA_BYTES_MAX
 from tests.lakes import Lake, file, files
 
 WAIT_S = 30

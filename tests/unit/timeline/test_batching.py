@@ -18,8 +18,8 @@ from lakemark.errors import (
 )
 from lakemark_server import deadline
 from lakemark_server.deadline import Deadline
-from lakemark_server.timeline import batching
-from lakemark_server.timeline.batching import BATCH_MAX, Batcher
+from lakemark_server.timeline.batching import batcher as batcher_module
+from lakemark_server.timeline.batching.batcher import BATCH_MAX, Batcher
 
 WAIT_S = 20.0
 
@@ -89,7 +89,7 @@ def test_those_that_came_meanwhile_are_led_by_the_first_of_them(pool: ThreadPool
 
 def test_a_batch_ends_with_the_job_that_makes_it_large(pool: ThreadPoolExecutor) -> None:
     run = Runner()
-    batcher = Batcher(run, lambda job: job * batching.BATCH_BYTES_AIM // 4)
+    batcher = Batcher(run, lambda job: job * batcher_module.BATCH_BYTES_AIM // 4)
     first, rest = queue_behind_a_leader(pool, batcher, run, [1, 2, 3, 9, 1])
     run.go.release(4)
     assert first.result(WAIT_S) == 0
@@ -146,7 +146,7 @@ def test_a_batch_is_bounded_and_the_rest_comes_next(pool: ThreadPoolExecutor) ->
 
 
 def test_too_many_waiting_are_sent_away(pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "WAITING_MAX", 2)
+    monkeypatch.setattr(batcher_module, "WAITING_MAX", 2)
     run = Runner()
     batcher = Batcher(run)
     first, rest = queue_behind_a_leader(pool, batcher, run, [1, 2])

@@ -20,9 +20,10 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At
-from lakemark_server.timeline import direct, divergence, merging
+from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.branching import divergence, merging
 from lakemark_server.timeline.comparing import Wanted
-from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.timeline.publishing import direct
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, profile
 

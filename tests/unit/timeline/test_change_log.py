@@ -12,8 +12,8 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.keyspace import MAIN
 from lakemark_server.kv import CommitUnknownResult, ReadTransaction, Store, Transaction, open_store
 from lakemark_server.timeline import records
-from lakemark_server.timeline.change_log import ChangeLog, memory_bytes
-from lakemark_server.timeline.changes import Change, of_record
+from lakemark_server.timeline.conflicts.change_log import ChangeLog, memory_bytes
+from lakemark_server.timeline.conflicts.changes import Change, of_record
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.lakes import Lake, file, open_lake, profile
 

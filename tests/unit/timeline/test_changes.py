@@ -10,9 +10,9 @@ from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.changes import added_between, removed_between
-from lakemark_server.snapshot.entries import from_messages
-from lakemark_server.snapshot.fold import Snapshot, empty
+from lakemark_server.snapshot.entries.columns import from_messages
+from lakemark_server.snapshot.parts.changes import added_between, removed_between
+from lakemark_server.snapshot.parts.fold import Snapshot, empty
 from tests.snapshots import folded
 
 SCHEMA = Schema.build([Field(1, "id", INT), Field(2, "m", INT)], ["m"], 1)

@@ -11,8 +11,8 @@ import pytest
 
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import POLICIES
-from lakemark_server.timeline.changes import Change, Operation, hash_of
-from lakemark_server.timeline.conflicts import (
+from lakemark_server.timeline.conflicts.changes import Change, Operation, hash_of
+from lakemark_server.timeline.conflicts.rules import (
     NAMES_IN_DETAILS_MAX,
     NAMES_IN_MESSAGE_MAX,
     RULES,
@@ -21,7 +21,7 @@ from lakemark_server.timeline.conflicts import (
     find_collision,
     named_partitions,
 )
-from lakemark_server.timeline.rivals import gives_way
+from lakemark_server.timeline.publishing.rivals import gives_way
 
 A, U, D = t.APPEND, t.UPSERT, t.DELETE
 P, Q, W = t.OVERWRITE_PARTITIONS, t.OVERWRITE_PREDICATE, t.OVERWRITE_TABLE

@@ -12,9 +12,9 @@ import pytest
 from lakemark.errors import InvalidFile
 from lakemark.types import INT, Field, Schema
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.blocks import to_ipc
-from lakemark_server.snapshot.entries import FIXED, entry_schema, from_messages, statistics_ids
-from lakemark_server.snapshot.received import from_arrow
+from lakemark_server.snapshot.entries.columns import FIXED, entry_schema, from_messages, statistics_ids
+from lakemark_server.snapshot.entries.received import from_arrow
+from lakemark_server.snapshot.pages.blocks import to_ipc
 from tests.lakes import FLAT, ID, MONTH, NAME, PLACE, SCHEMA, X, file, stat, whole
 
 INSTANT = 1_800_000_000_000

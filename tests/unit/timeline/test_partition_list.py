@@ -7,8 +7,8 @@ import pytest
 from lakemark.errors import LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.timeline.changes import Operation
-from lakemark_server.timeline.partition_list import BYTES_MAX, NAMES_MAX, PartitionList
+from lakemark_server.timeline.conflicts.changes import Operation
+from lakemark_server.timeline.conflicts.partition_list import BYTES_MAX, NAMES_MAX, PartitionList
 
 
 def names(count: int, first: int = 0) -> list[str]:

@@ -12,11 +12,11 @@ from lakemark.errors import InvalidFile, LakemarkError
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.timeline import reading
-from lakemark_server.timeline.jobs import MOVED
-from lakemark_server.timeline.publish import CommitJob
-from lakemark_server.timeline.reading import is_small, read_commits, read_each
-from lakemark_server.timeline.staging import Entries, read_entries
+from lakemark_server.timeline.batching import reading
+from lakemark_server.timeline.batching.jobs import MOVED
+from lakemark_server.timeline.batching.reading import is_small, read_commits, read_each
+from lakemark_server.timeline.instants.staging import Entries, read_entries
+from lakemark_server.timeline.publishing.publish import CommitJob
 from tests.lakes import Lake, file, files, stat
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.timeline.jobs import OpenJob
-from lakemark_server.timeline.named import NamedJob, TableKey
+from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.batching.named import NamedJob, TableKey
 from tests.lakes import Lake, file, files
 
 NAME: TableKey = ("", "default", "t")

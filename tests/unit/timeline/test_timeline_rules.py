@@ -23,12 +23,14 @@ from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable, put
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.snapshot.service import At, Snapshots
-from lakemark_server.timeline import change_log, listing, opening, staging
-from lakemark_server.timeline.jobs import OpenJob
+from lakemark_server.timeline.batching import opening
+from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.conflicts import change_log
+from lakemark_server.timeline.conflicts.touched import LISTED_MAX, TouchedSet
+from lakemark_server.timeline.instants import listing, staging
 from lakemark_server.timeline.lineage import OF_MAIN
-from lakemark_server.timeline.publish import CommitJob
+from lakemark_server.timeline.publishing.publish import CommitJob
 from lakemark_server.timeline.service import Timeline
-from lakemark_server.timeline.touched import LISTED_MAX, TouchedSet
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, profile
 

@@ -10,11 +10,11 @@ from lakemark.errors import InvalidArgument
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.entries import FIXED, from_messages
-from lakemark_server.timeline import staging
-from lakemark_server.timeline.changes import Change, Operation, base_file, by_group, hash_of, of_record
-from lakemark_server.timeline.staging import NO_ENTRIES, Entries, with_removed
-from lakemark_server.timeline.touched import COLUMNS_MAX, LISTED_MAX, TouchedSet, follow_compactions
+from lakemark_server.snapshot.entries.columns import FIXED, from_messages
+from lakemark_server.timeline.conflicts.changes import Change, Operation, base_file, by_group, hash_of, of_record
+from lakemark_server.timeline.conflicts.touched import COLUMNS_MAX, LISTED_MAX, TouchedSet, follow_compactions
+from lakemark_server.timeline.instants import staging
+from lakemark_server.timeline.instants.staging import NO_ENTRIES, Entries, with_removed
 from tests.lakes import SCHEMA, Lake, files, whole
 
 INSTANT = 1_800_000_000_000

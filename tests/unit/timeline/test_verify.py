@@ -27,7 +27,7 @@ from lakemark_server.keyspace import (
     VERSIONS,
 )
 from lakemark_server.kv import Transaction
-from lakemark_server.timeline.alive import Alive
+from lakemark_server.timeline.instants.alive import Alive
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file
 

@@ -1,0 +1,1 @@
+"""Bases: all files of a branch up to one version, in pages of the store, where folding begins."""

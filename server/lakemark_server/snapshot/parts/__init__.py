@@ -1,0 +1,1 @@
+"""A snapshot in memory: immutable parts that versions share, folded from what each version changed."""

@@ -1,0 +1,118 @@
+"""Whether what one head has may follow on another: the check of a merge, and of a question whether one would do.
+
+A version of the source that the target lacks is put behind everything that the target has. Of that, it has not seen
+what the source lacks, and what came to the source only after it. Against all this it is checked, as if its writer had
+committed late. If the source lacks nothing, the target becomes what the source is, and it is enough that the order of
+files which come and go does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lakemark.errors import CommitConflict, LimitExceeded
+from lakemark_server.kv import ReadTransaction
+from lakemark_server.timeline.branching.branches import name_of
+from lakemark_server.timeline.branching.divergence import LOOKED_AT_MAX, Head, Known, Side, side
+from lakemark_server.timeline.conflicts.change_log import ChangeLog
+from lakemark_server.timeline.conflicts.changes import Change, Operation, Run, by_group
+from lakemark_server.timeline.conflicts.rules import RULES, Collision, Verdict, commute, find_collision
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """``source``: what it has that the target lacks; ``target``: the other way round."""
+
+    source: Side
+    target: Side
+
+    @property
+    def fast_forward(self) -> bool:
+        """The source has all that the target has."""
+        return not self.target.own
+
+    def turned(self) -> Divergence:
+        return Divergence(self.target, self.source)
+
+
+def diverged(tx: ReadTransaction, table_id: int, log: ChangeLog, source: Head, target: Head) -> Divergence:
+    """Raises LimitExceeded."""
+    return Divergence(
+        side(tx, table_id, log, source, Known(tx, table_id, target)),
+        side(tx, table_id, log, target, Known(tx, table_id, source)),
+    )
+
+
+class _Moved:
+    """Changes that are to follow others, by what the rules look at first."""
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+        self._by_kind: dict[tuple[Operation, bool], list[tuple[str, Change]]] = {}
+        self.count = 0
+
+    def add(self, branch: str, changes: Iterable[Change]) -> None:
+        for change in changes:
+            self._by_kind.setdefault((change.operation, change.once), []).append((branch, by_group(change)))
+            self.count += 1
+
+    def against(self, theirs: Change) -> Iterator[tuple[str, Collision]]:
+        """Those that must not follow ``theirs``, and whose they are."""
+        for (operation, once), changes in self._by_kind.items():
+            if RULES[self._policy][operation, theirs.operation] is Verdict.NEVER and not (once and theirs.once):
+                continue
+            for branch, mine in changes:
+                collision = find_collision(self._policy, mine, [theirs])
+                if collision is not None:
+                    yield branch, collision
+
+
+def check_merge(tx: ReadTransaction, table_id: int, log: ChangeLog, table: str, policy: str, found: Divergence) -> int:
+    """How many versions the merge replays. Raises CommitConflict, LimitExceeded."""
+    found.source.check_own()
+    moved, looked_at = _Moved(policy), 0
+    source, target = found.source.head.name, found.target.head.name
+
+    def changes(run: Run) -> Iterator[Change]:
+        nonlocal looked_at
+        for change in log.of_run(tx, table_id, run):
+            looked_at += 1
+            if looked_at > LOOKED_AT_MAX:
+                raise LimitExceeded(
+                    f"a merge of {source!r} into {target!r} is to be checked against more than {LOOKED_AT_MAX} "
+                    "versions; make a new branch and do the work again on it"
+                )
+            yield change
+
+    for run, shared in found.source.pieces:
+        if not shared:
+            moved.add(run.branch, reversed(list(changes(run))))
+        elif moved.count:
+            for theirs in changes(run):
+                for branch, collision in moved.against(theirs):
+                    if not (found.fast_forward and commute(collision.mine, theirs)):
+                        raise _refusal(table, found, branch, run, collision, passed=True)
+    for run in found.target.own:
+        for theirs in changes(run):
+            for branch, collision in moved.against(theirs):
+                raise _refusal(table, found, branch, run, collision, passed=False)
+    return moved.count
+
+
+def _refusal(
+    table: str, found: Divergence, branch: str, other: Run, collision: Collision, *, passed: bool
+) -> CommitConflict:
+    source, target = found.source.head.name, found.target.head.name
+    theirs = name_of(other.branch)
+    why = f", which {source!r} got only after it and {target!r} has already" if passed else ""
+    return CommitConflict(
+        f"merge of {source!r} into {target!r} of {table} refused: version {collision.mine.version} of branch "
+        f"{name_of(branch)!r} against {collision.describe()} on branch {theirs!r}{why}. Make a new branch of "
+        f"{target!r} and do the work again on it",
+        branch=name_of(branch),
+        branch_version=str(collision.mine.version),
+        into=target,
+        other_branch=theirs,
+        **collision.details(),
+    )

@@ -1,0 +1,1 @@
+"""Instants before they are completed: their states, their heartbeats, and the entries staged under them."""

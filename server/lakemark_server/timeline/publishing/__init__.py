@@ -1,0 +1,1 @@
+"""How instants end, inside one transaction of the store: in versions of one or several tables, or rolled back."""

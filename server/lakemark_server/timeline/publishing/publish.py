@@ -1,0 +1,215 @@
+"""Publishing: the one place where versions come to be. All of it happens inside one transaction of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from lakemark.errors import CommitConflict, InvalidSchema, LakemarkError, LimitExceeded, Unavailable
+from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, RemovedTotals, StagedTotals, VersionRecord
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.admission import usage
+from lakemark_server.keyspace import ALIVE, INSTANTS
+from lakemark_server.timeline import records
+from lakemark_server.timeline.conflicts.change_log import ChangeLog
+from lakemark_server.timeline.conflicts.changes import Change, of_record
+from lakemark_server.timeline.conflicts.partition_list import PartitionList
+from lakemark_server.timeline.conflicts.rules import Collision, find_collision
+from lakemark_server.timeline.conflicts.touched import follow_compactions
+from lakemark_server.timeline.instants import staging
+from lakemark_server.timeline.instants.alive import Alive
+from lakemark_server.timeline.instants.staging import NO_ENTRIES, Entries
+from lakemark_server.timeline.instants.states import ADVICE, expired, require_inflight
+from lakemark_server.timeline.publishing.rivals import find_favoured
+from lakemark_server.timeline.publishing.table_state import BranchState, TableState
+
+METADATA_BYTES_MAX: Final = 20_000
+_MAP_ENTRY_BYTES: Final = 8  # what protobuf adds to a key and its value
+
+
+@dataclass(frozen=True, slots=True)
+class CommitJob:
+    """One commit that waits to be published. ``entries`` were not staged before, and are inline."""
+
+    instant: int
+    schema_id: int = 0
+    metadata: dict[str, str] = field(default_factory=dict)
+    entries: Entries = NO_ENTRIES
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its files and metadata, which are all of a version that can be large."""
+        return len(self.entries.block) + len(self.entries.removed_block) + metadata_bytes(self.metadata)
+
+
+def publish(
+    state: TableState, jobs: list[CommitJob], now_ms: int, log: ChangeLog
+) -> list[pb.CommitResponse | LakemarkError]:
+    """Decides each job in turn against the versions before it, those of this transaction included.
+
+    What is wrong with one job is that job's answer and touches no other; it is found before anything is written for it.
+    Returns the answers in the order of ``jobs``; what becomes public if the transaction commits stands in the branches
+    of ``state``.
+    """
+    published: dict[int, InstantRecord] = {}
+    answers: list[pb.CommitResponse | LakemarkError] = []
+    for job, (instant, writer) in zip(jobs, _read(state, jobs), strict=True):
+        try:
+            record = published.get(job.instant) or records.parse_instant(instant, job.instant)
+            if record.state != pb.COMPLETED:
+                _publish_one(state, record, writer, job, now_ms, log)
+                published[record.instant] = record
+            answers.append(response_of(record))
+        except Unavailable:
+            raise  # of the store, in the middle: what this job has written so far must not be committed with the others
+        except LakemarkError as error:
+            answers.append(error)
+    return answers
+
+
+def _read(state: TableState, jobs: list[CommitJob]) -> list[tuple[bytes | None, bytes | None]]:
+    """Of each job the stored instant and the stored writer, all in one read."""
+    keys = [space.key(state.table_id, job.instant) for job in jobs for space in (INSTANTS, ALIVE)]
+    stored = state.tx.get_many(keys)
+    return list(zip(stored[::2], stored[1::2], strict=True))
+
+
+def _publish_one(
+    state: TableState, record: InstantRecord, writer: bytes | None, job: CommitJob, now_ms: int, log: ChangeLog
+) -> None:
+    branch = _check_state(state, record, writer, job, now_ms)
+    _account(record, job.entries)
+    mine = of_record(record)
+    others: Iterable[Change] = log.between(
+        state.tx, state.table_id, branch.lineage, record.read_version, branch.head.version, branch.fresh
+    )
+    if mine.files:
+        others = list(others)
+        mine = follow_compactions(record, mine, others)
+    collision = find_collision(state.table.policy, mine, others) or find_favoured(state, record, mine, now_ms)
+    if collision:
+        raise refusal(state.table.name, collision, record.read_version)
+    version = _version(state, record, job, following(branch, now_ms))
+    put(state, branch, record, version)
+    inline = job.entries.totals  # came with the commit, and never counted as staged
+    usage.close_writer(
+        state.tx, state.table.record.catalog, record.staged.files - inline.files, record.staged.bytes - inline.bytes
+    )
+
+
+def following(branch: BranchState, now_ms: int) -> HeadRecord:
+    """The head after the next version."""
+    head = branch.head
+    return HeadRecord(version=head.version + 1, committed_ms=max(now_ms, head.committed_ms))
+
+
+def put(state: TableState, branch: BranchState, record: InstantRecord, version: VersionRecord) -> None:
+    """Writes a version as the branch's new head, and completes its instant."""
+    tx, table_id, key = state.tx, state.table_id, branch.lineage.key
+    record.state = pb.COMPLETED
+    record.version = version.version
+    record.completed_ms = version.committed_ms
+    records.put_version(tx, table_id, key, version)
+    records.put_instant(tx, table_id, record)
+    state.clear_writer(record.instant)
+    if record.staged.blocks or record.removed.blocks:
+        staging.forget_slices(tx, table_id, record.instant)
+    branch.head = HeadRecord(version=version.version, committed_ms=version.committed_ms)
+    records.put_head(tx, table_id, key, branch.head)
+    branch.fresh.append(of_record(version))
+
+
+def _check_state(
+    state: TableState, record: InstantRecord, writer: bytes | None, job: CommitJob, now_ms: int
+) -> BranchState:
+    require_inflight(record)
+    branch = state.branch(record.branch)
+    if writer is None or Alive.unpack(record.instant, writer).expired(now_ms):
+        raise expired(record)
+    staging.check_more(record, job.entries)
+    staging.check_operation(record, job.entries)
+    staging.check_new_slices(state.tx, state.table_id, record, job.entries.slices)
+    table = state.table
+    schema_id = job.schema_id or record.schema_id
+    if not 1 <= schema_id <= table.record.schema_id:
+        raise InvalidSchema(
+            f"{table.name} has no schema {schema_id}; its schemas are 1 to {table.record.schema_id}",
+            schema_id=str(schema_id),
+            latest_schema_id=str(table.record.schema_id),
+        )
+    return branch
+
+
+def _account(record: InstantRecord, entries: Entries) -> None:
+    """What the commit request itself brings counts as staged. Raises LimitExceeded."""
+    partitions = PartitionList.of(record)
+    partitions.add(entries.partitions)
+    partitions.write_to(record)
+    entries.add_touched(record)
+    staging.add_totals(record, entries)
+
+
+def refusal(table: str, collision: Collision, read_version: int) -> CommitConflict:
+    return CommitConflict(
+        f"commit to {table} refused: {collision.describe()}; this writer had read version {read_version}: {ADVICE}",
+        **collision.details(),
+        read_version=str(read_version),
+    )
+
+
+def metadata_bytes(metadata: Mapping[str, str]) -> int:
+    return sum(len(key.encode()) + len(value.encode()) + _MAP_ENTRY_BYTES for key, value in metadata.items())
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Raises LimitExceeded if it takes more room than a version's record has for it."""
+    size = metadata_bytes(metadata)
+    if size > METADATA_BYTES_MAX:
+        raise LimitExceeded(
+            f"the metadata of an instant takes {size} bytes; at most {METADATA_BYTES_MAX} are kept, counting what was "
+            "given when it was opened and with its commit"
+        )
+
+
+def _version(state: TableState, record: InstantRecord, job: CommitJob, head: HeadRecord) -> VersionRecord:
+    """Raises LimitExceeded; all that is in the record is bounded, so that it fits into one value of the store."""
+    metadata = dict(record.metadata) | job.metadata
+    check_metadata(metadata)
+    staged, removed = record.staged, record.removed
+    schema_id = job.schema_id or record.schema_id
+    latest = state.table.record.schema_id
+    version = VersionRecord(
+        version=head.version,
+        instant=record.instant,
+        committed_ms=head.committed_ms,
+        operation=record.operation,
+        read_version=record.read_version,
+        schema_id=latest,
+        file_schema_id=0 if schema_id == latest else schema_id,
+        staged=StagedTotals(files=staged.files, rows=staged.rows, bytes=staged.bytes, blocks=staged.blocks),
+        partitions=record.partitions,
+        all_partitions=record.all_partitions,
+        metadata=metadata,
+        owner=record.owner,
+        inline_block=job.entries.block,
+        deltas=record.deltas,
+    )
+    if removed.files:
+        version.removed.CopyFrom(
+            RemovedTotals(files=removed.files, rows=removed.rows, bytes=removed.bytes, blocks=removed.blocks)
+        )
+        version.inline_removed = job.entries.removed_block
+    if record.HasField("touched"):
+        version.touched.CopyFrom(record.touched)
+    return version
+
+
+def response_of(record: InstantRecord) -> pb.CommitResponse:
+    """Of a completed instant; the same however often it is asked for."""
+    return pb.CommitResponse(
+        version=record.version,
+        instant=record.instant,
+        committed_ms=record.completed_ms,
+        rebased_over=record.version - 1 - record.read_version,
+    )

@@ -1,0 +1,72 @@
+"""Transactions over several tables: the publishing step over several heads in one transaction of the store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakemark.errors import InstantStateError, LakemarkError, LimitExceeded
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.kv import Transaction
+from lakemark_server.requests import once
+from lakemark_server.timeline.conflicts.change_log import ChangeLog
+from lakemark_server.timeline.publishing.publish import CommitJob, publish
+from lakemark_server.timeline.publishing.table_state import TableState
+
+TOGETHER_BYTES_MAX: Final = 900_000
+
+
+class Together:
+    """``jobs`` are (table id, commit), published in this order. ``refused``: which of them failed the last attempt."""
+
+    def __init__(self, jobs: list[tuple[int, CommitJob]], request_id: str) -> None:
+        """Raises LimitExceeded."""
+        _check_size(sum(job.size_bytes for _, job in jobs))
+        self._jobs = jobs
+        self._request_id = request_id
+        self.refused = 0
+
+    def publish(self, tx: Transaction, now_ms: int, log: ChangeLog) -> tuple[list[TableState], list[pb.CommitResponse]]:
+        """The body of the transaction; may run several times. Raises the error of the first commit that is refused."""
+        states = {table_id: TableState(tx, table_id) for table_id, _ in self._jobs}
+        answer = once(
+            tx,
+            self._request_id,
+            "CommitTransaction",
+            now_ms,
+            pb.CommitTransactionResponse,
+            lambda: pb.CommitTransactionResponse(commits=self._all(states, now_ms, log)),
+        )
+        return list(states.values()), list(answer.commits)
+
+    def _all(self, states: dict[int, TableState], now_ms: int, log: ChangeLog) -> list[pb.CommitResponse]:
+        answers, fresh = [], []
+        for place, (table_id, job) in enumerate(self._jobs):
+            self.refused = place
+            before = _published(states[table_id])
+            answer = publish(states[table_id], [job], now_ms, log)[0]
+            if isinstance(answer, LakemarkError):
+                raise answer
+            _check_size(states[table_id].tx.size_bytes)  # with what the instants were given at their opening
+            answers.append(answer)
+            fresh.append(_published(states[table_id]) > before)
+        if any(fresh) and not all(fresh):
+            one = self._jobs[fresh.index(False)][1].instant
+            raise InstantStateError(
+                f"instant {one} was committed before, outside of this transaction: all of its commits are published "
+                "together or none. Send the others without it",
+                instant=str(one),
+                state="COMPLETED",
+            )
+        return answers
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > TOGETHER_BYTES_MAX:
+        raise LimitExceeded(
+            f"these commits write {size_bytes:,} bytes or more; a transaction over several tables takes at most "
+            f"{TOGETHER_BYTES_MAX:,}: stage their files before, shorten their metadata, or send fewer of them"
+        )
+
+
+def _published(state: TableState) -> int:
+    return sum(len(branch.fresh) for branch in state.branches.values())
