@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 
 from lakemark.errors import InvalidPredicate
+from lakemark.expressions import spans
 from lakemark.expressions.coerce import coerce_comparison, is_canonical_text
 from lakemark.expressions.render import to_sql
 from lakemark.expressions.tree import (
@@ -19,6 +20,7 @@ from lakemark.expressions.tree import (
     Literal,
     Not,
     Or,
+    Span,
     StartsWith,
     Unknown,
     any_of,
@@ -54,6 +56,8 @@ def bind(expr: Expr, schema: Schema) -> Expr:
             return IsNull(_resolve(column, schema)[0], negated)
         case Like(column) | StartsWith(column):
             return _bind_pattern(expr, column, schema)
+        case Span(_, (column,)):
+            return spans.bound(expr, *_resolve(column, schema))
         case Unknown(text, columns):
             return Unknown(text, tuple(_resolve(column, schema)[0] for column in columns))
         case _:

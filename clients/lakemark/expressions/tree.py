@@ -136,6 +136,16 @@ class Unknown:
     columns: tuple[ColumnRef, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Span(Unknown):
+    """A function of one column beside a constant (``year(day) = 2026``): ``op`` compares the column's value with the
+    dates from ``low`` to the one before ``high``. Like Unknown until ``bind`` knows that it is a column of dates."""
+
+    op: Operator = "="
+    low: datetime.date = datetime.date.min
+    high: datetime.date = datetime.date.max
+
+
 Expr: TypeAlias = (
     And | Or | Not | Compare | In | IsNull | Like | StartsWith | TrueConst | FalseConst | NullConst | Unknown
 )

@@ -1,0 +1,83 @@
+"""Functions in Spark SQL whose value is a span of dates (``spans``)."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+from lakemark.errors import InvalidPredicate
+from lakemark.expressions.literals import parse_date
+from lakemark.expressions.spans import of_day, of_trunc, of_year
+from lakemark.expressions.sql_values import cast_types, column_of, literal_of, text_of
+from lakemark.expressions.tree import And, Expr, Literal, Operator, Or, Span
+from lakemark.types import DATE
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+
+def span(function: exp.Expr, op: Operator, constant: exp.Expr, whole: exp.Expr) -> Span | None:
+    """``year(day) = 2026``; None if it is none of the functions whose value is a span of dates."""
+    from sqlglot import exp
+
+    literal = literal_of(constant)
+    if literal is None:
+        return None
+    match function:
+        case exp.Paren():
+            return span(function.this, op, constant, whole)
+        case exp.Year():
+            column, number = column_of(_as_date(function.this)), literal.value
+            found = of_year(number) if type(number) is int else None
+        case exp.DateTrunc(args={"unit": exp.Literal(is_string=True) as unit}):
+            column, day = column_of(_as_date(function.this)), _date(literal)
+            found = None if day is None else of_trunc(unit.this, day)
+        case _:
+            inner = _as_date(function)
+            column, day = None if inner is function else column_of(inner), _date(literal)
+            found = None if day is None else of_day(day)
+    return None if column is None or found is None else Span(text_of(whole), (column,), op, *found)
+
+
+def spans(node: exp.Expr) -> Expr | None:
+    """``year(day) IN (2025, 2026)`` and BETWEEN."""
+    from sqlglot import exp
+
+    found: list[Span | None]
+    match node:
+        case exp.In() if not any(node.args.get(name) for name in ("query", "unnest", "field")):
+            found = [span(node.this, "=", item, node) for item in node.expressions]
+        case exp.Between() if not node.args.get("symmetric"):
+            found = [span(node.this, ">=", node.args["low"], node), span(node.this, "<=", node.args["high"], node)]
+        case _:
+            return None
+    terms = [one for one in found if one is not None]
+    if not terms or len(terms) < len(found):
+        return None
+    return Or(tuple(terms)) if isinstance(node, exp.In) else And(tuple(terms))
+
+
+def _as_date(node: exp.Expr) -> exp.Expr:
+    """What is made a date of by ``CAST(… AS DATE)``, ``to_date(…)`` or ``date(…)``; else ``node`` itself."""
+    from sqlglot import exp
+
+    to_date = isinstance(node, exp.TsOrDsToDate) and not node.args.get("format")
+    cast = isinstance(node, exp.Cast) and cast_types().get(node.args["to"].this) == DATE
+    inner: exp.Expr = node.this if to_date or cast else node
+    return inner
+
+
+def _date(literal: Literal) -> datetime.date | None:
+    """A date, or a text that is one as dates are written."""
+    value = literal.value
+    if isinstance(value, str):
+        return _parsed_date(value)
+    return value if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) else None
+
+
+def _parsed_date(text: str) -> datetime.date | None:
+    try:
+        found = parse_date(text)
+    except InvalidPredicate:
+        return None
+    return found if text == found.isoformat() else None
