@@ -93,6 +93,8 @@ def test_several_years() -> None:
         "year(day) = 2026.5",
         "year(day) IN (2026, NULL)",
         "trunc(day, 'MM') = DATE '2026-03-02'",
+        "trunc(day, 'quarter') = DATE '2026-03-01'",
+        "trunc(day, 'YEAR') = DATE '2026-03-01'",
         "trunc(day, 'week') = DATE '2026-03-02'",
         "month(day) = 3",
         "to_date(day) = '2026-3-1'",
