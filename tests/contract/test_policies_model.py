@@ -205,7 +205,9 @@ class PoliciesMachine(RuleBasedStateMachine):
         gone = [place for place, _ in plan.removed]
         touched = [*gone, *(one.place for one in plan.added if changes or work.operation == t.COMPACT)]
         months = {place[0] for place in gone} | {one.month for one in plan.added}
-        begun = {one.place for one in plan.added if changes and not one.delta} - set(gone)
+        makes = changes or work.operation == t.COMPACT
+        based = {place for place, path in plan.removed if not self.contents[path].delta}
+        begun = {one.place for one in plan.added if makes and not one.delta} - based
         everywhere = work.operation == t.OVERWRITE_TABLE or (
             work.operation in (t.DELETE, t.OVERWRITE_PREDICATE) and work.months is None
         )

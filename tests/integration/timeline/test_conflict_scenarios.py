@@ -205,6 +205,23 @@ def test_a_file_group_is_begun_once(wire: Wire, policy: str) -> None:
         assert wire.commit(three, delta(three, "bucket-0", 0)).version == 2
 
 
+@pytest.mark.parametrize("policy", ["row", "column"])
+@pytest.mark.parametrize("operation", [U, C])
+def test_a_file_group_is_begun_once_also_by_who_replaces_its_deltas(
+    wire: Wire, policy: str, operation: t.Operation.ValueType
+) -> None:
+    """Of a bucket that has deltas alone, a rewrite or a compaction makes the first base file."""
+    wire.create(policy)
+    slow = wire.open(U, profile=work(months=[], columns=[X])).instant
+    laid = wire.open(U, profile=work(months=[], columns=[NAME])).instant
+    wire.commit(laid, delta(laid, "bucket-0", 0))
+    rewriting = wire.open(operation, profile=work(months=[], columns=[NAME] if operation == U else [])).instant
+    wire.commit(rewriting, base(rewriting, "bucket-0"), **removing(path(laid, "bucket-0-delta")))
+    with refused("commit_conflict", "began file group bucket-0, as this one does", "m=1"):
+        wire.commit(slow, base(slow, "bucket-0"))
+    assert slices(wire) == {"bucket-0": [rewriting]}
+
+
 def test_two_rewrites_of_one_file_exclude_each_other_even_under_row(wire: Wire) -> None:
     location = wire.create("row").location
     bases = begun(wire, "g", "h")

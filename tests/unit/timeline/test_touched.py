@@ -101,6 +101,14 @@ def test_a_compaction_touches_the_file_that_it_makes_too(lake_table: Any) -> Non
     assert not change.begun
 
 
+@pytest.mark.parametrize("operation", [t.UPSERT, t.COMPACT])
+def test_who_replaces_deltas_alone_begins_their_group(lake_table: Any, operation: Operation) -> None:
+    """Another, which has not seen the deltas, may be about to add the first base file of the group, too."""
+    gone = [entry("g", 5, p.DELTA), entry("h", 5), entry("h", 6, p.DELTA, base=5)]
+    change = touched_by(operation, entries(lake_table, [entry("g"), entry("h")], gone))
+    assert change.begun == on(("g", 0))
+
+
 def test_the_profile_counts_too() -> None:
     touched = TouchedSet()
     touched.add_profile(t.WorkProfile(file_groups=["g"], replaced_files=["1/m=1/g/a"], columns=[3, 4]))

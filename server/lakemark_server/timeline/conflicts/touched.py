@@ -84,19 +84,20 @@ class TouchedSet:
         """The base files among files that ``instant`` adds with an operation of ``COUNTS_MADE``.
 
         Who changes rows by key may make a file group that another one is about to make, too (the first of a bucket).
-        A compaction makes a base file that those who have not seen it look for under another name. ``replaced``:
-        (partition, file group) of those that are not new.
+        A compaction makes a base file that those who have not seen it look for under another name, and of deltas alone
+        the first one of their group. ``replaced``: (partition, file group) where base files are removed.
         """
         bases = np.flatnonzero(entries.column("kind").to_numpy() != types_pb2.DELTA)
         groups = texts(take(entries.column("file_group"), bases))
         self._add_groups(groups)
         partitions = texts(take(entries.column("partition"), bases))
+        every = set(zip(partitions, groups, strict=True))
+        begun = every - set(replaced)
+        self._add_begun(begun)
         if operation == timeline_pb2.COMPACT:
-            self._add_files((where, group, instant) for where, group in zip(partitions, groups, strict=True))
+            self._add_files((where, group, instant) for where, group in every)
         else:
-            made = set(zip(partitions, groups, strict=True)) - set(replaced)
-            self._add_files((where, group, 0) for where, group in made)
-            self._add_begun(made)
+            self._add_files((where, group, 0) for where, group in begun)
 
     def add(self, other: TouchedSet) -> None:
         """Everything that the other one touches."""

@@ -64,7 +64,7 @@ class Entries:
     removed: RemovedTotals = field(default_factory=RemovedTotals)
     touched: TouchedSet = field(default_factory=TouchedSet)
     added: pa.RecordBatch | None = None
-    replaced: frozenset[tuple[str, str]] = frozenset()  # (partition, file group) of those removed
+    replaced: frozenset[tuple[str, str]] = frozenset()  # (partition, file group) of the base files removed
 
     def add_touched(self, record: InstantRecord) -> None:
         """Notes with the instant what they touch under its operation."""
@@ -122,6 +122,7 @@ def with_removed(entries: Entries, removed: pa.RecordBatch) -> Entries:
     touched.add_removed(removed)
     paths = np.sort(directory_hashes(texts(removed.column("path"))))
     partitions, groups = texts(removed.column("partition")), texts(removed.column("file_group"))
+    kinds = removed.column("kind").to_pylist()
     return replace(
         entries,
         partitions=entries.partitions | frozenset(partitions),
@@ -131,7 +132,11 @@ def with_removed(entries: Entries, removed: pa.RecordBatch) -> Entries:
             files=removed.num_rows, rows=_sum(removed, "row_count"), bytes=_sum(removed, "size_bytes")
         ),
         touched=touched,
-        replaced=frozenset(zip(partitions, groups, strict=True)),
+        replaced=frozenset(
+            (where, group)
+            for where, group, kind in zip(partitions, groups, kinds, strict=True)
+            if kind != pb.DELTA  # else the group has no base file yet
+        ),
     )
 
 
