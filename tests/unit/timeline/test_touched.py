@@ -52,7 +52,7 @@ def touched_by(operation: Operation, given: Entries) -> Change:
 
 def on(*bases: tuple[str, int]) -> frozenset[int]:
     """Names of base files: (file group, instant)."""
-    return frozenset(hash_of(base_file("m=1", group, instant)) for group, instant in bases)
+    return frozenset(base_file("m=1", group, instant) for group, instant in bases)
 
 
 def groups(*names: str) -> frozenset[int]:
@@ -196,6 +196,12 @@ def test_a_file_and_what_compactions_made_of_it_are_one() -> None:
     assert followed([compaction("g", 6, 7)], ("g", 5)) == on(("g", 5)), "another file of the group"
     assert followed([compaction("h", 5, 6)], ("g", 5)) == on(("g", 5)), "another group"
     assert followed([], ("g", 5)) == on(("g", 5))
+
+
+def test_what_a_compaction_did_to_other_groups_does_not_count() -> None:
+    elsewhere = frozenset(base_file("m=2", "g", instant) for instant in (5, 6))
+    wide = Change(1, t.COMPACT, groups=groups("g", "h"), files=on(("g", 5), ("g", 6), ("h", 5), ("h", 6)) | elsewhere)
+    assert followed([wide], ("g", 5)) == on(("g", 5), ("g", 6))
 
 
 def test_other_operations_make_no_file_the_same() -> None:

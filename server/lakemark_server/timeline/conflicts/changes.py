@@ -18,6 +18,8 @@ Operation: TypeAlias = timeline_pb2.Operation.ValueType
 
 T = TypeVar("T", str, int)
 
+_INSTANT_BITS: Final = (1 << 24) - 1
+
 
 class Run(NamedTuple):
     """What a branch, by key, itself got: ``after < version <= upto``. Merges among these versions count for nothing."""
@@ -124,6 +126,16 @@ def hash_of(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def base_file(partition: str, group: str, instant: int) -> str:
-    """The name under which the base file of a slice is compared: ``instant`` wrote it; 0: the group has none yet."""
-    return f"{partition}\n{group}\n{instant}"
+def base_file(partition: str, group: str, instant: int) -> int:
+    """As what the base file of a slice is compared: ``instant`` wrote it; 0: the group has none yet.
+
+    The upper bits are those of the group in its partition, for ``same_group``.
+    """
+    group_bits = hash_of(f"{partition}\n{group}") & ~_INSTANT_BITS
+    return group_bits | hash_of(f"{partition}\n{group}\n{instant}") & _INSTANT_BITS
+
+
+def same_group(files: frozenset[int], others: frozenset[int]) -> frozenset[int]:
+    """Those of ``others`` that are base files of the same groups, in the same partitions, as ``files``."""
+    groups = {file & ~_INSTANT_BITS for file in files}
+    return frozenset(file for file in others if file & ~_INSTANT_BITS in groups)

@@ -13,7 +13,7 @@ from lakemark.errors import InvalidArgument
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, Touched
 from lakemark_proto.v1 import timeline_pb2, types_pb2
 from lakemark_server.snapshot.arrow import take, texts
-from lakemark_server.timeline.conflicts.changes import Change, Operation, base_file, common, hash_of
+from lakemark_server.timeline.conflicts.changes import Change, Operation, base_file, common, hash_of, same_group
 
 # Together with partitions, metadata and an inline block they must fit into one value of the store.
 LISTED_MAX: Final = 400
@@ -145,7 +145,7 @@ class TouchedSet:
         if len(distinct) > LISTED_MAX:
             self._all_files = True
         else:
-            self._files.update(hash_of(base_file(*one)) for one in distinct)
+            self._files.update(base_file(*one) for one in distinct)
         self._bound()
 
     def _add_removed(self, paths: Iterable[str]) -> None:
@@ -160,7 +160,7 @@ class TouchedSet:
         if len(groups) > LISTED_MAX:
             self._all_begun = True
         else:
-            self._begun.update(hash_of(base_file(*one, 0)) for one in groups)
+            self._begun.update(base_file(*one, 0) for one in groups)
         self._bound()
 
     def _bound(self) -> None:
@@ -192,7 +192,7 @@ def follow_compactions(record: InstantRecord, mine: Change, others: Iterable[Cha
     files, everything = mine.files, mine.all_files
     while True:
         found = [one for one in compactions if one.all_files or one.files & files]
-        more = files.union(*(one.files for one in found))
+        more = files.union(*(same_group(files, one.files) for one in found))
         everything |= any(one.all_files for one in found) or len(more) > LISTED_MAX
         if everything or more == files:
             break
