@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from lakemark.cli.context import invocation
+from lakemark.cli.options import Branch, Tag, Timestamp, Version, listed
 from lakemark.cli.output import show_fields, show_json, show_rows, size_text
 from lakemark.cli.tables import Name
 from lakemark.files import ColumnStatistics
@@ -18,14 +19,14 @@ def aggregate(
     where: Annotated[str | None, typer.Option("--where", "-w", help="a condition in Spark SQL")] = None,
     columns: Annotated[str, typer.Option(help="whose bounds and nulls are wanted: id,fare")] = "",
     by_partition: Annotated[bool, typer.Option("--by-partition", help="a line for each partition")] = False,
-    version: Annotated[int | None, typer.Option(help="this version instead of the latest")] = None,
-    timestamp: Annotated[str | None, typer.Option(help="the last version at or before this time (UTC)")] = None,
-    branch: Annotated[str, typer.Option(help="of this branch; empty: main")] = "",
-    tag: Annotated[str, typer.Option(help="the version that this tag keeps")] = "",
+    version: Version = None,
+    timestamp: Timestamp = None,
+    branch: Branch = "",
+    tag: Tag = "",
 ) -> None:
     """Files, rows, bytes and bounds of columns, from metadata alone."""
     call = invocation(context)
-    names = [one.strip() for one in columns.split(",") if one.strip()]
+    names = listed(columns)
     with call.client() as client:
         found = client.aggregate(
             table,

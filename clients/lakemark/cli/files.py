@@ -9,6 +9,7 @@ import typer
 
 from lakemark.cli import aggregates, committing
 from lakemark.cli.context import Invocation, invocation
+from lakemark.cli.options import Branch, Tag, Timestamp, Version, listed
 from lakemark.cli.output import show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.tables import Name
 from lakemark.client import Client, SnapshotOf
@@ -17,10 +18,6 @@ from lakemark.files.columns import name_of_partition
 from lakemark.reading import Plan
 
 app = typer.Typer(help="Files of a table's snapshots.", no_args_is_help=True)
-Version = Annotated[int | None, typer.Option(help="this version instead of the latest")]
-Timestamp = Annotated[str | None, typer.Option(help="the last version at or before this time (UTC)")]
-Branch = Annotated[str, typer.Option(help="of this branch; empty: main")]
-Tag = Annotated[str, typer.Option(help="the version that this tag keeps")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="at most so many files; 0: all")]
 
 
@@ -70,7 +67,7 @@ def plan(
             branch=branch,
             tag=tag,
             limit=limit,
-            statistics=[one.strip() for one in statistics.split(",") if one.strip()],
+            statistics=listed(statistics),
         )
         _show_files(call, found, summary=True)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from lakemark.cli.context import Invocation, invocation
+from lakemark.cli.options import listed
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, time_text
 from lakemark.cli.pairs import parse_pairs
 from lakemark.client import Table
@@ -58,7 +59,7 @@ def create(
         table = client.tables.create(
             name,
             columns,
-            partitioned_by=[one.strip() for one in partitioned_by.split(",") if one.strip()],
+            partitioned_by=listed(partitioned_by),
             properties=parse_pairs(properties, "property"),
             location=location,
             comment=comment,

@@ -177,15 +177,14 @@ def _pattern(column: ColumnRef, text: str, *, starts_with: bool) -> Expr:
 
 def _comparison(node: exp.Expr, op: Operator) -> Expr:
     left, right = node.this, node.expression
-    column, literal = column_of(left), literal_of(right)
-    if column is None:
-        column, literal, op = column_of(right), literal_of(left), MIRRORED[op]
-    if column is not None and literal is not None:
-        return Compare(op, column, literal)
+    for one, way, other in ((left, op, right), (right, MIRRORED[op], left)):
+        column, literal = column_of(one), literal_of(other)
+        if column is not None and literal is not None:
+            return Compare(way, column, literal)
     return (
-        _of_values(literal_of(left), _operators()[type(node)], literal_of(right))
-        or span(left, _operators()[type(node)], right, node)
-        or span(right, MIRRORED[_operators()[type(node)]], left, node)
+        _of_values(literal_of(left), op, literal_of(right))
+        or span(left, op, right, node)
+        or span(right, MIRRORED[op], left, node)
         or _unknown(node)
     )
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-from lakemark.errors import InvalidPredicate
-from lakemark.expressions.literals import parse_date
 from lakemark.expressions.spans import of_day, of_trunc, of_year
 from lakemark.expressions.sql_values import cast_types, column_of, literal_of, text_of
 from lakemark.expressions.tree import And, Expr, Literal, Operator, Or, Span
@@ -71,13 +69,9 @@ def _date(literal: Literal) -> datetime.date | None:
     """A date, or a text that is one as dates are written."""
     value = literal.value
     if isinstance(value, str):
-        return _parsed_date(value)
+        try:
+            found = datetime.date.fromisoformat(value)
+        except ValueError:
+            return None
+        return found if value == found.isoformat() else None
     return value if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) else None
-
-
-def _parsed_date(text: str) -> datetime.date | None:
-    try:
-        found = parse_date(text)
-    except InvalidPredicate:
-        return None
-    return found if text == found.isoformat() else None
