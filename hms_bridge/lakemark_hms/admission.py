@@ -6,15 +6,15 @@ clients take the first for a passing failure of the server and ask again after t
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from lakemark.errors import LakemarkError, Overloaded
 from lakemark_hms.names import database_name
 from lakemark_hms.wire import cut
-from lakemark_hms.wire.dispatch import Call, Handler, RefusedError
+from lakemark_hms.wire.dispatch import Call, Handler, RefusedError, Session
 from lakemark_hms.wire.lanes import Rank
-from lakemark_server import deadline
+from lakemark_server import caller, deadline
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Kind, Tenants
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX
@@ -57,7 +57,7 @@ class Admission:
     def run(self, call: Call, handler: Handler) -> object:
         """What the handler gives; the call counts as long as it runs. Raises RefusedError."""
         rank = rank_of(call.name)
-        with deadline.within(Deadline.after(self._call_s_max)):
+        with deadline.within(Deadline.after(self._call_s_max)), caller.named(partial(_caller_of, call.session)):
             if rank is Rank.VITAL:
                 return handler(call)
             try:
@@ -78,6 +78,11 @@ class Admission:
 
     def leave(self, size_bytes: int) -> None:
         self._inflight.leave(size_bytes)
+
+
+def _caller_of(session: Session) -> str:
+    """What the client said who it is (``set_ugi``), and where its connection comes from."""
+    return f"{session.user} ({session.peer})" if session.user else session.peer
 
 
 def tenant_of(call: Call) -> str:

@@ -129,14 +129,19 @@ class LakeDdl:
             expected = seen if changes else 0
             self._services.timeline.alter_schema(table.table_id, AlterJob((*changes, *statements), expected))
 
-    def drop(self, found: Found, *, delete_data: bool) -> None:
-        """Raises UnsupportedOperation for names of snapshots, which are not tables of their own."""
+    def drop(self, found: Found, *, delete_data: bool, now: bool) -> None:
+        """It can be brought back for a while, unless ``now`` (``DROP TABLE … PURGE``).
+
+        Raises UnsupportedOperation for names of snapshots, which are not tables of their own.
+        """
         if found.entry is None:
             raise UnsupportedOperation(
                 f"{found.database.name}.{found.name} names a snapshot of a lake table, which cannot be dropped"
             )
         with directories.leaving_files():
-            self._catalog.drop_lake_table(found.database.catalog, found.database.name, found.name, purge=delete_data)
+            self._catalog.dropped.drop(
+                found.database.catalog, found.database.name, found.name, delete_files=delete_data, now=now
+            )
 
 
 def lake_schema(table: Table) -> Schema:

@@ -37,7 +37,8 @@ class Housekeeping:
     def round(self) -> list[tuple[int, int]]:
         """Returns the lost writers that it has rolled back, as (table id, instant)."""
         lost = self._timeline.roll_back_expired()
-        for location in self._catalog.finish_deletions():
+        self._catalog.dropped.purge_due()
+        for location in self._catalog.dropped.finish_deletions():
             _log.info("deleted what a dropped table had left", location=location)
         batches = partition_batches.finish_abandoned(self._store, self._clock())
         if batches:

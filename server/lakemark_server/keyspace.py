@@ -17,6 +17,9 @@ IDS: Final = Space.of("ids")  # (kind) -> the next free id
 DATABASES: Final = Space.of("db")  # (catalog, name) -> DatabaseRecord
 TABLE_NAMES: Final = Space.of("name")  # (database id, name) -> TableEntry
 LAKE_TABLES: Final = Space.of("lake")  # (table id) -> LakeTableRecord
+# (catalog, database, name that it had, table id) -> empty: a dropped lake table, which can be brought back
+DROPPED: Final = Space.of("dropped")
+DROPPED_DUE: Final = Space.of("dropdue")  # (ms, table id) -> empty: when a dropped table is deleted
 LOCATIONS: Final = Space.of("loc")  # (location of a lake table) -> its table id
 DELETING: Final = Space.of("deleting")  # (location of a dropped lake table) -> since when, ms: nothing is made there
 SCHEMAS: Final = Space.of("schema")  # (table id, schema id) -> Schema

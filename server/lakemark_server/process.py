@@ -24,6 +24,7 @@ from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.backup import refuse_half_restored
 from lakemark_server.base_folder import BaseFolder
+from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.housekeeping import Housekeeping
@@ -32,7 +33,7 @@ from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
 from lakemark_server.snapshot.folding import Thresholds
 from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.snapshot.service import At, Snapshots
 from lakemark_server.sweeping import Sweeper
 from lakemark_server.timeline.service import Timeline
 
@@ -62,9 +63,16 @@ class Service:
         self.quotas = Quotas(self.store, settings.quotas, cache_s=settings.quota_cache_s, clock=clock)
         self.tenants = Tenants(self.quotas.known)
         self.inflight = InflightBytes(settings.max_inflight_bytes)
-        self.catalog = Catalog(self.store, settings.warehouse_uri, clock, self.quotas)
-        self.catalog.ensure_default_database()
         self.snapshots = Snapshots(self.store, settings.snapshot_cache_bytes)
+        self.catalog = Catalog(
+            self.store,
+            settings.warehouse_uri,
+            clock,
+            self.quotas,
+            dropped_retain_ms=int(settings.dropped_retain_s * 1_000),
+            measure=self._measured,
+        )
+        self.catalog.ensure_default_database()
         self.timeline = Timeline(self.store, clock, self.snapshots, self.quotas)
         self.planner = Planner(self.snapshots.cache)
         self.grpc = GrpcServer(
@@ -109,6 +117,11 @@ class Service:
             Thresholds(settings.fold_versions, settings.fold_files),
             int(settings.fold_grace_s * 1_000),
         )
+
+    def _measured(self, catalog: str, database: str, name: str) -> Size:
+        snapshots = self.snapshots
+        found = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, At()).snapshot)
+        return Size(found.version, found.files, found.size_bytes)
 
     @property
     def grpc_address(self) -> str:

@@ -46,6 +46,9 @@ class Settings(BaseSettings):
     quota_staged_files: int = Field(Limits().staged_files, ge=0, description="of a tenant, not committed yet")
     quota_staged_bytes: int = Field(Limits().staged_bytes, ge=0, description="of a tenant, not committed yet")
     quota_tables: int = Field(Limits().tables, ge=0, description="of a tenant")
+    quota_dropped_tables: int = Field(
+        Limits().dropped_tables, ge=0, description="lake tables of a tenant that can be brought back"
+    )
     quota_databases: int = Field(Limits().databases, ge=0, description="of a tenant")
     quota_partitions_per_request: int = Field(Limits().partitions_per_request, ge=0, description="of a warehouse table")
     quota_cache_s: float = Field(5.0, ge=0, description="after which a quota that was changed elsewhere holds here")
@@ -57,6 +60,9 @@ class Settings(BaseSettings):
     sweep_interval_s: float = Field(10.0, gt=0, description="how often lost writers are looked for")
     clean_interval_s: float = Field(600.0, gt=0, description="how often a table that asks for it is cleaned")
     clean_grace_s: float = Field(600.0, ge=0, description="how long files of versions that ended in that way stay")
+    dropped_retain_s: float = Field(
+        7 * 86_400.0, ge=0, description="how long a dropped lake table can be brought back; 0: not at all"
+    )
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
         "one", description="on which the threads run; one is faster, and left while other programs leave no room on it"

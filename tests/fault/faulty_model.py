@@ -46,7 +46,9 @@ class Instant:
 class Table:
     uid: str  # tells it from others that have the name before or after it
     label: str
-    directory: str  # where it was created; a rename leaves it there
+    directory: str = ""  # its own, which it keeps over renames and drops; told by the service
+    number: int = 0  # its id; likewise
+    dropped_at: int = 0
     instants: dict[int, Instant] = field(default_factory=dict)
     commits: list[int] = field(default_factory=list)  # instants by version
     contents: list[frozenset[str]] = field(default_factory=lambda: [frozenset()])
@@ -78,7 +80,7 @@ class Model:
         self.now = 1_800_000_000_000
         self.databases: set[str] = {HOME}
         self.tables: dict[TableKey, Table] = {}
-        self.deleting: set[str] = set()  # directories of dropped tables where no other may be made yet
+        self.dropped: list[tuple[TableKey, Table]] = []  # that can be brought back, the one dropped last at the end
 
     def copy(self) -> Model:
         return copy.deepcopy(self)
@@ -98,15 +100,35 @@ class Model:
 
     def create_table(self, key: TableKey, label: str) -> None:
         self.check_database(key[0])
-        directory = "/".join(key)
-        inhabited = {table.directory for table in self.tables.values()}
-        if key in self.tables or directory in inhabited | self.deleting:
+        if key in self.tables:
             raise AlreadyExists("")
-        self.tables[key] = Table(label, label, directory)
+        self.tables[key] = Table(label, label)
 
-    def drop_table(self, key: TableKey) -> None:
-        self.table(key)
+    def drop_table(self, key: TableKey, at_once: bool) -> None:
+        table = self.table(key)
+        if not at_once:
+            table.dropped_at = self.now
+            self.dropped.append((key, table))
         del self.tables[key]
+
+    def undrop_table(self, key: TableKey, target: TableKey) -> None:
+        found = [place for place, (name, _) in enumerate(self.dropped) if name == key]
+        if not found:
+            raise TableNotFound("")
+        self.check_database(target[0])
+        if target in self.tables:
+            raise AlreadyExists("")
+        _, self.tables[target] = self.dropped.pop(found[-1])
+
+    def purge_table(self, key: TableKey, number: int) -> None:
+        found = [place for place, (name, table) in enumerate(self.dropped) if (name, table.number) == (key, number)]
+        if not found:
+            raise TableNotFound("")
+        del self.dropped[found[0]]
+
+    def everything(self) -> list[Table]:
+        """With the dropped ones that can be brought back."""
+        return [*self.tables.values(), *(table for _, table in self.dropped)]
 
     def rename_table(self, key: TableKey, target: TableKey) -> None:
         table = self.table(key)
@@ -183,7 +205,7 @@ class Model:
         return {*instants} - {*living}
 
     def sweep(self) -> None:
-        for table in self.tables.values():
+        for table in self.everything():
             for one in table.instants.values():
                 if one.open and one.deadline < self.now:
                     one.state = "ROLLED_BACK"
@@ -221,8 +243,10 @@ class Model:
     def view(self) -> dict[str, object]:
         """All that shows, in a form that the store's content can be brought into too."""
         found: dict[str, object] = {"databases": sorted(self.databases)}
-        for (database, name), table in self.tables.items():
-            found[f"{database}.{name}"] = {
+        named = [(f"{database}.{name}", table) for (database, name), table in self.tables.items()]
+        gone = [(f"dropped {database}.{name} {table.label}", table) for (database, name), table in self.dropped]
+        for name, table in [*named, *gone]:
+            found[name] = {
                 "label": table.label,
                 "instants": {
                     number: (one.state, one.deadline if one.open else None) for number, one in table.instants.items()

@@ -17,10 +17,11 @@ from typing import Any
 from lakemark.errors import LakemarkError, Outcome
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.catalog.lake import LakeTable, deletions
+from lakemark_server.catalog.lake import LakeTable, load
 from lakemark_server.kv import Store
 from lakemark_server.snapshot.arrow import texts
 from lakemark_server.snapshot.service import At
+from lakemark_server.timeline.lineage import OF_MAIN
 from tests.fault.faulty_model import HOME, TIMEOUT_MS, Model, Table, TableKey, outcome_of
 from tests.faulty_store import Crashed, Faults, FaultyStore, Rates
 from tests.lakes import SCHEMA, Clock, Lake, file, files
@@ -87,8 +88,9 @@ class World:
 
     def attempt(self, wish: Wish) -> Wish | None:
         """The wish if its outcome is still open."""
+        if wish.what.startswith("drop "):
+            self.clock.advance(1)  # so that of two drops one is the last
         self.model.now = self.clock.ms
-        self.model.deleting = self.deleting()
         wish.attempts += 1
         assert wish.attempts < 200, f"{wish.what} never ends"
         if wish.table in self.model.tables and not wish.uid:
@@ -136,18 +138,23 @@ class World:
 
     def follow_sweep(self, now: dict[str, Any]) -> None:
         """A sweep rolls back one writer after the other, and may end in between."""
-        for (database, name), table in self.model.tables.items():
+        states = {
+            label: seen["instants"] for seen in now.values() if isinstance(seen, dict) for label in [seen["label"]]
+        }
+        for table in self.model.everything():
             for number, one in table.instants.items():
-                state, _ = now[f"{database}.{name}"]["instants"][number]
+                state, _ = states[table.label][number]
                 if one.open and one.deadline < self.model.now and state == "ROLLED_BACK":
                     one.state = state
 
     def adopt(self, after: Model) -> None:
-        created = {table.uid: table for table in after.tables.values()}
-        for table in self.model.tables.values():
-            created.pop(table.uid, None)
-        for table in created.values():
-            self.precious(table).touch()
+        known = {table.uid for table in self.model.everything()}
+        for key, table in after.tables.items():
+            if table.uid not in known:
+                with self.faults.quiet():
+                    record = self.observer.catalog.get_lake_table("", *key).record
+                table.directory, table.number = record.location.removeprefix("file:"), record.table_id
+                self.precious(table).touch()
         self.model = after
 
     def check_told(self, wish: Wish, told: tuple[str, Any]) -> None:
@@ -172,11 +179,13 @@ class World:
             found: dict[str, object] = {"databases": databases}
             for database in databases:
                 for name, _ in self.observer.catalog.list_tables("", database):
-                    found[f"{database}.{name}"] = self.look_at((database, name))
+                    found[f"{database}.{name}"] = self.look_at(self.observer.catalog.get_lake_table("", database, name))
+            for record in self.observer.catalog.dropped.listed(""):
+                table = self.observer.store.read(lambda tx, at=record.table_id: load(tx, at, or_dropped=True))
+                found[f"dropped {record.database}.{record.name} {record.properties['label']}"] = self.look_at(table)
             return found
 
-    def look_at(self, key: TableKey) -> dict[str, object]:
-        table = self.observer.catalog.get_lake_table("", *key)
+    def look_at(self, table: LakeTable) -> dict[str, object]:
         timeline, number = self.observer.timeline, table.table_id
         instants = {}
         for record in timeline.instants(number, limit=1_000)[0]:
@@ -184,7 +193,7 @@ class World:
             state = t.InstantState.Name(record.state)
             instants[record.instant] = (state, living.deadline_ms if living else None)
         versions = timeline.versions(number, "", limit=1_000)[0]
-        content = self.observer.snapshots.snapshot("", *key, At()).snapshot
+        content = self.observer.snapshots.load(table, OF_MAIN, len(versions))
         return {
             "label": table.record.properties["label"],
             "instants": instants,
@@ -192,24 +201,12 @@ class World:
             "content": sorted(texts(content.entries().column("path"))),
         }
 
-    def deleting(self) -> set[str]:
-        """Which of the model's directories are being deleted, or were, had their process not died or failed."""
-        with self.faults.quiet():
-            locations = self.observer.store.read(lambda tx: deletions(tx, 1 << 62, 1_000))
-        places = {f"{database}/{name}" for database in DATABASES for name in NAMES}
-        return {one for one in places if any(location.endswith(f"{self.place(one)}") for location in locations)}
-
     def check_directories(self) -> None:
-        for key, table in self.model.tables.items():
-            assert self.precious(table).exists(), f"the files of {key} are gone, and it was not dropped"
+        for table in self.model.everything():
+            assert self.precious(table).exists(), f"the files of {table.directory} are gone, and it was not deleted"
 
     def precious(self, table: Table) -> Path:
-        return self.place(table.directory) / PRECIOUS
-
-    def place(self, directory: str) -> Path:
-        database, name = directory.split("/")
-        parent = self.directory / "warehouse" if database == HOME else self.directory / "warehouse" / f"{database}.db"
-        return parent / name
+        return Path(table.directory) / PRECIOUS
 
     # -- wishes --------------------------------------------------------------------------------------------------------
 
@@ -217,7 +214,9 @@ class World:
         kinds: dict[Callable[[], Wish], int] = {
             self.database: 2,
             self.new_table: 3,
-            self.drop: 1,
+            self.drop: 2,
+            self.undrop: 2,
+            self.purge: 1,
             self.rename: 2,
             self.label: 2,
             self.open: 6,
@@ -280,13 +279,41 @@ class World:
         )
 
     def drop(self) -> Wish:
-        key, request = self.key(), self.request_id()
+        key, request, at_once = self.key(), self.request_id(), self.random.random() < 0.3
         return Wish(
-            f"drop {key}",
-            lambda lake: lake.catalog.drop_lake_table("", *key, request_id=request),
-            lambda model: model.drop_table(key),
+            f"drop {key} {at_once=}",
+            lambda lake: _nothing(lake.catalog.dropped.drop("", *key, now=at_once, request_id=request)),
+            lambda model: model.drop_table(key, at_once),
             recorded=True,
             table=key,
+        )
+
+    def undrop(self) -> Wish:
+        """Mostly of a table that lies there, under its own name or another one."""
+        some = [key for key, _ in self.model.dropped]
+        key = self.random.choice(some) if some and self.random.random() < 0.9 else self.key()
+        target = key if self.random.random() < 0.5 else (self.random.choice(DATABASES), self.random.choice(NAMES))
+        request = self.request_id()
+
+        def ask(lake: Lake) -> None:
+            lake.catalog.dropped.undrop("", *key, new_database=target[0], new_name=target[1], request_id=request)
+
+        def undrop(model: Model) -> None:
+            model.undrop_table(key, target)
+            if wish.told is None:
+                wish.uid = model.tables[target].uid
+
+        wish = Wish(f"undrop {key} as {target}", ask, undrop, recorded=True)
+        return wish
+
+    def purge(self) -> Wish:
+        key, table = self.random.choice(self.model.dropped) if self.model.dropped else (self.key(), None)
+        number, request = table.number if table else 1, self.request_id()
+        return Wish(
+            f"purge {key} {number}",
+            lambda lake: lake.catalog.dropped.purge("", *key, table_id=number, request_id=request),
+            lambda model: model.purge_table(key, number),
+            recorded=True,
         )
 
     def rename(self) -> Wish:

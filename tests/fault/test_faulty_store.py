@@ -73,7 +73,7 @@ def test_any_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) 
 
 
 def test_a_seed_repeats_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = (play(tmp_path / name, monkeypatch, 2) for name in ("one", "other"))
+    one, other = (play(tmp_path / name, monkeypatch, 4) for name in ("one", "other"))
     assert one.story == other.story
     assert one.faults.hits == other.faults.hits
     assert len(one.faults.counts()) > 5, "hardly any fault was tried"

@@ -72,7 +72,8 @@ class Twin:
             text = json.dumps(plain(request(self)), sort_keys=True)
         except LakemarkError as error:
             text = f"{error.code}: {error.message}"
-        return re.sub(r"(\"table_id\": |table id )\d+", r"\1_", text.replace(str(self.directory), ""))
+        text = re.sub(r"(/warehouse/[a-z0-9_./]+)-[0-9a-f]{8}", r"\1-_", text.replace(str(self.directory), ""))
+        return re.sub(r"(\"table_id\": |table id )\d+", r"\1_", text)
 
     def content(self) -> dict[str, Any]:
         """All that can be asked."""

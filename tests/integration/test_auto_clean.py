@@ -87,8 +87,8 @@ def test_a_table_that_asks_no_more_is_left_alone(lake: Lake) -> None:
     lake.catalog.set_properties("", "default", "t", {}, remove=[KEEP_PROPERTY])
     assert lake.store.read(lambda tx: clean_schedule.due(tx, lake.clock(), 10)) == []
     ask(lake)
-    lake.catalog.drop_lake_table("", "default", "t")
-    assert cleans(lake).round() == 1, "it forgets the table"
+    lake.catalog.dropped.drop("", "default", "t", now=True)
+    assert cleans(lake).round() == 0
     assert lake.store.read(lambda tx: clean_schedule.due(tx, lake.clock(), 10)) == []
 
 

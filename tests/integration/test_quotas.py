@@ -84,7 +84,7 @@ def test_tables_and_databases_are_counted_and_given_back(stores: tuple[Store, St
     assert no.value.details == {"catalog": "hive", "limit": "tables", "allowed": "2", "used": "2", "asked": "1"}
     assert used(store) == Usage(tables=2, databases=1)
 
-    catalog.drop_lake_table("hive", "default", "a")
+    catalog.dropped.drop("hive", "default", "a", now=True)
     create(catalog, "c")
     catalog.create_database(DatabaseRecord(name="db"))
     with pytest.raises(QuotaExceeded, match="2 databases"):
@@ -130,7 +130,7 @@ def test_asking_again_with_a_request_id_counts_once(stores: tuple[Store, Store],
     for _ in range(3):
         catalog.create_lake_table(record, FLAT, request_id="one")
     for _ in range(3):
-        catalog.drop_lake_table("hive", "default", "a", request_id="two")
+        catalog.dropped.drop("hive", "default", "a", request_id="two")
     assert used(store).tables == 0
 
 
@@ -251,7 +251,7 @@ def test_every_end_of_a_writer_gives_back_what_it_had(writers: Writers) -> None:
     assert writers.used() == (1, 3, 30)
     assert verify(writers.service.store) == []
 
-    writers.service.catalog.drop_lake_table("", "default", "t")
+    writers.service.catalog.dropped.drop("", "default", "t", now=True)
     assert used(writers.service.store) == Usage(databases=1)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.options import listed
-from lakemark.cli.output import show_done, show_fields, show_json, show_rows, time_text
+from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.pairs import parse_pairs
 from lakemark.client import Table
 from lakemark.types import format_type
@@ -18,14 +18,24 @@ Name = Annotated[str, typer.Argument(metavar="DATABASE.TABLE")]
 Properties = Annotated[list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE")]
 
 
+TableId = Annotated[
+    int,
+    typer.Option("--id", metavar="TABLE-ID", help="which of several that had this name (list --dropped shows them)"),
+]
+
+
 @app.command("list")
 def list_tables(
     context: typer.Context,
     database: Annotated[str, typer.Argument(metavar="DATABASE")],
     kind: Annotated[str, typer.Option(help="only 'lake' or 'warehouse' tables")] = "",
+    dropped: Annotated[bool, typer.Option("--dropped", help="those that can be brought back by undrop")] = False,
 ) -> None:
     """The tables of a database."""
     call = invocation(context)
+    if dropped:
+        _list_dropped(call, database)
+        return
     with call.client() as client:
         found = client.tables.list(database, kind=kind)
     if call.as_json:
@@ -73,16 +83,52 @@ def drop(
     context: typer.Context,
     name: Name,
     if_exists: Annotated[bool, typer.Option("--if-exists")] = False,
-    keep_data: Annotated[bool, typer.Option("--keep-data", help="forget the table, leave its files")] = False,
+    keep_data: Annotated[bool, typer.Option("--keep-data", help="never delete its files")] = False,
+    now: Annotated[bool, typer.Option("--now", help="delete it at once: it cannot be brought back")] = False,
 ) -> None:
-    """Removes a table, and its data unless its location was chosen by the user."""
+    """Drops a lake table. For a while undrop brings it back; then it is deleted, with its data unless its location was
+    chosen by the user."""
     call = invocation(context)
     with call.client() as client:
-        client.tables.drop(name, if_exists=if_exists, purge=not keep_data)
+        kept = client.tables.drop(name, if_exists=if_exists, purge=not keep_data, now=now)
     if call.as_json:
-        show_json({"dropped": name})
+        show_json({"dropped": name, "until_ms": kept.until_ms if kept else None})
+    elif kept:
+        until = time_text(kept.until_ms)
+        show_done(f"dropped table {name}; until {until} UTC it can be brought back: lakemark tables undrop {name}")
     else:
         show_done(f"dropped table {name}")
+
+
+@app.command()
+def undrop(
+    context: typer.Context,
+    name: Name,
+    new_name: Annotated[
+        str, typer.Option("--as", metavar="[DATABASE.]TABLE", help="bring it back under this name")
+    ] = "",
+    table_id: TableId = 0,
+) -> None:
+    """Brings a dropped lake table back, with its versions, branches and tags."""
+    call = invocation(context)
+    with call.client() as client:
+        table = client.tables.undrop(name, new_name, table_id=table_id)
+    if call.as_json:
+        show_json(table)
+    else:
+        show_done(f"{table.name} is back, at version {table.version}")
+
+
+@app.command()
+def purge(context: typer.Context, name: Name, table_id: TableId = 0) -> None:
+    """Deletes a dropped lake table at once: it cannot be brought back any more."""
+    call = invocation(context)
+    with call.client() as client:
+        client.tables.purge(name, table_id=table_id)
+    if call.as_json:
+        show_json({"purged": name})
+    else:
+        show_done(f"deleted the dropped table {name}")
 
 
 @app.command()
@@ -118,6 +164,28 @@ def set_properties(
         show_json(table)
     else:
         show_fields(dict(sorted(table.properties.items())))
+
+
+def _list_dropped(call: Invocation, database: str) -> None:
+    with call.client() as client:
+        found = client.tables.dropped(database)
+    if call.as_json:
+        show_json(found)
+        return
+    rows = [
+        [
+            one.name,
+            one.table_id,
+            time_text(one.dropped_ms),
+            time_text(one.until_ms),
+            one.dropped_by,
+            one.version,
+            one.files,
+            None if one.size_bytes is None else size_text(one.size_bytes),
+        ]
+        for one in found
+    ]
+    show_rows(["table", "id", "dropped", "kept until", "by", "version", "files", "size"], rows)
 
 
 def _show(call: Invocation, table: Table) -> None:

@@ -2,6 +2,7 @@
 
 from lakemark.client.client import Client, connect
 from lakemark.client.comparison import Comparison
+from lakemark.client.drops import DroppedTable
 from lakemark.client.model import (
     Commit,
     Database,
@@ -22,6 +23,7 @@ __all__ = [
     "Commit",
     "Comparison",
     "Database",
+    "DroppedTable",
     "Instant",
     "Merge",
     "Reference",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Final
 from uuid import uuid4
 
@@ -16,6 +13,7 @@ from lakemark.client.names import parse_table_name
 from lakemark.client.partitions import Partition
 from lakemark.client.writer import Writer
 from lakemark.errors import InstantStateError, InvalidArgument
+from lakemark.user import user_name
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 
@@ -52,7 +50,7 @@ def begin(
         # The values of named partitions need the schema, which comes with the answer.
         start=start and not told,
         profile=pb.WorkProfile() if start and not told else None,
-        owner=_owner(),
+        owner=user_name(),
         branch=branch,
         read_version=read_version,
     )
@@ -85,13 +83,3 @@ def _open(calls: Calls, request: pb.OpenInstantRequest, request_id: str, *, infl
             rollback = pb.RollbackInstantRequest(table=request.table, instant=opened.instant, reason=reason)
             calls(stub.RollbackInstant, rollback, mutation=True)
     raise InstantStateError(f"request id {request_id!r} was begun {REOPENS_MAX} times and never committed; use another")
-
-
-@cache
-def _owner() -> str:
-    """Who opens instants, for messages about conflicts."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as in containers
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"[:200]

@@ -17,6 +17,7 @@ import grpc
 
 from lakemark.client.failures import translate
 from lakemark.errors import FailedPrecondition, InvalidArgument, LakemarkError, Outcome, Overloaded
+from lakemark.user import USER_KEY, user_name
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
 TIMEOUT_S_DEFAULT: Final = 60.0
@@ -77,14 +78,18 @@ class Calls:
         *,
         mutation: bool = False,
         timeout_s: float | None = None,
+        tell_user: bool = False,
     ) -> Response:
-        """The answer. Raises what the service answered, or Unavailable, or UnknownOutcome of a mutation."""
+        """The answer; ``tell_user``: the service is told who asks.
+
+        Raises what the service answered, or Unavailable, or UnknownOutcome of a mutation."""
         deadline = time.monotonic() + (timeout_s or self._timeout_s)
+        metadata = ((USER_KEY, user_name().encode("ascii", "replace").decode()),) if tell_user else None
         unknown: LakemarkError | None = None
         attempt = refused = 0
         while True:
             try:
-                return method(request, timeout=max(deadline - time.monotonic(), 0.001))
+                return method(request, timeout=max(deadline - time.monotonic(), 0.001), metadata=metadata)
             except grpc.RpcError as error:
                 failure = translate(error, self.target, mutation=mutation)
             except ValueError as error:

@@ -43,7 +43,7 @@ class Databases:
     def drop(self, name: str, *, if_exists: bool = False) -> None:
         """Only an empty one. Raises DatabaseNotFound, NotEmpty."""
         request = pb.DropDatabaseRequest(name=name, if_exists=if_exists, request_id=str(uuid4()))
-        self._call(self._stub.DropDatabase, request, mutation=True)
+        self._call(self._stub.DropDatabase, request, mutation=True, tell_user=True)
 
     def _names(self) -> Iterator[str]:
         token = ""

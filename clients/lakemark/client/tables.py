@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import uuid4
 
+from lakemark.client.drops import TableDrops
 from lakemark.client.model import Table, TableSummary, table_from
 from lakemark.client.names import Columns, parse_columns, parse_table_name
 from lakemark.client.schemas import TableSchemas
@@ -15,7 +16,7 @@ from lakemark_proto.v1 import catalog_pb2 as pb
 _KINDS = {"": pb.TABLE_KIND_UNSPECIFIED, "lake": pb.LAKE, "warehouse": pb.WAREHOUSE}
 
 
-class Tables(TableSchemas):
+class Tables(TableSchemas, TableDrops):
     """``client.tables``. Tables are named ``database.table``."""
 
     def create(
@@ -55,13 +56,6 @@ class Tables(TableSchemas):
         if kind not in _KINDS:
             raise InvalidArgument(f"kind {kind!r} is not 'lake' or 'warehouse'")
         return list(self._summaries(database, kind))
-
-    def drop(self, name: str, *, if_exists: bool = False, purge: bool = True) -> None:
-        """``purge``: the data is deleted too, unless the table's location was chosen by the user."""
-        request = pb.DropTableRequest(
-            name=parse_table_name(name), if_exists=if_exists, purge=purge, request_id=str(uuid4())
-        )
-        self._call(self._stub.DropTable, request, mutation=True)
 
     def rename(self, name: str, new_name: str) -> Table:
         """``new_name`` is ``table`` or ``database.table``. The data stays where it is. Raises AlreadyExists."""

@@ -169,20 +169,22 @@ class _TableChanges:
 
     def drop(self, call: Call) -> None:
         args = call.args
-        self._drop(database_name(args.dbname), args.name, delete_data=bool(args.deleteData))
+        purge = _is_purge(_properties(args))
+        self._drop(database_name(args.dbname), args.name, delete_data=bool(args.deleteData), purge=purge)
 
     def drop_req(self, call: Call) -> AsyncOperationResp:
         request = call.args.dropTableReq
         database = database_name(request.dbName, request.catalogName)
-        self._drop(database, request.tableName, delete_data=bool(request.deleteData))
+        purge = _is_purge(_properties(request, "envContext"))
+        self._drop(database, request.tableName, delete_data=bool(request.deleteData), purge=purge)
         return AsyncOperationResp(id="", finished=True)
 
-    def _drop(self, database: DatabaseName, name: str | None, *, delete_data: bool) -> None:
+    def _drop(self, database: DatabaseName, name: str | None, *, delete_data: bool, purge: bool) -> None:
         found = self._services.find(database, name)
         if found.hive is not None:
             self._tables.drop(*database, found.name, delete_data=delete_data)
         else:
-            self._lake.drop(found, delete_data=delete_data)
+            self._lake.drop(found, delete_data=delete_data, now=purge)
 
     def truncate(self, call: Call) -> None:
         args = call.args
@@ -213,6 +215,11 @@ def _refuse_constraints(request: Any) -> None:
 def _properties(args: Any, name: str = "environment_context") -> Mapping[str, str]:
     context: EnvironmentContext | None = getattr(args, name, None)
     return (context.properties if context is not None else None) or {}
+
+
+def _is_purge(properties: Mapping[str, str]) -> bool:
+    """Whether a client of Hive asked for ``DROP … PURGE``."""
+    return properties.get("ifPurge", "").lower() == "true"
 
 
 def _require_expected(table: Table, properties: Mapping[str, str]) -> None:

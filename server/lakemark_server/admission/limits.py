@@ -39,6 +39,9 @@ class Limits:
     tables: int = 1_000_000
     """Lake and warehouse tables."""
 
+    dropped_tables: int = 1_000_000
+    """Lake tables that were dropped and can be brought back."""
+
     databases: int = 100_000
 
     partitions_per_request: int = 1_000_000

@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, TableEntry
 from lakemark_server.admission import usage
-from lakemark_server.keyspace import ALIVE, DATABASES, INSTANTS, TABLE_NAMES, USAGE
+from lakemark_server.keyspace import ALIVE, DATABASES, DROPPED, INSTANTS, TABLE_NAMES, USAGE
 from lakemark_server.kv import Space, Store, counter
 
 Pairs: TypeAlias = Callable[[Space], Iterable[tuple[tuple[object, ...], bytes]]]
@@ -42,6 +42,9 @@ def count(pairs: Pairs, get: Callable[[bytes], bytes | None]) -> Counts:
         catalog = catalogs.get(cast(int, database_id), "")
         owners[TableEntry.FromString(value).table_id] = catalog
         found[catalog, usage.TABLES] += 1
+    for (tenant, _, _, table_id), _ in pairs(DROPPED):
+        owners[cast(int, table_id)] = str(tenant)
+        found[str(tenant), usage.DROPPED_TABLES] += 1
     for (table_id, instant), _ in pairs(ALIVE):
         catalog = owners.get(cast(int, table_id), "")
         stored = get(INSTANTS.key(cast(int, table_id), cast(int, instant)))

@@ -21,15 +21,17 @@ from lakemark_server.kv import ReadTransaction, Transaction, counter
 TAKERS_MAX: Final = 4_096
 
 TABLES: Final = "tables"
+DROPPED_TABLES: Final = "dropped_tables"
 DATABASES: Final = "databases"
 OPEN_INSTANTS: Final = "open_instants"
 STAGED_FILES: Final = "staged_files"
 STAGED_BYTES: Final = "staged_bytes"
-COUNTED: Final = (TABLES, DATABASES, OPEN_INSTANTS, STAGED_FILES, STAGED_BYTES)
+COUNTED: Final = (TABLES, DROPPED_TABLES, DATABASES, OPEN_INSTANTS, STAGED_FILES, STAGED_BYTES)
 """Each is the name of its limit, too."""
 
 _WORDS: Final = {
     TABLES: "tables",
+    DROPPED_TABLES: "dropped tables",
     DATABASES: "databases",
     OPEN_INSTANTS: "open instants",
     STAGED_FILES: "files that are staged and not committed",
@@ -37,6 +39,7 @@ _WORDS: Final = {
 }
 _ADVICE: Final = {
     TABLES: "drop some",
+    DROPPED_TABLES: "delete some (lakemark tables purge), drop this one for good (lakemark tables drop --now)",
     DATABASES: "drop some",
     OPEN_INSTANTS: "commit some or roll them back",
     STAGED_FILES: "commit some or roll them back",
@@ -96,9 +99,8 @@ def close_writer(tx: Transaction, catalog: str, files: int, size_bytes: int) -> 
     add(tx, catalog, STAGED_BYTES, -size_bytes)
 
 
-def drop_table(tx: Transaction, catalog: str, table_id: int) -> None:
-    """Gives back the table and its open instants; before its content is cleared."""
-    add(tx, catalog, TABLES, -1)
+def close_writers(tx: Transaction, catalog: str, table_id: int) -> None:
+    """Gives back the open instants of a table; before its content is cleared."""
     instants = [cast(int, ALIVE.unpack(key)[-1]) for key, _ in tx.get_range(*ALIVE.range(table_id))]
     if not instants:
         return

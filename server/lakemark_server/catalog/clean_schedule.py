@@ -9,8 +9,8 @@ import struct
 from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
 
-from lakemark.errors import InvalidArgument
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
+from lakemark_server.catalog.property_values import whole_number
 from lakemark_server.keyspace import CLEANS, CLEANS_DUE
 from lakemark_server.kv import ReadTransaction, Transaction
 
@@ -20,7 +20,6 @@ KEEP_PROPERTY: Final = "lakemark.history.expire.min-snapshots-to-keep"
 ask for cleaning."""
 
 _LAYOUT: Final = struct.Struct("<qI")  # when it is due (ms), how often it failed in a row
-_INT64_MAX: Final = 2**63 - 1
 
 
 class Due(NamedTuple):
@@ -39,16 +38,9 @@ def asked(properties: Mapping[str, str]) -> Asked | None:
     """None: the table does not ask for cleaning. Raises InvalidArgument."""
     if AGE_PROPERTY not in properties and KEEP_PROPERTY not in properties:
         return None
-    return Asked(_number(properties, KEEP_PROPERTY), _number(properties, AGE_PROPERTY))
-
-
-def _number(properties: Mapping[str, str], name: str) -> int:
-    if name not in properties:
-        return 0
-    text = properties[name].strip()
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) <= _INT64_MAX and len(text) < 20):
-        raise InvalidArgument(f"{name} = {properties[name]!r} is not a number from 1 on")
-    return int(text)
+    return Asked(
+        *(whole_number(properties, name, 1) if name in properties else 0 for name in (KEEP_PROPERTY, AGE_PROPERTY))
+    )
 
 
 def follow(tx: Transaction, record: LakeTableRecord, now_ms: int) -> None:

@@ -63,10 +63,13 @@ def with_moved_directory(source: str, target: str, change: Callable[[], T]) -> T
         raise
 
 
-def delete_unless_shared(location: str, kept: Iterable[str]) -> None:
-    """Deletes the directory of what was dropped, unless one of ``kept`` is it or lies in it: a wrong location must not
-    cost a database. If it cannot be deleted, the log tells of it, as that of Hive's service does."""
+def delete_unless_shared(location: str, kept: Iterable[str], has_lake_table: Callable[[str], bool]) -> None:
+    """Deletes the directory of what was dropped, unless one of ``kept`` is it or lies in it, or a lake table: a wrong
+    location must not cost a database. If it cannot be deleted, the log tells of it, as that of Hive's service does."""
     if location and not any(inside(directory, location) for directory in kept):
+        if has_lake_table(location):
+            _log.warning("what was dropped has left its files: a lake table has files there, too", location=location)
+            return
         try:
             storage.delete_directory(location)
         except LakemarkError as error:

@@ -12,9 +12,9 @@ from lakemark.errors import AlreadyExists, CorruptStore, InvalidArgument, TableN
 from lakemark.types import Schema
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2, types_pb2
-from lakemark_server.catalog import clean_schedule, tables
+from lakemark_server.catalog import clean_schedule, drop_policy, tables
 from lakemark_server.keyspace import DELETING, LAKE_TABLES, LOCATIONS, SCHEMAS
-from lakemark_server.kv import ReadTransaction, Transaction, blob
+from lakemark_server.kv import ReadTransaction, Transaction, blob, strinc
 
 TYPE_PROPERTY: Final = "lakemark.type"
 POLICY_PROPERTY: Final = "lakemark.conflict.policy"
@@ -34,6 +34,8 @@ PROPERTIES: Final = (
     PREFERENCE_PROPERTY,
     clean_schedule.KEEP_PROPERTY,
     clean_schedule.AGE_PROPERTY,
+    drop_policy.RETAIN_PROPERTY,
+    drop_policy.PROTECTED_PROPERTY,
 )
 
 
@@ -83,6 +85,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     if preference not in PREFERENCES:
         raise InvalidArgument(f"{PREFERENCE_PROPERTY} = {preference!r} is not known; use {' or '.join(PREFERENCES)}")
     clean_schedule.asked(properties)
+    drop_policy.check(properties)
 
 
 def put(tx: Transaction, record: LakeTableRecord) -> None:
@@ -100,6 +103,19 @@ def take_location(tx: Transaction, record: LakeTableRecord) -> None:
     if tx.get(key) is not None:
         raise AlreadyExists(f"another lake table lives at {record.location}; choose a directory of its own")
     tx.set(key, record.table_id.to_bytes(8, "big"))
+
+
+def is_inhabited(tx: ReadTransaction, location: str) -> bool:
+    """Whether a lake table lives there or in a directory below, also one that was dropped and can be brought back."""
+    below = LOCATIONS.key(location + "/")[:-1]  # without the end of the text
+    return tx.get(LOCATIONS.key(location)) is not None or bool(tx.get_range(below, strinc(below), limit=1))
+
+
+def shares_directory(tx: ReadTransaction, location: str) -> bool:
+    """Whether files of a lake table lie in that directory: a table lives there, or in a directory below or above."""
+    return is_inhabited(tx, location) or any(
+        found is not None for found in tx.get_many([LOCATIONS.key(place) for place in _places_above(location)])
+    )
 
 
 def leave_location(tx: Transaction, record: LakeTableRecord) -> None:
@@ -125,22 +141,32 @@ def deletions(tx: ReadTransaction, before_ms: int, limit: int) -> list[str]:
     return [str(DELETING.unpack(key)[-1]) for key, since in found if int.from_bytes(since, "big") < before_ms]
 
 
-def _require_not_deleted(tx: ReadTransaction, location: str) -> None:
+def _places_above(location: str) -> list[str]:
+    """The location and the directories above it, down to the first one below the root (or the bucket)."""
     place, places = location, []
     while "/" in place.partition(":")[2].strip("/"):
         places.append(place)
         place = place.rpartition("/")[0]
+    return places
+
+
+def _require_not_deleted(tx: ReadTransaction, location: str) -> None:
+    places = _places_above(location)
     for place, since in zip(places, tx.get_many([DELETING.key(one) for one in places]), strict=True):
         if since is not None:
             raise AlreadyExists(f"{place} is still being deleted after a table was dropped; try again in a moment")
 
 
-def get_record(tx: ReadTransaction, table_id: int) -> LakeTableRecord:
-    """Raises TableNotFound: the table was dropped."""
+def get_record(tx: ReadTransaction, table_id: int, *, or_dropped: bool = False) -> LakeTableRecord:
+    """``or_dropped``: also of a table that was dropped and can be brought back.
+
+    Raises TableNotFound: the table was dropped.
+    """
     stored = blob.get(tx, LAKE_TABLES.space(table_id))
-    if stored is None:
+    record = None if stored is None else LakeTableRecord.FromString(stored)
+    if record is None or (record.HasField("dropped") and not or_dropped):
         raise TableNotFound(f"table id {table_id} was dropped", table_id=str(table_id))
-    return LakeTableRecord.FromString(stored)
+    return record
 
 
 def get_schema(tx: ReadTransaction, table_id: int, schema_id: int) -> Schema:
@@ -155,8 +181,9 @@ def _parse_schema(stored: bytes) -> Schema:
     return schema_from_proto(types_pb2.Schema.FromString(stored))
 
 
-def load(tx: ReadTransaction, table_id: int) -> LakeTable:
-    record = get_record(tx, table_id)
+def load(tx: ReadTransaction, table_id: int, *, or_dropped: bool = False) -> LakeTable:
+    """Raises TableNotFound, as ``get_record``."""
+    record = get_record(tx, table_id, or_dropped=or_dropped)
     return LakeTable(record, get_schema(tx, table_id, record.schema_id))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
+
+import structlog
 
 from lakemark.errors import (
     AlreadyExists,
@@ -13,43 +16,55 @@ from lakemark.errors import (
     InvalidArgument,
     LakemarkError,
     NotEmpty,
-    TableNotFound,
     UnknownOutcome,
 )
 from lakemark.types import Schema, assign_ids
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_server import caller
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import clean_schedule, databases, lake, schemas, storage, tables
 from lakemark_server.catalog.column_ids import without_ids
+from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, DroppedTables, Measure
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_name
 from lakemark_server.catalog.schemas import SchemaVersion
 from lakemark_server.clock import ClockMs, now_ms
 from lakemark_server.ids import IdSource
-from lakemark_server.keyspace import FUNCTIONS, LOCATIONS
-from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction, strinc
+from lakemark_server.keyspace import FUNCTIONS
+from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction
 from lakemark_server.requests import once
 
 T = TypeVar("T")
 
+_log = structlog.get_logger(__name__)
+
 DEFAULT_DATABASE: Final = "default"
 LAKE_TABLES_KEPT: Final = 1_000
 
-# A directory that is not deleted after this time has nobody who deletes it; deleting it twice does no harm.
-DELETION_MS_MAX: Final = 10 * 60_000
-DELETIONS_AT_ONCE_MAX: Final = 100
-
 
 class Catalog:
-    """Thread-safe. ``warehouse`` is the URI below which databases get their directories."""
+    """Thread-safe. ``warehouse`` is the URI below which databases get their directories.
 
-    def __init__(self, store: Store, warehouse: str, clock: ClockMs = now_ms, quotas: Quotas | None = None) -> None:
+    ``dropped`` drops lake tables and brings them back; ``dropped_retain_ms``: for how long it can. ``measure`` tells
+    how large a lake table is.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        warehouse: str,
+        clock: ClockMs = now_ms,
+        quotas: Quotas | None = None,
+        dropped_retain_ms: int = RETAIN_MS_DEFAULT,
+        measure: Measure | None = None,
+    ) -> None:
         self.store = store
         self.quotas = quotas or Quotas(store)
         self.warehouse = storage.normal_uri(warehouse)
         self.clock = clock
+        self.dropped = DroppedTables(store, clock, self.quotas, self.warehouse, dropped_retain_ms, measure)
         self.database_ids = IdSource(store, "database")
         self.table_ids = IdSource(store, "table")
         self._lake_tables: ReadMemo[tuple[str, str, str], LakeTable] = ReadMemo(
@@ -133,9 +148,11 @@ class Catalog:
                 return record
 
             record = once(tx, request_id, f"DropDatabase {name}", self.clock(), DatabaseRecord, drop)
-            return record, databases.find(tx, catalog, name) is not None or _inhabited(tx, record.location)
+            return record, databases.find(tx, catalog, name) is not None or lake.is_inhabited(tx, record.location)
 
         record, inhabited = self.store.transact(body)
+        if record.database_id:
+            _log.info("dropped a database", database=record.name, location=record.location, by=caller.current())
         if delete_data and record.location and record.location != self.warehouse and not inhabited:
             try:
                 storage.delete_directory(record.location)
@@ -168,7 +185,7 @@ class Catalog:
         new.schema_id = 1
         database = self.get_database(new.catalog, new.database)
         new.external = bool(record.location)
-        new.location = storage.normal_uri(record.location or storage.child(database.location, new.name))
+        new.location = storage.normal_uri(record.location) if record.location else _own_directory(database, new.name)
         new.table_id = self.table_ids.next()
         new.created_ms = self.clock()
 
@@ -192,7 +209,10 @@ class Catalog:
             kind = f"CreateTable {new.database}.{new.name}"
             return _answer(tx, once(tx, request_id, kind, new.created_ms, LakeTableRecord, create))
 
-        return self._with_directory(new.location, lambda: self.store.transact(body))
+        table = self._with_directory(new.location, lambda: self.store.transact(body), own=not new.external)
+        if table.record.location != new.location:  # it was there before
+            storage.remove_if_empty(new.location)
+        return table
 
     def get_lake_table(self, catalog: str, database: str, name: str) -> LakeTable:
         """Not to be changed. Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a warehouse table."""
@@ -268,62 +288,9 @@ class Catalog:
 
         return self.store.transact(body)
 
-    def drop_lake_table(
-        self,
-        catalog: str,
-        database: str,
-        name: str,
-        *,
-        if_exists: bool = False,
-        purge: bool = True,
-        request_id: str = "",
-    ) -> None:
-        """Forgets the table; ``purge`` deletes its directory too, unless its location was given by the user, or this is
-        asked for again and another table has been made there since."""
-
-        def body(tx: Transaction) -> tuple[str, bool]:
-            def drop() -> LakeTableRecord:
-                try:
-                    owner, entry = tables.get(tx, catalog, database, name)
-                except (DatabaseNotFound, TableNotFound):
-                    if if_exists:
-                        return LakeTableRecord()
-                    raise
-                lake.require_lake(entry, database, name)
-                record = lake.get_record(tx, entry.table_id)
-                tables.clear_name(tx, owner.database_id, name.lower())
-                usage.drop_table(tx, owner.catalog, entry.table_id)
-                tables.clear_content(tx, entry.table_id)
-                lake.leave_location(tx, record)
-                if purge and not record.external and not _inhabited(tx, record.location):
-                    lake.begin_deletion(tx, record.location, self.clock())
-                return record
-
-            record = once(tx, request_id, f"DropTable {database}.{name}", self.clock(), LakeTableRecord, drop)
-            return record.location, lake.is_being_deleted(tx, record.location)
-
-        location, deleting = self.store.transact(body)
-        if deleting:
-            try:
-                self._delete(location)
-            except LakemarkError as error:  # which says that nothing was applied, of its own part
-                raise FilesLeft(
-                    f"the table is dropped, but {location} is still being deleted; ask again with the same request id, "
-                    f"or it is done within {DELETION_MS_MAX // 60_000 + 1} minutes",
-                    location=location,
-                ) from error
-
-    def finish_deletions(self) -> list[str]:
-        """Deletes what dropped tables left because whoever dropped them ended; the locations."""
-        before = self.clock() - DELETION_MS_MAX
-        found = self.store.read(lambda tx: lake.deletions(tx, before, DELETIONS_AT_ONCE_MAX))
-        for location in found:
-            self._delete(location)
-        return found
-
-    def _delete(self, location: str) -> None:
-        storage.delete_directory(location)
-        self.store.transact(lambda tx: lake.end_deletion(tx, location))
+    def has_lake_table(self, location: str) -> bool:
+        """Whether files of a lake table lie in that directory, also of a dropped one that can be brought back."""
+        return self.store.read(lambda tx: lake.shares_directory(tx, location))
 
     # -- both kinds ---------------------------------------------------------------------------------------------------
 
@@ -338,22 +305,25 @@ class Catalog:
 
         return self.store.read(body)
 
-    def _with_directory(self, location: str, create: Callable[[], T]) -> T:
-        """The directory exists before anybody can see what lives in it, and does not stay behind for nothing."""
+    def _with_directory(self, location: str, create: Callable[[], T], *, own: bool = False) -> T:
+        """The directory exists before anybody can see what lives in it, and does not stay behind for nothing.
+
+        ``own``: nobody else can have chosen it.
+        """
         made = storage.make_directory(location)
         try:
             return create()
         except LakemarkError as error:
             # Whoever was first may be using the directory by now, and so may a creation of unknown outcome.
-            if made and not isinstance(error, AlreadyExists | UnknownOutcome):
+            in_use = UnknownOutcome if own else AlreadyExists | UnknownOutcome
+            if made and not isinstance(error, in_use):
                 storage.remove_if_empty(location)
             raise
 
 
-def _inhabited(tx: ReadTransaction, location: str) -> bool:
-    """Whether a lake table lives there or in a directory below."""
-    below = LOCATIONS.key(location + "/")[:-1]  # without the end of the text
-    return tx.get(LOCATIONS.key(location)) is not None or bool(tx.get_range(below, strinc(below), limit=1))
+def _own_directory(database: DatabaseRecord, name: str) -> str:
+    """A directory that no table had before, nor will have: what is dropped keeps its own, whatever takes its name."""
+    return storage.child(database.location, f"{name}-{secrets.token_hex(4)}")
 
 
 def _answer(tx: Transaction, record: LakeTableRecord) -> LakeTable:

@@ -50,4 +50,4 @@ class Warehouse:
                 self.tables.drop(catalog, name, table, delete_data=delete_data)
             else:
                 with directories.leaving_files():
-                    self.catalog.drop_lake_table(catalog, name, table, if_exists=True, purge=delete_data)
+                    self.catalog.dropped.drop(catalog, name, table, if_exists=True, delete_files=delete_data)

@@ -212,7 +212,7 @@ class WarehousePartitions:
             for row in dropped:
                 location = row.full_location(table.record.partition_base)
                 if row.located:
-                    directories.delete_unless_shared(location, kept)
+                    directories.delete_unless_shared(location, kept, self._catalog.has_lake_table)
                     directories.remove_empty_parents(location, table.record.location)
         return dropped
 

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import structlog
+
 from lakemark.errors import AlreadyExists, FailedPrecondition, PartitionNotFound, StoreConflict, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HiveTableRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
+from lakemark_server import caller
 from lakemark_server.admission import usage
 from lakemark_server.catalog import databases, directories, storage, tables, warehouse_records
 from lakemark_server.catalog.names import legal_name
@@ -20,6 +23,8 @@ from lakemark_server.catalog.warehouse_records import HiveTable, Partition, insi
 from lakemark_server.kv import ReadTransaction, Transaction
 
 _ALTER_ATTEMPTS: Final = 20
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,21 +204,35 @@ class WarehouseTables:
             if found.table_id != table.table_id:
                 raise TableNotFound(f"table {found.label} was dropped and created again meanwhile")
             tables.clear_name(tx, found.database.database_id, found.name)
-            usage.drop_table(tx, found.database.catalog, found.table_id)
+            usage.add(tx, found.database.catalog, usage.TABLES, -1)
             tables.clear_content(tx, found.table_id)
             return found
 
         dropped = self._store.transact(body)
         self._sets.forget(dropped.table_id)
-        if delete_data and dropped.record.owns_data:
+        deletes = delete_data and dropped.record.owns_data
+        _log.info(
+            "dropped a warehouse table",
+            table=dropped.label,
+            location=dropped.record.location,
+            files="deleted" if deletes else "kept",
+            by=caller.current(),
+        )
+        if deletes:
             for location in [*outside, dropped.record.location]:
-                directories.delete_unless_shared(location, (self._catalog.warehouse, dropped.database.location))
+                kept = (self._catalog.warehouse, dropped.database.location)
+                directories.delete_unless_shared(location, kept, self._catalog.has_lake_table)
         return dropped
 
     def truncate(self, table: HiveTable, locations: Sequence[str]) -> None:
         """Deletes the files in these directories of a table that owns its data, and keeps the directories."""
         if not table.record.owns_data:
             raise FailedPrecondition(f"{table.label} is an external table: its data are not deleted")
+        for location in locations:
+            if self._catalog.has_lake_table(location):
+                raise FailedPrecondition(
+                    f"{table.label}: {location} has files of a lake table, too; they are not deleted", location=location
+                )
         for location in locations:
             if not inside(table.database.location, location):
                 storage.empty_directory(location)

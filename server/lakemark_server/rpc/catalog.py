@@ -36,6 +36,15 @@ def page_limit(size: int) -> int:
     return min(size, PAGE_MAX) if size > 0 else PAGE_MAX
 
 
+def _place(token: str) -> tuple[str, str, int]:
+    """Behind which dropped table a page begins. Raises InvalidArgument."""
+    names, _, table_id = token.rpartition(".")
+    database, _, name = names.rpartition(".")
+    if not (table_id.isascii() and table_id.isdigit() and len(table_id) < 20):
+        raise InvalidArgument("the page token is none that this service gave")
+    return database, name, int(table_id)
+
+
 class CatalogServicer(CatalogServiceServicer):
     def __init__(self, catalog: Catalog, snapshots: Snapshots, timeline: Timeline) -> None:
         self._catalog = catalog
@@ -110,15 +119,48 @@ class CatalogServicer(CatalogServiceServicer):
 
     def DropTable(self, request: pb.DropTableRequest, context: Context) -> pb.DropTableResponse:
         name = require_name(request.name)
-        self._catalog.drop_lake_table(
+        record = self._catalog.dropped.drop(
             name.catalog,
             name.database,
             name.table,
             if_exists=request.if_exists,
-            purge=request.purge,
+            delete_files=request.purge,
+            now=request.now,
             request_id=request.request_id,
         )
-        return pb.DropTableResponse()
+        kept = record.HasField("dropped")
+        return pb.DropTableResponse(dropped=messages.dropped_table(record) if kept else None)
+
+    def ListDroppedTables(self, request: pb.ListDroppedTablesRequest, context: Context) -> pb.ListDroppedTablesResponse:
+        limit = page_limit(request.page_size)
+        after = _place(request.page_token) if request.page_token else None
+        found = self._catalog.dropped.listed(request.catalog, request.database, after=after, limit=limit + 1)
+        page = found[:limit]
+        more = len(found) > limit
+        return pb.ListDroppedTablesResponse(
+            tables=map(messages.dropped_table, page),
+            next_page_token=f"{page[-1].database}.{page[-1].name}.{page[-1].table_id}" if more else "",
+        )
+
+    def UndropTable(self, request: pb.UndropTableRequest, context: Context) -> pb.Table:
+        name = require_name(request.name)
+        table = self._catalog.dropped.undrop(
+            name.catalog,
+            name.database,
+            name.table,
+            table_id=request.table_id,
+            new_database=request.new_database,
+            new_name=request.new_name,
+            request_id=request.request_id,
+        )
+        return self._described(table)
+
+    def PurgeTable(self, request: pb.PurgeTableRequest, context: Context) -> pb.PurgeTableResponse:
+        name = require_name(request.name)
+        self._catalog.dropped.purge(
+            name.catalog, name.database, name.table, table_id=request.table_id, request_id=request.request_id
+        )
+        return pb.PurgeTableResponse()
 
     def RenameTable(self, request: pb.RenameTableRequest, context: Context) -> pb.Table:
         name = require_name(request.name)

@@ -6,7 +6,13 @@ from functools import lru_cache
 
 from lakemark.convert import schema_to_proto
 from lakemark.types import Schema
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, TagRecord, VersionRecord
+from lakemark_proto.store.v1.store_pb2 import (
+    DatabaseRecord,
+    InstantRecord,
+    LakeTableRecord,
+    TagRecord,
+    VersionRecord,
+)
 from lakemark_proto.v1 import catalog_pb2, timeline_pb2, types_pb2
 from lakemark_server.catalog.lake import POLICIES, LakeTable
 from lakemark_server.catalog.schemas import SchemaVersion
@@ -60,6 +66,22 @@ def lake_table(table: LakeTable, version: int) -> catalog_pb2.Table:
         conflict_policy=POLICIES[table.policy],
         version=version,
         comment=record.comment,
+    )
+
+
+def dropped_table(record: LakeTableRecord) -> catalog_pb2.DroppedTable:
+    how = record.dropped
+    return catalog_pb2.DroppedTable(
+        name=types_pb2.TableName(catalog=record.catalog, database=record.database, table=record.name),
+        table_id=record.table_id,
+        location=record.location,
+        dropped_ms=how.dropped_ms,
+        until_ms=how.until_ms,
+        dropped_by=how.by,
+        keeps_files=how.keep_files or record.external,
+        version=how.version if how.HasField("version") else None,
+        files=how.files if how.HasField("files") else None,
+        size_bytes=how.bytes if how.HasField("bytes") else None,
     )
 
 

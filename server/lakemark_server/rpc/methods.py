@@ -20,7 +20,8 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from lakemark.errors import Internal, InvalidArgument, LakemarkError, Unimplemented
-from lakemark_server import deadline
+from lakemark.user import USER_KEY
+from lakemark_server import caller, deadline
 from lakemark_server.admission.tenants import Kind, Tenants
 from lakemark_server.deadline import Deadline
 from lakemark_server.rpc.admission import Admission, Receiving, kind_of
@@ -91,7 +92,7 @@ def _served(
             raise InvalidArgument(f"the request is not a {request_type.DESCRIPTOR.full_name}: {error}") from error
 
     def whole(data: bytes, context: Context, until: Deadline) -> bytes:
-        with deadline.within(until):
+        with deadline.within(until), caller.named(partial(_caller_of, context)):
             until.check()  # it may have waited long for this thread
             answer: bytes = behaviour(decoded(data), context).SerializeToString()
             return answer
@@ -133,6 +134,13 @@ def _served(
         return await in_lane(data, context) if answer is None else answer.SerializeToString()
 
     return in_lane if quick is None else quickly
+
+
+def _caller_of(context: Context) -> str:
+    """What the client says who it is, and where its connection comes from."""
+    told = dict(context.invocation_metadata() or ()).get(USER_KEY, "")
+    user = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
+    return f"{user} ({context.peer()})" if user else str(context.peer())
 
 
 def _deadline_of(context: Context, request_s_max: float) -> Deadline:

@@ -358,7 +358,7 @@ def _expire(tx: Transaction, *, table_id: int, instant: int, now: int) -> str:
     if living is None or not living.expired(now):
         return ""
     try:
-        table = lake.get_record(tx, table_id)
+        table = lake.get_record(tx, table_id, or_dropped=True)
         record = records.instant(tx, table_id, instant)
     except NotFound:
         alive.clear(tx, table_id, instant)

@@ -27,7 +27,7 @@ _PAGES_A_READ: Final = 20
 def check_bases(store: Store, table_id: int, name: str) -> list[str]:
     """A sentence for each thing that does not hold; none for a table that was dropped meanwhile."""
     try:
-        table = store.read(lambda tx: lake.load(tx, table_id))
+        table = store.read(lambda tx: lake.load(tx, table_id, or_dropped=True))
         return [f"{name}: {problem}" for problem in _problems(store, table)]
     except TableNotFound:
         return []

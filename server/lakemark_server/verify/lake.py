@@ -47,7 +47,7 @@ _OPEN: Final = frozenset({pb.REQUESTED, pb.INFLIGHT})
 def check_table(store: Store, table_id: int, name: str) -> Problems:
     """A sentence for each thing that does not hold; none for a table that was dropped meanwhile."""
     try:
-        table = store.read(lambda tx: lake.load(tx, table_id))
+        table = store.read(lambda tx: lake.load(tx, table_id, or_dropped=True))
     except TableNotFound:
         return []
     look = _Look(store, table)

@@ -18,6 +18,8 @@ from lakemark_server.admission import recount
 from lakemark_server.catalog import lake, tables
 from lakemark_server.keyspace import (
     DATABASES,
+    DROPPED,
+    DROPPED_DUE,
     HIVE_TABLES,
     LAKE_TABLES,
     LOCATIONS,
@@ -58,6 +60,10 @@ def verify(store: Store) -> Problems:
         return [wrong_format]
     names = _names(store)
     problems = _settled(lambda: _check_unique(_names(store)))
+    for (_, database, name, number), _ in keys_below(store, DROPPED):
+        table_id, full = cast(int, number), f"{database}.{name} (dropped, table id {number})"
+        problems += _settled(_on(lake_tables.check_table, store, table_id, full))
+        problems += _settled(_on(bases.check_bases, store, table_id, full))
     for one in names:
         found = _settled(_on(_check_definition, store, one))
         problems += found
@@ -66,7 +72,7 @@ def verify(store: Store) -> Problems:
         elif not found:
             problems += _settled(_on(lake_tables.check_table, store, one.entry.table_id, one.full))
             problems += _settled(_on(bases.check_bases, store, one.entry.table_id, one.full))
-    for check in (_check_locations, _check_dropped, _check_usage, _check_requests):
+    for check in (_check_locations, _check_dropped, _check_content, _check_usage, _check_requests):
         problems += _settled(_on(check, store))
     return problems
 
@@ -133,10 +139,32 @@ def _check_definition(store: Store, one: _Name) -> Problems:
 
 
 def _check_dropped(store: Store) -> Problems:
-    """What has no name has no content. Names are read on both sides: a new table is not taken for a dropped one."""
-    before = {one.entry.table_id for one in _names(store)}
+    """A dropped table is found by the name that it had, and by the time when it is deleted."""
+    named = {cast(int, items[-1]): items for items, _ in keys_below(store, DROPPED)}
+    due = {cast(int, items[-1]): items for items, _ in keys_below(store, DROPPED_DUE)}
+    problems: Problems = []
+    for table_id in sorted(named.keys() | due.keys()):
+        try:
+            record = store.read(lambda tx, at=table_id: lake.get_record(tx, at, or_dropped=True))  # type: ignore[misc]
+        except TableNotFound:
+            problems.append(f"table id {table_id} was dropped, and has no definition")
+            continue
+        expected = (record.catalog, record.database, record.name, table_id), (record.dropped.until_ms, table_id)
+        if not record.HasField("dropped") or (named.get(table_id), due.get(table_id)) != expected:
+            problems.append(f"table id {table_id} is dropped by {named.get(table_id)} and {due.get(table_id)} only")
+    return problems
+
+
+def _known_ids(store: Store) -> set[int]:
+    """Of tables with names, and of dropped ones."""
+    return {one.entry.table_id for one in _names(store)} | {cast(int, at[-1]) for at, _ in keys_below(store, DROPPED)}
+
+
+def _check_content(store: Store) -> Problems:
+    """What has no name has no content. Names are read on both sides: a new table is not taken for a deleted one."""
+    before = _known_ids(store)
     content = {(table_id, index) for index, space in enumerate(OF_TABLE) for table_id in _table_ids(store, space)}
-    known = before | {one.entry.table_id for one in _names(store)}
+    known = before | _known_ids(store)
     return [
         f"table id {table_id} has no name, but there are keys under {unpack(OF_TABLE[index].prefix)[0]!r}"
         for table_id, index in sorted(content)
@@ -165,9 +193,11 @@ def _check_locations(store: Store) -> Problems:
     lived: dict[object, int] = {}
     for items, _ in keys_below(store, LAKE_TABLES):
         try:
-            record = store.read(lambda tx, at=items[0]: lake.get_record(tx, at))  # type: ignore[misc]
+            record = store.read(lambda tx, at=items[0]: lake.get_record(tx, at, or_dropped=True))  # type: ignore[misc]
         except TableNotFound:
             continue
+        if record.HasField("dropped") and record.external:
+            continue  # another table may live there
         lived[record.location] = record.table_id
     different = {place for place in taken.keys() | lived.keys() if taken.get(place) != lived.get(place)}
     return [

@@ -18,6 +18,7 @@ def test_the_names_of_lakemark() -> None:
         "Comparison",
         "DataFile",
         "Database",
+        "DroppedTable",
         "Instant",
         "LakemarkError",
         "Merge",

@@ -316,7 +316,7 @@ def test_a_table_that_is_dropped_while_it_is_read_is_gone_not_corrupt(lake: Lake
     table = lake.table()
     instant = lake.open(table)
     lake.commit(table, instant, many(instant))
-    lake.catalog.drop_lake_table("", "default", "t")
+    lake.catalog.dropped.drop("", "default", "t", now=True)
     with pytest.raises(TableNotFound):
         Snapshots(lake.store).load(table, OF_MAIN, 1)
 

@@ -87,7 +87,7 @@ def test_healthy(filled: Filled) -> None:
 
 
 def test_a_dropped_table_leaves_nothing(filled: Filled) -> None:
-    filled.lake.catalog.drop_lake_table("", "default", "t")
+    filled.lake.catalog.dropped.drop("", "default", "t", now=True)
     assert verify(filled.lake.store) == []
     for space in OF_TABLE:
         assert filled.lake.store.read(lambda tx, space=space: tx.get_range(space.prefix, space.prefix + b"\xff")) == []  # type: ignore[misc]

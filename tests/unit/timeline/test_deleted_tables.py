@@ -9,7 +9,7 @@ import pytest
 from lakemark.errors import AlreadyExists, DatabaseNotFound, FilesLeft, TableNotFound, Unavailable
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_server.catalog import storage
-from lakemark_server.catalog.service import DELETION_MS_MAX
+from lakemark_server.catalog.dropped_tables import DELETION_MS_MAX
 from lakemark_server.verify import verify
 from tests.lakes import SCHEMA, Lake
 
@@ -19,19 +19,18 @@ def test_nothing_is_made_where_files_are_being_deleted(lake: Lake, monkeypatch: 
     delete, seen = storage.delete_directory, []
 
     def slow(uri: str) -> None:
-        with pytest.raises(AlreadyExists, match="still being deleted"):
-            lake.table()
-        below = LakeTableRecord(database="default", name="below", location=f"{uri}/below")
-        with pytest.raises(AlreadyExists, match="still being deleted"):
-            lake.catalog.create_lake_table(below, SCHEMA)
+        for place in (uri, f"{uri}/below"):
+            wanted = LakeTableRecord(database="default", name="wanted", location=place)
+            with pytest.raises(AlreadyExists, match="still being deleted"):
+                lake.catalog.create_lake_table(wanted, SCHEMA)
         seen.append(uri)
         delete(uri)
 
     monkeypatch.setattr(storage, "delete_directory", slow)
-    lake.catalog.drop_lake_table("", "default", "t", request_id="drop")
+    lake.catalog.dropped.drop("", "default", "t", now=True, request_id="drop")
     assert seen == [table.record.location]
     again = lake.table()
-    lake.catalog.drop_lake_table("", "default", "t", request_id="drop")
+    lake.catalog.dropped.drop("", "default", "t", now=True, request_id="drop")
     assert Path(again.record.location.removeprefix("file:")).is_dir(), "asked again, it deletes nothing new"
     assert verify(lake.store) == []
 
@@ -45,14 +44,14 @@ def test_what_a_drop_left_is_deleted_later(lake: Lake, monkeypatch: pytest.Monke
     with monkeypatch.context() as patched:
         patched.setattr(storage, "delete_directory", fails)
         with pytest.raises(FilesLeft, match="the table is dropped"):
-            lake.catalog.drop_lake_table("", "default", "t")
+            lake.catalog.dropped.drop("", "default", "t", now=True)
     with pytest.raises(TableNotFound):
         lake.catalog.get_lake_table("", "default", "t")
     place = Path(table.record.location.removeprefix("file:"))
     assert place.is_dir()
-    assert lake.catalog.finish_deletions() == [], "somebody may be at it"
+    assert lake.catalog.dropped.finish_deletions() == [], "somebody may be at it"
     lake.clock.advance(DELETION_MS_MAX + 1)
-    assert lake.catalog.finish_deletions() == [table.record.location]
+    assert lake.catalog.dropped.finish_deletions() == [table.record.location]
     assert not place.exists()
     lake.table()
 

@@ -1,0 +1,404 @@
+"""Dropping lake tables, and bringing them back.
+
+A table that is dropped loses its name and keeps its id, its versions and its files until its time is over. It lies
+where it lay, so a drop costs the same whatever the table's size, and whoever reads its files goes on. Its record says
+that it was dropped (``LakeTableRecord.dropped``), and what looks a table up by id takes it for gone.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+import structlog
+
+from lakemark.errors import (
+    AlreadyExists,
+    DatabaseNotFound,
+    FailedPrecondition,
+    FilesLeft,
+    InvalidArgument,
+    LakemarkError,
+    TableNotFound,
+    Unavailable,
+)
+from lakemark_proto.store.v1.store_pb2 import Dropped, LakeTableRecord, TableEntry
+from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_server import caller
+from lakemark_server.admission import usage
+from lakemark_server.admission.quotas import Quotas
+from lakemark_server.catalog import clean_schedule, databases, drop_policy, lake, storage, tables
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.names import catalog_name, legal_name
+from lakemark_server.clock import ClockMs, time_text
+from lakemark_server.keyspace import DROPPED, DROPPED_DUE
+from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.requests import once
+
+RETAIN_MS_DEFAULT: Final = 7 * 86_400_000
+
+# A directory that is not deleted after this time has nobody who deletes it; deleting it twice does no harm.
+DELETION_MS_MAX: Final = 10 * 60_000
+DELETIONS_AT_ONCE_MAX: Final = 100
+OF_ONE_NAME_MAX: Final = 1_000
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The latest version of a table's main branch: its number, its files and their bytes."""
+
+    version: int
+    files: int
+    size_bytes: int
+
+
+Measure: TypeAlias = Callable[[str, str, str], Size]
+"""Of the table with this catalog, database and name. Raises LakemarkError."""
+
+
+class DroppedTables:
+    """Thread-safe. ``retain_ms``: how long a table can be brought back that does not say it itself."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: ClockMs,
+        quotas: Quotas,
+        warehouse: str,
+        retain_ms: int = RETAIN_MS_DEFAULT,
+        measure: Measure | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._quotas = quotas
+        self._warehouse = warehouse
+        self._retain_ms = retain_ms
+        self._measure = measure
+
+    # -- dropping -----------------------------------------------------------------------------------------------------
+
+    def drop(
+        self,
+        catalog: str,
+        database: str,
+        name: str,
+        *,
+        if_exists: bool = False,
+        delete_files: bool = True,
+        now: bool = False,
+        request_id: str = "",
+    ) -> LakeTableRecord:
+        """The table's name is free, and ``undrop`` brings the table back until ``dropped.until_ms`` of the answer.
+
+        ``now``: it is deleted at once, as it is where nothing is to be kept; then the answer has no ``dropped``. It is
+        empty if there was no such table and ``if_exists``. ``delete_files``: when the table is deleted, so are its
+        files, unless its location was given by the user. Raises DatabaseNotFound, TableNotFound, UnsupportedOperation
+        for a warehouse table, FailedPrecondition if the table is protected, QuotaExceeded; FilesLeft: the table is
+        deleted, its files are not yet.
+        """
+        size = self._size(catalog, database, name)
+        dropped: list[LakeTableRecord] = []
+
+        def drop(tx: Transaction) -> LakeTableRecord:
+            try:
+                owner, entry = tables.get(tx, catalog, database, name)
+            except (DatabaseNotFound, TableNotFound):
+                if if_exists:
+                    return LakeTableRecord()
+                raise
+            lake.require_lake(entry, database, name)
+            record = lake.get_record(tx, entry.table_id)
+            _require_not_protected(record)
+            tables.clear_name(tx, owner.database_id, name.lower())
+            usage.add(tx, owner.catalog, usage.TABLES, -1)
+            retain_ms = 0 if now else drop_policy.retain_ms(record.properties, self._retain_ms)
+            if retain_ms:
+                self._keep(tx, record, _how(self._clock(), retain_ms, size, keep_files=not delete_files))
+            else:
+                self._delete(tx, record, delete_files=delete_files)
+            dropped.append(record)
+            return record
+
+        def body(tx: Transaction) -> tuple[LakeTableRecord, bool]:
+            dropped.clear()
+            kind = f"DropTable {database}.{name}"
+            record = once(tx, request_id, kind, self._clock(), LakeTableRecord, lambda: drop(tx))
+            return record, not record.HasField("dropped") and lake.is_being_deleted(tx, record.location)
+
+        record, deleting = self._store.transact(body)
+        for one in dropped:
+            _tell("dropped a table", one, size)
+        if deleting:
+            self._delete_files_of(record)
+        return record
+
+    def _size(self, catalog: str, database: str, name: str) -> Size | None:
+        """None: it cannot be told. A table whose metadata is damaged can still be dropped."""
+        if self._measure is None:
+            return None
+        try:
+            return self._measure(catalog, database, name)
+        except LakemarkError:
+            return None
+
+    def _keep(self, tx: Transaction, record: LakeTableRecord, how: Dropped) -> None:
+        """Where the user chose the table's location, it is free for another table, as if this one were deleted."""
+        usage.take(tx, self._quotas.tenant(record.catalog, tx), usage.DROPPED_TABLES, 1)
+        record.dropped.CopyFrom(how)
+        if record.external:
+            lake.leave_location(tx, record)
+        clean_schedule.clear(tx, record.table_id)
+        lake.put(tx, record)
+        tx.set(DROPPED.key(record.catalog, record.database, record.name, record.table_id), b"")
+        tx.set(DROPPED_DUE.key(how.until_ms, record.table_id), b"")
+
+    def _keep_no_longer(self, tx: Transaction, record: LakeTableRecord) -> None:
+        usage.add(tx, record.catalog, usage.DROPPED_TABLES, -1)
+        tx.clear(DROPPED.key(record.catalog, record.database, record.name, record.table_id))
+        tx.clear(DROPPED_DUE.key(record.dropped.until_ms, record.table_id))
+
+    def _delete(self, tx: Transaction, record: LakeTableRecord, *, delete_files: bool) -> None:
+        """All that the service knows of the table; its files are deleted after the transaction."""
+        usage.close_writers(tx, record.catalog, record.table_id)
+        clean_schedule.clear(tx, record.table_id)
+        tables.clear_content(tx, record.table_id)
+        if record.external:
+            if not record.HasField("dropped"):
+                lake.leave_location(tx, record)
+            return
+        lake.leave_location(tx, record)
+        if delete_files and not lake.is_inhabited(tx, record.location):
+            lake.begin_deletion(tx, record.location, self._clock())
+
+    # -- what can be brought back -------------------------------------------------------------------------------------
+
+    def listed(
+        self, catalog: str, database: str = "", *, after: tuple[str, str, int] | None = None, limit: int = 1_000
+    ) -> list[LakeTableRecord]:
+        """Dropped tables by the names that they had, of one database or ("") of all.
+
+        ``after``: the database, the name and the table id of the last one of the page before.
+        """
+        within = (catalog_name(catalog), *([database.lower()] if database else []))
+
+        def body(tx: ReadTransaction) -> list[LakeTableRecord]:
+            begin, end = DROPPED.range(*within)
+            if after is not None:
+                begin = max(begin, DROPPED.key(catalog_name(catalog), *after) + b"\x00")
+            found = tx.get_range(begin, end, limit=limit) if begin < end else []
+            ids = [cast(int, DROPPED.unpack(key)[-1]) for key, _ in found]
+            return [lake.get_record(tx, table_id, or_dropped=True) for table_id in ids]
+
+        return self._store.read(body)
+
+    def undrop(
+        self,
+        catalog: str,
+        database: str,
+        name: str,
+        *,
+        table_id: int = 0,
+        new_database: str = "",
+        new_name: str = "",
+        request_id: str = "",
+    ) -> LakeTable:
+        """Brings back the table that had this name, the one dropped last or ``table_id``, as it was when it was
+        dropped: its id, versions, branches, tags and properties.
+
+        Raises TableNotFound if there is none; AlreadyExists if the (new) name is taken, or the location of a table
+        whose location was chosen by the user; DatabaseNotFound, InvalidName, QuotaExceeded.
+        """
+        target = legal_name("table", new_name or name)
+        target_database = (new_database or database).lower()
+        undropped: list[LakeTableRecord] = []
+
+        def undrop(tx: Transaction) -> LakeTableRecord:
+            record = _last_dropped(tx, catalog, database, name, table_id)
+            owner = databases.get(tx, catalog, target_database)
+            if tables.find(tx, owner.database_id, target) is not None:
+                raise AlreadyExists(
+                    f"table {owner.name}.{target} exists already; bring the dropped table back under another name",
+                    table=target,
+                )
+            self._keep_no_longer(tx, record)
+            usage.take(tx, self._quotas.tenant(owner.catalog, tx), usage.TABLES, 1)
+            record.ClearField("dropped")
+            record.database, record.name = owner.name, target
+            if record.external:
+                lake.take_location(tx, record)
+            entry = TableEntry(table_id=record.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
+            tables.put(tx, owner.database_id, target, entry)
+            lake.put(tx, record)
+            clean_schedule.follow(tx, record, self._clock())
+            undropped.append(record)
+            return record
+
+        def body(tx: Transaction) -> LakeTable:
+            undropped.clear()
+            kind = f"UndropTable {database}.{name} as {target_database}.{target}"
+            record = once(tx, request_id, kind, self._clock(), LakeTableRecord, lambda: undrop(tx))
+            return lake.load(tx, record.table_id)
+
+        found = self._store.transact(body)
+        for record in undropped:
+            _log.info(
+                "brought back a dropped table",
+                table=f"{record.database}.{record.name}",
+                table_id=record.table_id,
+                by=caller.current() or "the service",
+            )
+        return found
+
+    def purge(self, catalog: str, database: str, name: str, *, table_id: int = 0, request_id: str = "") -> None:
+        """Deletes a dropped table before its time is over. ``table_id`` says which of several that had the name.
+
+        Raises TableNotFound, InvalidArgument if there are several, FilesLeft.
+        """
+        deleted: list[LakeTableRecord] = []
+
+        def purge(tx: Transaction) -> LakeTableRecord:
+            found = _dropped(tx, catalog, database, name, table_id)
+            if len(found) > 1:
+                ids = ", ".join(str(one.table_id) for one in found)
+                raise InvalidArgument(
+                    f"{len(found)} dropped tables had the name {database}.{name}: say which one by its table id ({ids})"
+                )
+            self._purge(tx, found[0])
+            deleted.append(found[0])
+            return found[0]
+
+        def body(tx: Transaction) -> tuple[LakeTableRecord, bool]:
+            deleted.clear()
+            kind = f"PurgeTable {database}.{name}"
+            record = once(tx, request_id, kind, self._clock(), LakeTableRecord, lambda: purge(tx))
+            return record, lake.is_being_deleted(tx, record.location)
+
+        record, deleting = self._store.transact(body)
+        for one in deleted:
+            _tell("deleted a dropped table", one, None)
+        if deleting:
+            self._delete_files_of(record)
+
+    def _purge(self, tx: Transaction, record: LakeTableRecord) -> None:
+        self._keep_no_longer(tx, record)
+        self._delete(tx, record, delete_files=not record.dropped.keep_files)
+
+    # -- what is done in the background -------------------------------------------------------------------------------
+
+    def purge_due(self, limit: int = DELETIONS_AT_ONCE_MAX) -> list[str]:
+        """Deletes the dropped tables whose time is over; the names that they had."""
+        begin, end = DROPPED_DUE.range()[0], DROPPED_DUE.key(self._clock() + 1)
+        due = self._store.read(lambda tx: tx.get_range(begin, end, limit=limit))
+        names = []
+        for key, _ in due:
+            record = self._store.transact(lambda tx, key=key: self._purge_one_due(tx, key))  # type: ignore[misc]
+            if record is not None:
+                _tell("deleted a dropped table", record, None)
+                names.append(f"{record.database}.{record.name}")
+                if self._store.read(lambda tx, at=record.location: lake.is_being_deleted(tx, at)):  # type: ignore[misc]
+                    self._try_to_finish(record.location)
+                    self._leave_database(record)
+        return names
+
+    def _purge_one_due(self, tx: Transaction, key: bytes) -> LakeTableRecord | None:
+        """None: it was brought back, or deleted by somebody else."""
+        if tx.get(key) is None:
+            return None
+        record = lake.get_record(tx, cast(int, DROPPED_DUE.unpack(key)[-1]), or_dropped=True)
+        self._purge(tx, record)
+        return record
+
+    def finish_deletions(self) -> list[str]:
+        """Deletes the files that deleted tables left because whoever deleted them ended; the locations."""
+        before = self._clock() - DELETION_MS_MAX
+        found = self._store.read(lambda tx: lake.deletions(tx, before, DELETIONS_AT_ONCE_MAX))
+        return [location for location in found if self._try_to_finish(location)]
+
+    def _try_to_finish(self, location: str) -> bool:
+        """False if the files cannot be deleted now: that of one table holds up no other one."""
+        try:
+            self._finish(location)
+        except Unavailable as error:
+            _log.warning("files of a dropped table cannot be deleted; it is tried again", reason=error.message)
+            return False
+        return True
+
+    def _delete_files_of(self, record: LakeTableRecord) -> None:
+        try:
+            self._finish(record.location)
+        except LakemarkError as error:  # which says that nothing was applied, of its own part
+            raise FilesLeft(
+                f"the table is dropped, but {record.location} is still being deleted; ask again with the same request "
+                f"id, or it is done within {DELETION_MS_MAX // 60_000 + 1} minutes",
+                location=record.location,
+            ) from error
+        self._leave_database(record)
+
+    def _finish(self, location: str) -> None:
+        storage.delete_directory(location)
+        self._store.transact(lambda tx: lake.end_deletion(tx, location))
+
+    def _leave_database(self, record: LakeTableRecord) -> None:
+        """The directory of a dropped database stays while a dropped table lies in it, and goes with the last one."""
+        parent = posixpath.dirname(record.location)
+        if parent.startswith(f"{self._warehouse}/") and not self._store.read(
+            lambda tx: databases.find(tx, record.catalog, record.database)
+        ):
+            storage.remove_if_empty(parent)
+
+
+def _how(now_ms: int, retain_ms: int, size: Size | None, *, keep_files: bool) -> Dropped:
+    how = Dropped(dropped_ms=now_ms, until_ms=now_ms + retain_ms, by=caller.current(), keep_files=keep_files)
+    if size is not None:
+        how.version, how.files, how.bytes = size.version, size.files, size.size_bytes
+    return how
+
+
+def _require_not_protected(record: LakeTableRecord) -> None:
+    if drop_policy.is_protected(record.properties):
+        name = f"{record.database}.{record.name}"
+        raise FailedPrecondition(
+            f"{name} is protected and cannot be dropped, nor replaced by a statement that drops it first; to drop it, "
+            f"remove the property {drop_policy.PROTECTED_PROPERTY} (lakemark tables set {name} --remove "
+            f"{drop_policy.PROTECTED_PROPERTY})",
+            table=name,
+        )
+
+
+def _dropped(tx: ReadTransaction, catalog: str, database: str, name: str, table_id: int) -> list[LakeTableRecord]:
+    """Dropped tables of this name, or of this name and id. Raises TableNotFound if there is none."""
+    begin, end = DROPPED.range(catalog_name(catalog), database.lower(), name.lower())
+    ids = [cast(int, DROPPED.unpack(key)[-1]) for key, _ in tx.get_range(begin, end, limit=OF_ONE_NAME_MAX)]
+    found = [lake.get_record(tx, one, or_dropped=True) for one in ids if table_id in (0, one)]
+    if not found:
+        which = f" with table id {table_id}" if table_id else ""
+        raise TableNotFound(
+            f"there is no dropped table {database}.{name}{which} that could be brought back; "
+            f"lakemark tables list {database} --dropped shows those that can",
+            database=database,
+            table=name,
+        )
+    return found
+
+
+def _last_dropped(tx: ReadTransaction, catalog: str, database: str, name: str, table_id: int) -> LakeTableRecord:
+    found = _dropped(tx, catalog, database, name, table_id)
+    return max(found, key=lambda one: (one.dropped.dropped_ms, one.table_id))
+
+
+def _tell(what: str, record: LakeTableRecord, size: Size | None) -> None:
+    """One line for each drop: it may have been a slip."""
+    known = {} if size is None else {"versions": size.version, "files": size.files, "bytes": size.size_bytes}
+    _log.info(
+        what,
+        table=f"{record.database}.{record.name}",
+        table_id=record.table_id,
+        location=record.location,
+        by=caller.current() or "the service",
+        until=time_text(record.dropped.until_ms) if record.dropped.until_ms else "now",
+        **known,
+    )
