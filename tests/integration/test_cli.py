@@ -101,6 +101,33 @@ def test_tables(cli: Cli, table: str) -> None:
     assert "dropped" in cli.text("tables", "drop", "db.u")
 
 
+def test_a_dropped_table_is_listed_and_brought_back(cli: Cli, table: str, january: str) -> None:
+    cli.json("files", "commit", table, january)
+    until = cli.json("tables", "drop", table)["until_ms"]
+    (one,) = cli.json("tables", "list", "db", "--dropped")
+    assert (one["name"], one["until_ms"], one["version"], one["files"]) == (table, until, 1, 1)
+    assert "@" in one["dropped_by"]
+    listed = cli.text("tables", "list", "db", "--dropped")
+    assert table in "".join(listed.split())
+    assert "kept until" in " ".join(listed.split())
+    back = cli.json("tables", "undrop", table, "--as", "again")
+    assert (back["name"], back["version"], back["table_id"]) == ("db.again", 1, one["table_id"])
+    assert cli.json("tables", "list", "db", "--dropped") == []
+
+    assert "lakemark tables undrop db.again" in cli.text("tables", "drop", "db.again")
+    assert "is back, at version 1" in cli.text("tables", "undrop", "db.again", "--id", str(one["table_id"]))
+    assert cli.json("tables", "drop", "db.again")["dropped"] == "db.again"
+    assert "deleted" in cli.text("tables", "purge", "db.again")
+    code, _, error = cli("tables", "undrop", "db.again")
+    assert code == TableNotFound.exit_code
+    assert "there is no dropped table db.again" in " ".join(error.split())
+
+
+def test_a_table_that_is_dropped_for_good(cli: Cli, table: str) -> None:
+    assert cli.json("tables", "drop", table, "--now") == {"dropped": table, "until_ms": None}
+    assert cli.json("tables", "list", "db", "--dropped") == []
+
+
 def test_files_are_committed_listed_and_planned(cli: Cli, table: str, january: str, tmp_path: Path) -> None:
     done = cli.json("files", "commit", table, january, "--metadata", "who=me", "--request-id", "r1")
     assert done["version"] == 1

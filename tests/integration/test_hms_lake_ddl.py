@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hmsclient.genthrift.hive_metastore.ttypes import (
     AlreadyExistsException,
+    EnvironmentContext,
     InvalidObjectException,
     InvalidOperationException,
     MetaException,
@@ -21,6 +22,7 @@ from lakemark.errors import TableNotFound
 from lakemark.types import format_type
 from lakemark_hms.bridge import HmsBridge
 from lakemark_hms.lake.facet import SparkFacet
+from lakemark_server.catalog.drop_policy import PROTECTED_PROPERTY
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.kv import Store
@@ -50,7 +52,7 @@ def test_columns_come_from_the_column_list(client: Client, catalog: Catalog, war
     assert made.schema.partition_columns == ("day",)
     assert dict(made.record.properties) == LAKE | {"lakemark.conflict.policy": "table", "team": "blue"}
     assert (made.record.comment, made.record.owner, made.record.external) == ("hello", "tester", False)
-    assert made.record.location == f"file:{warehouse}/t"
+    assert made.record.location.startswith(f"file:{warehouse}/t-")
     assert client.get_all_tables("default") == ["t"]
     assert client.get_tables_by_type("default", "*", "VIRTUAL_VIEW") == ["t"]
 
@@ -95,11 +97,42 @@ def test_a_chosen_place_is_kept_and_survives_the_drop(client: Client, catalog: C
         found(catalog)
 
 
-def test_dropping_deletes_what_the_service_placed(client: Client, warehouse: Path) -> None:
+def test_what_is_dropped_can_be_brought_back(client: Client, catalog: Catalog) -> None:
     client.create_table(lake())
-    assert (warehouse / "t").is_dir()
+    made = found(catalog)
     client.drop_table("default", "t", True)
-    assert not (warehouse / "t").exists()
+    assert Path(made.record.location.removeprefix("file:")).is_dir()
+    (dropped,) = catalog.dropped.listed("")
+    assert not dropped.dropped.keep_files
+    assert catalog.dropped.undrop("", "default", "t").table_id == made.table_id
+
+
+def test_what_is_purged_is_deleted_at_once(client: Client, catalog: Catalog) -> None:
+    """``DROP TABLE … PURGE``, and as Hive's clients ask for it."""
+    client.create_table(lake())
+    place = Path(found(catalog).record.location.removeprefix("file:"))
+    assert place.is_dir()
+    client.drop_table_with_environment_context("default", "t", True, EnvironmentContext(properties={"ifPurge": "TRUE"}))
+    assert not place.exists()
+    assert catalog.dropped.listed("") == []
+
+
+def test_a_protected_table_is_not_dropped(client: Client, catalog: Catalog) -> None:
+    client.create_table(lake(parameters={PROTECTED_PROPERTY: "true"}))
+    with pytest.raises(MetaException, match=r"default\.t is protected and cannot be dropped"):
+        client.drop_table("default", "t", True)
+    assert found(catalog).name == "default.t"
+
+
+def test_a_warehouse_table_does_not_take_a_lake_table_with_it(
+    client: Client, catalog: Catalog, warehouse: Path
+) -> None:
+    """A directory with files of a lake table in it is not deleted, whoever else has it."""
+    client.create_table(lake(location=f"{warehouse}/w/inside", parameters={"EXTERNAL": "TRUE"}))
+    client.create_table(table("w"))
+    client.drop_table("default", "w", True)
+    assert (warehouse / "w" / "inside").is_dir()
+    assert found(catalog).name == "default.t"
 
 
 def test_what_cannot_be_a_lake_table(client: Client, warehouse: Path) -> None:
