@@ -256,7 +256,7 @@ class _LakeClient:
         added = p.DataFiles(list=p.DataFileList(files=[file(instant, "a", None)]))
         self._wire.timeline.Commit(t.CommitRequest(table=name, instant=instant, added=added))
         with self._timed("table dropped"):
-            self._wire.catalog.DropTable(c.DropTableRequest(name=name, purge=True))
+            self._wire.catalog.DropTable(c.DropTableRequest(name=name, purge=True, now=True))
 
 
 class _HiveClient:

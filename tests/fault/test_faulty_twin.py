@@ -66,14 +66,14 @@ class Twin:
             service.stop()
 
     def answer(self, request: Request) -> str:
-        """What it answers or raises, without what differs for good reasons: directories, and ids of tables."""
+        """What it answers or raises, without what differs for good reasons: directories, ports, and ids of tables."""
         self.clock.advance(7)
         try:
             text = json.dumps(plain(request(self)), sort_keys=True)
         except LakemarkError as error:
             text = f"{error.code}: {error.message}"
         text = re.sub(r"(/warehouse/[a-z0-9_./]+)-[0-9a-f]{8}", r"\1-_", text.replace(str(self.directory), ""))
-        return re.sub(r"(\"table_id\": |table id )\d+", r"\1_", text)
+        return re.sub(r"(\"table_id\": |table id |127\.0\.0\.1:)\d+", r"\1_", text)
 
     def content(self) -> dict[str, Any]:
         """All that can be asked."""
@@ -131,6 +131,8 @@ class Script:
                 ("drop d1", lambda twin: twin.client.databases.drop("d1")),
                 (f"create {table}", lambda twin: twin.client.tables.create(table, "id bigint, x int")),
                 (f"drop {table}", lambda twin: twin.client.tables.drop(table)),
+                (f"undrop {table}", lambda twin: twin.client.tables.undrop(table)),
+                (f"undrop {table} as {other}", lambda twin: twin.client.tables.undrop(table, other)),
                 (f"rename {table} {other}", lambda twin: twin.client.tables.rename(table, other)),
                 (f"label {table}", lambda twin: twin.client.tables.set_properties(table, {"label": number})),
             ]
