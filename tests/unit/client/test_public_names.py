@@ -29,6 +29,7 @@ def test_the_names_of_lakemark() -> None:
         "SnapshotOf",
         "Table",
         "TableSummary",
+        "UncommittedWarning",
         "Version",
         "Writer",
         "connect",
