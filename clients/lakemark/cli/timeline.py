@@ -57,7 +57,9 @@ def show(context: typer.Context, table: Name, limit: Limit = 20) -> None:
         ]
         for one in found
     ]
-    show_rows(["instant", "operation", "state", "version", "ended (UTC)", "files", "rows", "owner", "reason"], rows)
+    show_rows(
+        ["instant", "operation", "state", "version", "ended (UTC)", "files", "rows", "owner", "reason"], rows, below=5
+    )
 
 
 @app.command()
@@ -81,7 +83,7 @@ def instants(
         [one.instant, one.operation, one.state, one.read_version, one.version or None, one.staged_files, one.owner]
         for one in found
     ]
-    show_rows(["instant", "operation", "state", "read version", "version", "files", "owner"], rows)
+    show_rows(["instant", "operation", "state", "read version", "version", "files", "owner"], rows, below=5)
 
 
 @app.command()
@@ -128,6 +130,7 @@ def versions(
             "metadata",
         ],
         rows,
+        below=6,
     )
 
 
