@@ -137,6 +137,11 @@ def size_text(size_bytes: int) -> str:
     raise AssertionError
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def schema_json(schema: Schema) -> dict[str, Any]:
     columns = [
         {

@@ -14,6 +14,7 @@ from lakemark.cli.output import show_done, show_json, size_text
 from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument
 
 STORE_DEFAULT: Final = "sqlite:///lakemark-data/lakemark.db"
+PROBLEMS_SHOWN_MAX: Final = 1_000
 
 
 def serve(
@@ -131,8 +132,10 @@ def version(context: typer.Context) -> None:
 def raise_problems(problems: Sequence[str], what: str, *, tell: bool) -> None:
     """Raises CorruptStore if there are any, which are told before."""
     if tell:
-        for problem in problems:
+        for problem in problems[:PROBLEMS_SHOWN_MAX]:
             typer.echo(problem)
+        if len(problems) > PROBLEMS_SHOWN_MAX:
+            typer.echo(f"… and {len(problems) - PROBLEMS_SHOWN_MAX} more; --json shows all of them")
     if problems:
         raise CorruptStore(f"{len(problems)} {what}")
 

@@ -57,9 +57,13 @@ class Heads:
         self._store = store
         self._snapshots = Snapshots(store, _CACHE_BYTES)
 
+    def names(self) -> list[Name]:
+        """Of all tables, warehouse tables too."""
+        return names_of(self._store)
+
     def lake_tables(self) -> list[Name]:
         """In order of database and name."""
-        return [one for one in names_of(self._store) if one.entry.kind == catalog_pb2.LAKE]
+        return [one for one in self.names() if one.entry.kind == catalog_pb2.LAKE]
 
     def files(self, table_id: int) -> HeadFiles | None:
         """None if the table was dropped. Raises CorruptStore."""
