@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from lakemark.cli.context import invocation
-from lakemark.cli.output import show_done, show_json, size_text
+from lakemark.cli.output import counted, show_done, show_json, size_text
 from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument
 
 STORE_DEFAULT: Final = "sqlite:///lakemark-data/lakemark.db"
@@ -114,7 +114,8 @@ def verify(
         tell=not call.as_json,
     )
     if not call.as_json:
-        show_done(f"all {found.files} data files ({size_text(found.bytes)}) of {found.tables} lake tables are there")
+        all_files = f"all {counted(found.files, 'data file')} ({size_text(found.bytes)})"
+        show_done(f"{all_files} of {counted(found.tables, 'lake table')} are there")
 
 
 def version(context: typer.Context) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pyarrow import fs
 
@@ -72,7 +72,8 @@ def _wrong_files(
 ) -> Iterator[tuple[str, str]]:
     waiting: deque[Future[_Wrong]] = deque()
     for batch in head.batches():
-        paths, sizes = batch.column("path").to_pylist(), batch.column("size_bytes").to_pylist()
+        paths: list[Any] = batch.column("path").to_pylist()
+        sizes: list[Any] = batch.column("size_bytes").to_pylist()
         for start in range(0, len(paths), FILES_A_REQUEST):
             wanted = dict(
                 zip(paths[start : start + FILES_A_REQUEST], sizes[start : start + FILES_A_REQUEST], strict=True)
