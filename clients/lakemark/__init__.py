@@ -23,7 +23,7 @@ from lakemark.client import (
     Writer,
     connect,
 )
-from lakemark.errors import CommitConflict, LakemarkError
+from lakemark.errors import CommitConflict, LakemarkError, UncommittedWarning
 from lakemark.files import ColumnStatistics, DataFile
 from lakemark.reading import Aggregates, Changes, Plan, PlanSummary
 
@@ -49,6 +49,7 @@ __all__ = [
     "SnapshotOf",
     "Table",
     "TableSummary",
+    "UncommittedWarning",
     "Version",
     "Writer",
     "connect",

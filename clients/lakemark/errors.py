@@ -37,6 +37,8 @@ Every error says what is wrong and what to do, and carries
     │   └── FilesLeft              it has happened, but files that go with it are still there
     └── Internal                   a defect of Lakemark
         └── CorruptStore
+
+``UncommittedWarning`` is no error: it is given through ``warnings``.
 """
 
 from __future__ import annotations
@@ -226,6 +228,13 @@ class Internal(LakemarkError):
 class CorruptStore(Internal):
     code = "corrupt_store"
     grpc_status = "DATA_LOSS"
+
+
+class UncommittedWarning(UserWarning):
+    """A writer's ``with`` block ended without an error and without a commit: what was staged is rolled back.
+
+    Give ``Writer.rollback`` if that is what is meant; nobody is warned then.
+    """
 
 
 def _tree(root: type[LakemarkError]) -> dict[str, type[LakemarkError]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakemark import connect
-from lakemark.errors import CommitConflict, FailedPrecondition
+from lakemark.errors import BranchNotFound, CommitConflict, FailedPrecondition, InvalidName
 from tests.integration.grpc_server import running_service
 from tests.integration.test_cli import Cli
 
@@ -152,3 +153,76 @@ def test_one_that_cannot_be_staged_leaves_nothing_of_the_others(cli: Cli, tmp_pa
     assert "not the partition columns" in err
     for table in ("default.t", "default.u"):
         assert [one["state"] for one in cli.json("timeline", "instants", table)] == ["rolled_back"]
+
+
+@pytest.fixture
+def history(cli: Cli, tmp_path: Path) -> list[int]:
+    """The times of versions 1 and 2 of main; 'dev' forks from 1 and has one of its own, 'kept' is version 1."""
+    cli.json("files", "commit", "default.t", parquet(tmp_path, 1), "--partition", "month=1")
+    cli.json("branch", "create", "default.t", "dev")
+    cli.json("tag", "create", "default.t", "kept")
+    cli.json("files", "commit", "default.t", parquet(tmp_path, 2), "--partition", "month=2")
+    on_dev = ("--partition", "month=3", "--branch", "dev")
+    cli.json("files", "commit", "default.t", parquet(tmp_path, 3), *on_dev)
+    cli.json("files", "commit", "default.t", parquet(tmp_path, 4), *on_dev)
+    return [one["committed_ms"] for one in cli.json("timeline", "versions", "default.t", "--oldest-first")]
+
+
+def months(files: list[dict[str, list[int]]]) -> list[int]:
+    return sorted(one["partition"][0] for one in files)
+
+
+def test_a_snapshot_is_named_with_the_table(cli: Cli, history: list[int]) -> None:
+    time = dt.datetime.fromtimestamp(history[0] / 1_000, dt.UTC).isoformat(timespec="milliseconds")
+    for name, expected in (
+        ("default.t", [1, 2]),
+        ("default.t@v1", [1]),
+        ("default.t@V1", [1]),
+        (f"default.t@{time}", [1]),
+        ("default.t@kept", [1]),
+        ("default.t@main", [1, 2]),
+        ("default.t@dev", [1, 3, 3]),
+        ("default.t@dev@v2", [1, 3]),
+    ):
+        assert months(cli.json("files", "list", name)["files"]) == expected
+        assert months(cli.json("plan", name)["files"]) == expected
+        assert len(cli.json("files", "slices", name)) == len(expected)
+        groups = cli.json("files", "aggregate", name, "--by-partition")["groups"]
+        assert [one["partition"][0] for one in groups] == sorted(set(expected))
+        (found,) = cli.json("files", "snapshots", name)
+        assert found["snapshot"]["files"] == len(expected)
+        assert cli.json("timeline", "show", name)["snapshot"]["files"] == len(expected)
+        assert len(cli.json("schema", "show", name)["columns"]) == 2
+
+
+def test_ranges_and_branches_are_named_with_the_table(cli: Cli, history: list[int]) -> None:
+    assert months(cli.json("files", "changes", "default.t@v1..v2")["added"]) == [2]
+    assert months(cli.json("files", "changes", "default.t@dev@v1..v2")["added"]) == [3]
+    assert months(cli.json("files", "changes", "default.t@dev", "--since", "1")["added"]) == [3, 3]
+    assert cli.json("files", "replaced", "default.t@dev@v1..v3") == []
+    assert [one["version"] for one in cli.json("timeline", "versions", "default.t@dev")] == [3, 2, 1]
+    assert "version 2" in cli("files", "changes", "default.t@v2..v1")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["files", "list", "default.t@"], InvalidName.exit_code, "'@' is no snapshot; write t@v12"),
+        (["files", "list", "default.t@v1@x"], InvalidName.exit_code, "names no snapshot; write t@v12"),
+        (["files", "list", "default.t@2026-13-01"], InvalidName.exit_code, "is not a time"),
+        (["files", "list", "default.t@nobody"], BranchNotFound.exit_code, "nobody"),
+        (["files", "list", "default.t@dev", "--version", "1"], 2, "leave out the options"),
+        (["plan", "default.t@v1", "--branch", "dev"], 2, "leave out the options"),
+        (["files", "list", "default.t@v1..v2"], 2, "'lakemark files changes' reads a range"),
+        (["files", "changes", "default.t"], 2, "say from where: --since VERSION, or default.t@v10..v12"),
+        (["files", "changes", "default.t@dev"], 2, "takes a range behind the @"),
+        (["files", "changes", "default.t@v1..v2", "--upto", "2"], 2, "leave out the options"),
+        (["timeline", "versions", "default.t@v1"], 2, "takes a branch behind the @"),
+        (["timeline", "versions", "default.t@dev", "--branch", "main"], 2, "leave out the options"),
+    ],
+)
+@pytest.mark.usefixtures("history")
+def test_names_of_snapshots_that_are_none(cli: Cli, arguments: list[str], code: int, reason: str) -> None:
+    found, out, err = cli(*arguments)
+    assert (found, out) == (code, "")
+    assert reason in " ".join(err.replace("│", " ").split())

@@ -5,16 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import math
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
-from lakemark import Client, DataFile, Version
+from lakemark import Client, DataFile, UncommittedWarning, Version, Writer
 from lakemark.errors import (
     AlreadyExists,
     CommitConflict,
@@ -191,6 +193,18 @@ PYTHON: dict[str, Callable[[dict[str, Any]], bool]] = {
 }
 
 
+def test_rows_of_other_libraries_are_written(client: Client, table: str) -> None:
+    """As pandas and a record batch hand them out; nothing is staged of what is no table."""
+    with client.begin(table) as writer:
+        writer.write(pd.DataFrame({"id": [1, 2], "name": ["a", None], "month": [1, 1], "origin": ["JFK", "EWR"]}))
+        writer.write(pa.record_batch({"id": [3], "month": [1], "origin": ["JFK"]}))
+        with pytest.raises(InvalidArgument, match="rows of type dict cannot be written"):
+            writer.write({"id": [4]})  # type: ignore[arg-type]
+        writer.commit()
+    found = client.read(table, columns=["id", "name", "origin"]).sort_by("id").to_pylist()
+    assert [tuple(row.values()) for row in found] == [(1, "a", "JFK"), (2, None, "EWR"), (3, None, "JFK")]
+
+
 def test_predicates_that_cannot_be_evaluated_here(client: Client, table: str) -> None:
     append(client, table, rows(0, 10))
     with pytest.raises(UnsupportedOperation, match="by an engine"):
@@ -274,6 +288,49 @@ def test_a_writer_that_leaves_by_an_error_is_rolled_back(client: Client, table: 
     with client.begin(table) as forgotten:
         pass
     assert client.timeline.instant(table, forgotten.instant).state == "rolled_back"
+
+
+def test_a_block_that_ends_without_a_commit_warns_of_what_is_lost(client: Client, table: str) -> None:
+    def forget() -> Writer:
+        with client.begin(table) as writer:
+            writer.write(rows(0, 5))
+            writer.write(rows(5, 9))
+        return writer
+
+    def forget_removal() -> None:
+        with client.begin(table, "upsert") as writer:
+            writer.remove([file.path for file in client.plan(table)])
+
+    def fail() -> None:
+        with client.begin(table) as writer:
+            writer.write(rows(0, 5))
+            raise ZeroDivisionError("on purpose")
+
+    with pytest.warns(UncommittedWarning, match=r"the rows of 2 staged files with it.* writer\.commit\(\)") as told:
+        writer = forget()
+    assert [one.filename for one in told if one.category is UncommittedWarning] == [__file__], "it points at the block"
+    assert client.timeline.instant(table, writer.instant).state == "rolled_back"
+    append(client, table, rows(0, 5))
+    with pytest.warns(UncommittedWarning, match="the removal of 1 file with it"):
+        forget_removal()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UncommittedWarning):
+            forget()
+        assert client.timeline.instants(table, limit=1, newest_first=True)[0].state == "rolled_back"
+        with pytest.raises(ZeroDivisionError):
+            fail()
+
+
+def test_who_has_nothing_to_lose_or_says_so_is_not_warned(client: Client, table: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with client.begin(table):
+            pass
+        with client.begin(table) as writer:
+            writer.write(rows(0, 5))
+            writer.rollback("it was a rehearsal")
+        append(client, table, rows(0, 5))
 
 
 def test_conflicts_name_what_collides_and_roll_back(client: Client, table: str) -> None:

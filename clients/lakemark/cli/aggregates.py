@@ -9,13 +9,13 @@ import typer
 from lakemark.cli.context import invocation
 from lakemark.cli.options import Branch, Tag, Timestamp, Version, listed
 from lakemark.cli.output import show_fields, show_json, show_rows, size_text
-from lakemark.cli.tables import Name
+from lakemark.cli.snapshots import SnapshotName, snapshot_of
 from lakemark.files import ColumnStatistics
 
 
 def aggregate(
     context: typer.Context,
-    table: Name,
+    table: SnapshotName,
     where: Annotated[str | None, typer.Option("--where", "-w", help="a condition in Spark SQL")] = None,
     columns: Annotated[str, typer.Option(help="whose bounds and nulls are wanted: id,fare")] = "",
     by_partition: Annotated[bool, typer.Option("--by-partition", help="a line for each partition")] = False,
@@ -28,15 +28,16 @@ def aggregate(
     call = invocation(context)
     names = listed(columns)
     with call.client() as client:
+        at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
         found = client.aggregate(
-            table,
+            at.table,
             where,
             columns=names,
             by_partition=by_partition,
-            version=version,
-            timestamp=timestamp,
-            branch=branch,
-            tag=tag,
+            version=at.version,
+            timestamp=at.timestamp,
+            branch=at.branch,
+            tag=at.tag,
         )
     if call.as_json:
         show_json(found)

@@ -11,8 +11,9 @@ import typer
 from typer.core import TyperGroup
 
 from lakemark.cli.context import invocation
-from lakemark.cli.output import show_done, show_json, show_rows, size_text
+from lakemark.cli.output import counted, show_done, show_json, show_rows, size_text
 from lakemark.cli.process import STORE_DEFAULT, missing, raise_problems
+from lakemark.errors import LakemarkError
 
 if TYPE_CHECKING:
     from lakemark_server.backup import Manifest, Repository
@@ -30,11 +31,13 @@ class _TakeByDefault(TyperGroup):
 app = typer.Typer(
     cls=_TakeByDefault,
     no_args_is_help=True,
-    help="Consistent copies of a whole store: 'lakemark backup DIR' takes one, also while the store is served.",
+    help="Consistent copies of a whole store, of its metadata only: 'lakemark backup DIR' takes one, also while the "
+    "store is served. Data files are not copied.",
 )
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="the directory of backups", show_default=False)]
 StoreUrl = Annotated[str, typer.Option("--store", envvar="LAKEMARK_STORE", help="URL of the key-value store")]
+_HEADINGS = ("backup", "store", "lakemark", "pairs", "holds", "written for it", "data files", "data size", "problem")
 Keep = Annotated[int | None, typer.Option(help="remove all but so many of the newest backups", min=1)]
 
 
@@ -66,35 +69,53 @@ def take(
         show_done(
             f"backup {manifest.id}: {manifest.pairs} pairs, {size_text(manifest.bytes)}; new: {manifest.new_chunks} of "
             f"{len(manifest.chunks)} chunks, {size_text(manifest.new_bytes)} written"
-            + (f"; removed {len(removed)} older ones" if removed else "")
+            + (f"; removed {counted(len(removed), 'older backup')}" if removed else "")
         )
+        _show_needs(manifest, "The backup holds metadata only.")
     what = "invariants of the store do not hold; the backup holds the store as it is"
     raise_problems(problems, what, tell=not invocation(context).as_json)
 
 
 @app.command("list")
 def list_(context: typer.Context, directory: Directory) -> None:
-    """Shows the complete backups in DIR, oldest first."""
-    repository = _repository(directory)
-    found = [repository.manifest(backup_id) for backup_id in repository.ids()]
+    """Shows the complete backups in DIR, oldest first, and what is wrong with those that cannot be used.
+
+    'data files' and 'data size' are not in a backup: a restored store needs them where they were.
+    """
+    found = _repository(directory).manifests()
+    problems = [one for _, one in found if isinstance(one, LakemarkError)]
     if invocation(context).as_json:
-        show_json([_fields(manifest) for manifest in found])
-        return
-    show_rows(
-        ("backup", "store", "lakemark", "pairs", "holds", "written for it"),
-        [(one.id, one.store, one.lakemark, one.pairs, size_text(one.bytes), size_text(one.new_bytes)) for one in found],
-    )
+        show_json(
+            [
+                {"id": backup_id, "problem": one.message}
+                if isinstance(one, LakemarkError)
+                else {**_fields(one), "problem": None}
+                for backup_id, one in found
+            ]
+        )
+    else:
+        width = len(_HEADINGS) - (not problems)
+        show_rows(_HEADINGS[:width], [_row(*one)[:width] for one in found], below=5)
+    if problems:
+        raise type(problems[0])(
+            f"{len(problems)} of {counted(len(found), 'backup')} cannot be used: see 'problem' above; "
+            "'lakemark backup check' reads all of the others"
+        )
 
 
 @app.command("check")
 def check(context: typer.Context, directory: Directory) -> None:
-    """Reads all backups in DIR and compares every byte with its hash."""
+    """Reads all backups in DIR and compares every byte with its hash. Data files are no part of them."""
     repository = _repository(directory)
     problems = repository.check()
+    count = len(repository.ids())
     if invocation(context).as_json:
-        show_json({"backups": len(repository.ids()), "problems": problems})
+        show_json({"backups": count, "problems": problems})
     elif not problems:
-        show_done(f"{len(repository.ids())} backups are complete and undamaged")
+        show_done(f"{counted(count, 'backup')} {'is' if count == 1 else 'are'} complete and undamaged")
+        newest = repository.manifest() if count else None
+        if newest is not None:
+            _show_needs(newest, f"They hold metadata only. Of the newest one, {newest.id}:")
     what = "parts of the backups are damaged or missing; remove these files and take a backup, which writes them again"
     raise_problems(problems, what, tell=not invocation(context).as_json)
 
@@ -113,7 +134,7 @@ def prune(
     if invocation(context).as_json:
         show_json({"removed": removed})
     else:
-        show_done(f"removed {len(removed)} backups; {len(repository.ids())} are left")
+        show_done(f"removed {counted(len(removed), 'backup')}; {len(repository.ids())} left")
 
 
 def restore(
@@ -141,6 +162,7 @@ def restore(
         show_json({**_fields(manifest), "verified": verify})
     else:
         show_done(f"restored backup {manifest.id}: {manifest.pairs} pairs" + (", verified" if verify else ""))
+        _show_needs(manifest, "Only metadata was restored. 'lakemark verify --files' on this store checks the rest.")
 
 
 def _repository(directory: Path) -> Repository:
@@ -149,6 +171,36 @@ def _repository(directory: Path) -> Repository:
     except ImportError as error:
         raise missing("backup", "server", error) from error
     return Repository(directory)
+
+
+def _show_needs(manifest: Manifest, what: str) -> None:
+    """What the user has to keep, or to have, beside the backup."""
+    needs = manifest.needs
+    if needs is None:
+        typer.echo(f"{what} An older release took this backup, so which data files it needs is not known.")
+        return
+    files = f"{counted(needs.files, 'data file')} ({size_text(needs.bytes)})"
+    tables = f"the latest versions of {counted(needs.lake_tables, 'lake table')}"
+    typer.echo(
+        f"{what} A restored store needs {files} of {tables}, where they are now; reading older versions needs more."
+    )
+    if needs.warehouse_tables:
+        typer.echo(f"It needs the files of {counted(needs.warehouse_tables, 'warehouse table')}, too.")
+    if needs.unreadable_tables:
+        typer.echo(f"The files of {counted(needs.unreadable_tables, 'lake table')} could not be counted.")
+    for place in needs.directories:
+        typer.echo(f"  {place}")
+    if needs.directories_left_out:
+        typer.echo(f"  … and {needs.directories_left_out} more directories")
+
+
+def _row(backup_id: str, found: Manifest | LakemarkError) -> list[object]:
+    """Cells under ``_HEADINGS``."""
+    if isinstance(found, LakemarkError):
+        return [backup_id, *[None] * (len(_HEADINGS) - 2), found.message]
+    data = [found.needs.files, size_text(found.needs.bytes)] if found.needs else [None, None]
+    sizes = [size_text(found.bytes), size_text(found.new_bytes)]
+    return [backup_id, found.store, found.lakemark, found.pairs, *sizes, *data, None]
 
 
 def _fields(manifest: Manifest) -> dict[str, Any]:

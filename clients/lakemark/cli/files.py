@@ -11,13 +11,12 @@ from lakemark.cli import aggregates, committing
 from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.options import Branch, Tag, Timestamp, Version, listed
 from lakemark.cli.output import show_fields, show_json, show_rows, size_text, time_text
-from lakemark.cli.tables import Name
-from lakemark.client import Client, SnapshotOf
-from lakemark.client.comparison import version_name
+from lakemark.cli.snapshots import RangeName, SnapshotName, range_of, snapshot_of
 from lakemark.files.columns import name_of_partition
 from lakemark.reading import Plan
 
 app = typer.Typer(help="Files of a table's snapshots.", no_args_is_help=True)
+Since = Annotated[int | None, typer.Option("--since", help="after this version", min=0)]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="at most so many files; 0: all")]
 
 
@@ -30,7 +29,7 @@ class SliceView(StrEnum):
 @app.command("list")
 def list_files(
     context: typer.Context,
-    table: Name,
+    table: SnapshotName,
     where: Annotated[str | None, typer.Option("--where", "-w", help="only files that can hold such rows")] = None,
     version: Version = None,
     timestamp: Timestamp = None,
@@ -41,13 +40,16 @@ def list_files(
     """The files of a snapshot."""
     call = invocation(context)
     with call.client() as client:
-        found = client.plan(table, where, version=version, timestamp=timestamp, branch=branch, tag=tag, limit=limit)
+        at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
+        found = client.plan(
+            at.table, where, version=at.version, timestamp=at.timestamp, branch=at.branch, tag=at.tag, limit=limit
+        )
         _show_files(call, found, summary=False)
 
 
 def plan(
     context: typer.Context,
-    table: Name,
+    table: SnapshotName,
     where: Annotated[str | None, typer.Option("--where", "-w", help="a condition in Spark SQL")] = None,
     version: Version = None,
     timestamp: Timestamp = None,
@@ -59,13 +61,14 @@ def plan(
     """Which files a query needs, and what is left to evaluate in them."""
     call = invocation(context)
     with call.client() as client:
+        at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
         found = client.plan(
-            table,
+            at.table,
             where,
-            version=version,
-            timestamp=timestamp,
-            branch=branch,
-            tag=tag,
+            version=at.version,
+            timestamp=at.timestamp,
+            branch=at.branch,
+            tag=at.tag,
             limit=limit,
             statistics=listed(statistics),
         )
@@ -75,7 +78,7 @@ def plan(
 @app.command()
 def slices(
     context: typer.Context,
-    table: Name,
+    table: SnapshotName,
     view: Annotated[SliceView, typer.Option(help="which ones")] = SliceView.LATEST,
     before_instant: Annotated[int, typer.Option(min=0, help="with --view before_instant")] = 0,
     where: Annotated[str | None, typer.Option("--where", "-w", help="only groups that can hold such rows")] = None,
@@ -89,15 +92,16 @@ def slices(
     if bool(before_instant) != (view is SliceView.BEFORE_INSTANT):
         raise typer.BadParameter("--view before_instant and --before-instant INSTANT belong together")
     with call.client() as client:
+        at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
         found = client.file_slices(
-            table,
+            at.table,
             view.value,
             before_instant=before_instant,
             predicate=where,
-            version=version,
-            timestamp=timestamp,
-            branch=branch,
-            tag=tag,
+            version=at.version,
+            timestamp=at.timestamp,
+            branch=at.branch,
+            tag=at.tag,
         )
     if call.as_json:
         show_json(found)
@@ -117,15 +121,16 @@ def slices(
 @app.command()
 def changes(
     context: typer.Context,
-    table: Name,
-    since: Annotated[int, typer.Option("--since", help="after this version", min=0)],
-    upto: Annotated[int, typer.Option("--upto", help="up to this version; 0: the latest", min=0)] = 0,
+    table: RangeName,
+    since: Since = None,
+    upto: Annotated[int | None, typer.Option("--upto", help="up to this version; 0: the latest", min=0)] = None,
     branch: Branch = "",
 ) -> None:
     """The files that came and went between two versions."""
     call = invocation(context)
     with call.client() as client:
-        found = client.changes(table, since, upto, branch=branch)
+        name, first, last, of = range_of(table, since, upto, branch)
+        found = client.changes(name, first, last or 0, branch=of)
     if call.as_json:
         show_json(found)
         return
@@ -140,15 +145,16 @@ def changes(
 @app.command()
 def replaced(
     context: typer.Context,
-    table: Name,
-    since: Annotated[int, typer.Option("--since", help="after this version", min=0)],
+    table: RangeName,
+    since: Since = None,
     upto: Annotated[int | None, typer.Option("--upto", help="up to this version instead of the latest", min=0)] = None,
     branch: Branch = "",
 ) -> None:
     """Every file that a version took out of the table, also one that came and went in between."""
     call = invocation(context)
     with call.client() as client:
-        found = client.replaced_files(table, since, version=upto, branch=branch)
+        name, first, last, of = range_of(table, since, upto, branch)
+        found = client.replaced_files(name, first, version=last, branch=of)
     if call.as_json:
         show_json(found)
         return
@@ -162,13 +168,14 @@ def replaced(
 def snapshots(
     context: typer.Context,
     tables: Annotated[
-        list[str], typer.Argument(metavar="DATABASE.TABLE[@BRANCH][@vN]…", help="a tag stands for @BRANCH, too")
+        list[str],
+        typer.Argument(metavar="DATABASE.TABLE[@SNAPSHOT]…", help="as in 'files list': @v12, @BRANCH, @TAG …"),
     ],
 ) -> None:
     """Snapshots of several tables at one moment: a transaction over several is in all of them or in none."""
     call = invocation(context)
     with call.client() as client:
-        found = client.snapshots([_wanted(client, one) for one in tables])
+        found = client.snapshots([snapshot_of(client, one) for one in tables])
     if call.as_json:
         show_json([{"table": name, "snapshot": one} for name, one in zip(tables, found, strict=True)])
         return
@@ -190,14 +197,6 @@ def snapshots(
 app.command("aggregate")(aggregates.aggregate)
 app.command("commit")(committing.commit)
 app.command("commit-together")(committing.commit_together)
-
-
-def _wanted(client: Client, text: str) -> SnapshotOf:
-    table, _, rest = text.partition("@")
-    named = version_name(rest)
-    if named.name and not named.version and any(one.name == named.name for one in client.tags.list(table)):
-        return SnapshotOf(table, tag=named.name)
-    return SnapshotOf(table, version=named.version or None, branch=named.name)
 
 
 def _show_files(call: Invocation, found: Plan, *, summary: bool) -> None:

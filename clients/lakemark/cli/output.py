@@ -8,9 +8,11 @@ import datetime as dt
 import decimal
 import json
 import math
+import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -19,6 +21,13 @@ from rich.text import Text
 from lakemark.types import Schema, format_type
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_NOTHING: Final = "–"
+_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}\.\d{3}")
+_INDENT: Final = "    "
+_GAP: Final = "  "
+# Of a table's lines: what stands beside each cell, and the last line.
+_PADDING: Final = 3
+_BORDER: Final = 1
 
 
 def show_json(value: Any) -> None:
@@ -26,16 +35,62 @@ def show_json(value: Any) -> None:
     sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
 
 
-def show_rows(headings: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str = "") -> None:
-    """A table; numbers stand at the right. What is longer than the terminal is wide is wrapped, not cut."""
+def show_rows(
+    headings: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str = "", below: int | None = None
+) -> None:
+    """A table; numbers stand at the right. Numbers and times are never broken; other cells that are too long are.
+
+    ``below``: where the terminal is too narrow for the whole table, the columns from this one on (and more, if they
+    must) stand on a line of their own under each row, with their headings, as far as they say something.
+    """
+    console = _console()
+    cells = [[cell(one) for one in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    numeric = [_is_numeric([row[at] for row in rows]) for at in range(len(headings))]
+    if below is not None and _BORDER + sum(width + _PADDING for width in widths) > console.width:
+        _show_narrow(console, headings, cells, widths, numeric, below)
+        return
     table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold")
-    for index, heading in enumerate(headings):
-        numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
+    for heading, right, column in zip(headings, numeric, zip(*cells, strict=True) if cells else headings, strict=False):
+        whole = right or all(one == _NOTHING or _TIME.fullmatch(one) for one in column)
+        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=whole)
+    for one in cells:
         # As Text: brackets in names and reasons are no markup.
-        table.add_row(*(Text(cell(one)) for one in row))
-    _console().print(table)
+        table.add_row(*map(Text, one))
+    console.print(table)
+
+
+def _show_narrow(
+    console: Console,
+    headings: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    numeric: Sequence[bool],
+    below: int,
+) -> None:
+    while below > 1 and sum(widths[:below]) + len(_GAP) * (below - 1) > console.width:
+        below -= 1
+
+    def line(texts: Sequence[str]) -> Text:
+        aligned = zip(texts[:below], widths, numeric, strict=False)
+        return Text(
+            _GAP.join(text.rjust(width) if right else text.ljust(width) for text, width, right in aligned).rstrip()
+        )
+
+    heading = line(headings)
+    heading.stylize("bold")
+    console.print(heading)
+    for row in cells:
+        console.print(line(row))
+        told = [f"{name}: {text}" for name, text in zip(headings[below:], row[below:], strict=True) if text]
+        more = "; ".join(one for one in told if not one.endswith(f": {_NOTHING}"))
+        for text in textwrap.wrap(more, console.width - len(_INDENT), break_on_hyphens=False):
+            console.print(Text(_INDENT + text, style="dim"))
+
+
+def _is_numeric(column: Sequence[Any]) -> bool:
+    numbers = [isinstance(one, int | float) for one in column if one is not None]
+    return bool(numbers) and all(numbers)
 
 
 def show_fields(fields: Mapping[str, Any]) -> None:
@@ -57,7 +112,7 @@ def show_done(text: str) -> None:
 def cell(value: Any) -> str:
     """One value as people read it."""
     if value is None:
-        return "–"
+        return _NOTHING
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={one}" for key, one in value.items())
     if isinstance(value, list | tuple):
@@ -68,7 +123,7 @@ def cell(value: Any) -> str:
 def time_text(milliseconds: int) -> str:
     """UTC; "–" for 0."""
     if not milliseconds:
-        return "–"
+        return _NOTHING
     return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
@@ -80,6 +135,11 @@ def size_text(size_bytes: int) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     raise AssertionError
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def schema_json(schema: Schema) -> dict[str, Any]:

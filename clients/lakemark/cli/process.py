@@ -10,10 +10,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from lakemark.cli.context import invocation
-from lakemark.cli.output import show_done, show_json
+from lakemark.cli.output import counted, show_done, show_json, size_text
 from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument
 
 STORE_DEFAULT: Final = "sqlite:///lakemark-data/lakemark.db"
+PROBLEMS_SHOWN_MAX: Final = 1_000
 
 
 def serve(
@@ -69,31 +70,52 @@ def demo(
 def verify(
     context: typer.Context,
     store: Annotated[str, typer.Option(envvar="LAKEMARK_STORE", help="URL of the key-value store")] = STORE_DEFAULT,
+    files: Annotated[
+        bool,
+        typer.Option("--files", help="look also whether the data files of the latest versions are there, whole"),
+    ] = False,
 ) -> None:
     """Checks every invariant of a store's key space, and a SQLite file itself; also while it is served."""
     try:
         from lakemark_server import store_format
         from lakemark_server.backup import refuse_half_restored
         from lakemark_server.process import open_existing
+        from lakemark_server.verify import check_files
         from lakemark_server.verify import verify as check
     except ImportError as error:
         raise missing("the checker", "server", error) from error
+    call = invocation(context)
     opened = open_existing(store, read_only=True)
     try:
         refuse_half_restored(opened)
         store_format.require(opened)
         problems = opened.integrity_check() + check(opened)
+        # What names the files has to be right first.
+        found = check_files(opened) if files and not problems else None
     finally:
         opened.close()
-    if invocation(context).as_json:
-        show_json({"problems": problems})
+    if call.as_json:
+        show_json({"problems": problems} | ({"files": found} if found else {}))
     raise_problems(
         problems,
         "invariants of the store do not hold; restore a backup, or report a defect",
-        tell=not invocation(context).as_json,
+        tell=not call.as_json,
     )
-    if not invocation(context).as_json:
+    if not call.as_json:
         show_done("every invariant of the store holds")
+    if found is None:
+        return
+    one = len(found.problems) == 1
+    raise_problems(
+        found.problems,
+        f"data file{' of the latest versions is' if one else 's of the latest versions are'} missing or not as long as "
+        f"{'it' if one else 'they'} should be; bring back what a copy of the warehouse has, or restore the tables to "
+        "versions whose files are there ('lakemark timeline restore')",
+        tell=not call.as_json,
+    )
+    if not call.as_json:
+        all_files = f"all {counted(found.files, 'data file')} ({size_text(found.bytes)})"
+        show_done(f"{all_files} of {counted(found.tables, 'lake table')} are there")
 
 
 def version(context: typer.Context) -> None:
@@ -111,8 +133,10 @@ def version(context: typer.Context) -> None:
 def raise_problems(problems: Sequence[str], what: str, *, tell: bool) -> None:
     """Raises CorruptStore if there are any, which are told before."""
     if tell:
-        for problem in problems:
+        for problem in problems[:PROBLEMS_SHOWN_MAX]:
             typer.echo(problem)
+        if len(problems) > PROBLEMS_SHOWN_MAX:
+            typer.echo(f"… and {len(problems) - PROBLEMS_SHOWN_MAX} more; --json shows all of them")
     if problems:
         raise CorruptStore(f"{len(problems)} {what}")
 

@@ -9,6 +9,7 @@ import typer
 
 from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.output import show_done, show_json, show_rows, time_text
+from lakemark.cli.snapshots import SnapshotName, snapshot_of
 from lakemark.cli.tables import Name
 from lakemark.client.schemas import added_column
 from lakemark.evolution import (
@@ -35,13 +36,16 @@ After = Annotated[str, typer.Option("--after", metavar="COLUMN", help="a column 
 @app.command()
 def show(
     context: typer.Context,
-    name: Name,
+    name: SnapshotName,
     version: Annotated[int | None, typer.Option("--version", "-v", min=0, help="default: the latest")] = None,
 ) -> None:
     """The columns of a table, or of one of its versions, with all that lies within them."""
     call = invocation(context)
     with call.client() as client:
-        schema = client.snapshot(name, version=version).schema
+        at = snapshot_of(client, name, version=version)
+        schema = client.snapshot(
+            at.table, version=at.version, timestamp=at.timestamp, branch=at.branch, tag=at.tag
+        ).schema
     _show_schema(call, schema)
 
 

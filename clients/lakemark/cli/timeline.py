@@ -9,6 +9,7 @@ import typer
 
 from lakemark.cli.context import invocation
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
+from lakemark.cli.snapshots import BranchName, SnapshotName, branch_of, snapshot_of
 from lakemark.cli.tables import Name
 from lakemark.client import Version
 
@@ -24,12 +25,13 @@ class State(StrEnum):
 
 
 @app.command()
-def show(context: typer.Context, table: Name, limit: Limit = 20) -> None:
-    """The latest version, the newest instants, and who is writing now."""
+def show(context: typer.Context, table: SnapshotName, limit: Limit = 20) -> None:
+    """The latest version, or another snapshot, and the newest instants of all branches: also who is writing now."""
     call = invocation(context)
     with call.client() as client:
-        snapshot = client.snapshot(table)
-        found = client.timeline.instants(table, limit=limit, newest_first=True)
+        at = snapshot_of(client, table)
+        snapshot = client.snapshot(at.table, version=at.version, timestamp=at.timestamp, branch=at.branch, tag=at.tag)
+        found = client.timeline.instants(at.table, limit=limit, newest_first=True)
     if call.as_json:
         show_json({"table": table, "snapshot": snapshot, "instants": found})
         return
@@ -57,7 +59,9 @@ def show(context: typer.Context, table: Name, limit: Limit = 20) -> None:
         ]
         for one in found
     ]
-    show_rows(["instant", "operation", "state", "version", "ended (UTC)", "files", "rows", "owner", "reason"], rows)
+    show_rows(
+        ["instant", "operation", "state", "version", "ended (UTC)", "files", "rows", "owner", "reason"], rows, below=5
+    )
 
 
 @app.command()
@@ -81,13 +85,13 @@ def instants(
         [one.instant, one.operation, one.state, one.read_version, one.version or None, one.staged_files, one.owner]
         for one in found
     ]
-    show_rows(["instant", "operation", "state", "read version", "version", "files", "owner"], rows)
+    show_rows(["instant", "operation", "state", "read version", "version", "files", "owner"], rows, below=5)
 
 
 @app.command()
 def versions(
     context: typer.Context,
-    table: Name,
+    table: BranchName,
     branch: Annotated[str, typer.Option(help="of this branch; empty: main")] = "",
     limit: Limit = 100,
     oldest_first: Annotated[bool, typer.Option("--oldest-first")] = False,
@@ -95,7 +99,8 @@ def versions(
     """Versions, newest first."""
     call = invocation(context)
     with call.client() as client:
-        found = client.timeline.versions(table, branch=branch, limit=limit, newest_first=not oldest_first)
+        name, of = branch_of(table, branch)
+        found = client.timeline.versions(name, branch=of, limit=limit, newest_first=not oldest_first)
     if call.as_json:
         show_json(found)
         return
@@ -128,6 +133,7 @@ def versions(
             "metadata",
         ],
         rows,
+        below=6,
     )
 
 

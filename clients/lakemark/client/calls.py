@@ -3,6 +3,9 @@
 Every request of Lakemark is idempotent: reads are, and mutations carry a request id, an instant or a sequence number,
 which stays the same over retries. So both what is retryable and what is of unknown outcome is asked again. A service
 that has too much to do says after which time it wants to be asked again, and is asked then, as long as there is time.
+
+A service that was there before is waited for: it may be restarting. Where nobody has ever listened, the first call
+fails at once: the address is wrong, or no service runs.
 """
 
 from __future__ import annotations
@@ -15,28 +18,16 @@ from typing import Final, TypeVar
 
 import grpc
 
-from lakemark.client.failures import translate
+from lakemark.client.addresses import parse_addresses
+from lakemark.client.channels import open_channel
+from lakemark.client.failures import is_not_sent, nobody_listens, translate
 from lakemark.errors import FailedPrecondition, InvalidArgument, LakemarkError, Outcome, Overloaded
 from lakemark.user import USER_KEY, user_name
 
-MESSAGE_BYTES_MAX: Final = 64 << 20
 TIMEOUT_S_DEFAULT: Final = 60.0
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
-
-_OPTIONS: Final = (
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.keepalive_time_ms", 60_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.keepalive_permit_without_calls", 0),
-    # Retries are made here, where outcomes are known.
-    ("grpc.enable_retries", 0),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +55,13 @@ class Calls:
     def __init__(self, target: str, timeout_s: float, backoff: Backoff, sleep: Callable[[float], None] = time.sleep):
         if timeout_s <= 0:
             raise InvalidArgument(f"timeout must be positive, not {timeout_s}")
-        self.target = target
-        self.channel = grpc.insecure_channel(target, options=_OPTIONS)
+        addresses = parse_addresses(target)
+        self.target = ",".join(addresses)
+        self.channel = open_channel(addresses)
         self._timeout_s = timeout_s
         self._backoff = backoff
         self._sleep = sleep
+        self._connected = False
         self._closed = False
 
     def __call__(
@@ -89,13 +82,19 @@ class Calls:
         attempt = refused = 0
         while True:
             try:
-                return method(request, timeout=max(deadline - time.monotonic(), 0.001), metadata=metadata)
+                answer = method(request, timeout=max(deadline - time.monotonic(), 0.001), metadata=metadata)
             except grpc.RpcError as error:
                 failure = translate(error, self.target, mutation=mutation)
+                self._connected = self._connected or not is_not_sent(error)
+                if not self._connected and nobody_listens(error):
+                    raise failure from None
             except ValueError as error:
                 if self._closed:
                     raise FailedPrecondition("this client is closed; connect again") from error
                 raise
+            else:
+                self._connected = True
+                return answer
             if failure.outcome is Outcome.FATAL:
                 raise failure
             if failure.outcome is Outcome.UNKNOWN:

@@ -46,16 +46,48 @@ class Client:
         self._calls = Calls(target, timeout_s, backoff or Backoff())
         self._heartbeats = Heartbeats(self._calls)
         self._snapshots = SnapshotServiceStub(self._calls.channel)
-        self.databases = Databases(self._calls)
-        self.tables = Tables(self._calls)
-        self.timeline = Timeline(self._calls)
-        self.branches = Branches(self._calls)
-        self.tags = Tags(self._calls)
-        self.quotas = Quotas(self._calls)
+        self._databases = Databases(self._calls)
+        self._tables = Tables(self._calls)
+        self._timeline = Timeline(self._calls)
+        self._branches = Branches(self._calls)
+        self._tags = Tags(self._calls)
+        self._quotas = Quotas(self._calls)
+
+    @property
+    def databases(self) -> Databases:
+        """Databases: ``create``, ``get``, ``list``, ``drop``."""
+        return self._databases
+
+    @property
+    def tables(self) -> Tables:
+        """Tables: ``create``, ``get``, ``list``, ``rename``, ``drop``, ``set_properties``; their columns: ``schemas``,
+        ``alter``, ``add_column`` and so on."""
+        return self._tables
+
+    @property
+    def timeline(self) -> Timeline:
+        """A table's instants and versions: ``instants``, ``versions``, ``restore``, ``rollback``, ``make_savepoint``,
+        ``clean`` and more."""
+        return self._timeline
+
+    @property
+    def branches(self) -> Branches:
+        """Isolated views of a table that can be written: ``create``, ``list``, ``merge``, ``compare``, ``drop``."""
+        return self._branches
+
+    @property
+    def tags(self) -> Tags:
+        """Names that keep a version of a table: ``create``, ``list``, ``drop``."""
+        return self._tags
+
+    @property
+    def quotas(self) -> Quotas:
+        """What a tenant, which is a catalog, may have, and what it has: ``get``, ``set``, ``clear``, ``list``."""
+        return self._quotas
 
     @property
     def address(self) -> str:
-        """``host:port`` of the service."""
+        """``host:port`` of the service; of all of them, with commas, if several were named."""
         return self._calls.target
 
     def begin(
@@ -275,6 +307,9 @@ class Client:
 def connect(server: str = "127.0.0.1:9090", *, timeout: float = TIMEOUT_S_DEFAULT) -> Client:
     """A client of the service at ``host:port``. ``timeout``: seconds for a call with all of its retries.
 
-    Nothing is sent yet: a service that does not answer shows at the first call, as Unavailable.
+    Several services of one store may be named, ``"a:9090,b:9090"``: calls go to the first one, and to the next one when
+    it is away. Nothing is sent yet. If nobody listens at any of the addresses, the first call says so at once, as
+    Unavailable; a service that has answered this client before is waited for, about ten seconds long, so that
+    its restart is not noticed. Raises InvalidArgument for what is no address.
     """
     return Client(server, timeout)

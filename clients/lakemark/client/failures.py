@@ -56,6 +56,23 @@ _NOT_SENT: Final = (
     "name resolution failure",
     "errors resolving",
 )
+# And that there is nothing to wait for: the machine is there and refuses, or there is no such machine.
+_NOBODY: Final = ("connection refused", "domain name not found", "name or service not known")
+
+
+def is_away(error: grpc.RpcError) -> bool:
+    """Whether the connection is what failed: no service has said anything."""
+    return isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNAVAILABLE and not _from_trailer(error)
+
+
+def is_not_sent(error: grpc.RpcError) -> bool:
+    """Whether the request never left this machine, so that nothing can have come of it."""
+    return is_away(error) and _says(error, _NOT_SENT)
+
+
+def nobody_listens(error: grpc.RpcError) -> bool:
+    """Whether the address is wrong or its service is not running; a connection that is only slow is neither."""
+    return is_not_sent(error) and _says(error, _NOBODY)
 
 
 def translate(error: grpc.RpcError, target: str, *, mutation: bool) -> LakemarkError:
@@ -67,6 +84,11 @@ def translate(error: grpc.RpcError, target: str, *, mutation: bool) -> LakemarkE
         return Internal(f"the call to {target} failed: {error}")
     sent = _from_trailer(error)
     return sent if sent is not None else _from_status(error, target, mutation=mutation)
+
+
+def _says(error: grpc.RpcError, words: tuple[str, ...]) -> bool:
+    text = (error.details() or "") if isinstance(error, grpc.Call) else ""
+    return any(one in text.lower() for one in words)
 
 
 def _from_trailer(call: grpc.Call) -> LakemarkError | None:
@@ -98,7 +120,11 @@ def _from_status(call: grpc.Call, target: str, *, mutation: bool) -> LakemarkErr
     match status:
         case grpc.StatusCode.UNAVAILABLE:
             if any(words in text.lower() for words in _NOT_SENT):
-                return Unavailable(f"no Lakemark service answers at {target}; is it running? ({text})", server=target)
+                return Unavailable(
+                    f"no Lakemark service answers at {target}; is it running? Start one with 'lakemark serve', or give "
+                    f"the address of one that runs ({text})",
+                    server=target,
+                )
             if not mutation:
                 return Unavailable(f"the service at {target} went away; try again ({text})", server=target)
             return _unknown(f"the connection to {target} broke ({text})", target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -15,10 +16,10 @@ from lakemark.client.heartbeat import Beat, Heartbeats
 from lakemark.client.model import Commit, InstantState, Operation, commit_from, state_word
 from lakemark.client.partitions import Partition, work_profile
 from lakemark.convert import schema_from_proto
-from lakemark.errors import InstantStateError, InvalidArgument, LakemarkError
+from lakemark.errors import InstantStateError, InvalidArgument, LakemarkError, UncommittedWarning
 from lakemark.files import DataFile, files_message
 from lakemark.files.columns import arrow_stream
-from lakemark.parquet import WrittenFiles, write_table
+from lakemark.parquet import Rows, WrittenFiles, write_table
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
@@ -32,7 +33,9 @@ Files = Sequence[DataFile] | pa.Table
 
 
 class Writer:
-    """An open instant. Use it in a ``with`` block: leaving it by an error rolls the instant back.
+    """An open instant. Use it in a ``with`` block: leaving it without a commit rolls the instant back.
+
+    An error that ends the block goes on its way. Without one, UncommittedWarning tells that staged files are lost.
 
     Write files below ``location`` in the layout of ``DataFile.path``, ``stage`` them in as many calls as you like, then
     ``commit``. A heartbeat runs in the background. Made by ``Client.begin``; not thread-safe.
@@ -60,6 +63,7 @@ class Writer:
         self._opening = opening
         self._next: pb.Instant | None = None
         self._sequence = 0
+        self._staged_files = self._removed_files = 0
         self._commit: Commit | None = None
         self._beat: Beat | None = None
         if self.state in ("requested", "inflight"):
@@ -117,6 +121,7 @@ class Writer:
                 sequence=self._sequence + 1,
             )
             removed = self._call(self._stub.StageFiles, request, mutation=True).removed_files
+            self._removed_files = removed
             self._sequence += 1
         return removed
 
@@ -139,12 +144,19 @@ class Writer:
                 file_schema=_schema_bytes(file_schema),
             )
             staged = self._call(self._stub.StageFiles, request, mutation=True).staged_files
+            self._staged_files = staged
             self._sequence += 1
         return staged
 
-    def write(self, table: pa.Table) -> WrittenFiles:
-        """Writes rows as parquet, one file a partition, and stages the files. See ``lakemark.parquet.write_table``."""
-        written = write_table(table, self)
+    def write(self, rows: Rows) -> WrittenFiles:
+        """Writes rows as parquet, one file a partition, and stages the files.
+
+        ``rows``: a DataFrame of pandas or Polars, a relation of DuckDB, a pyarrow Table or RecordBatch, or anything
+        else that hands out Arrow data by ``__arrow_c_stream__`` or ``__arrow_c_array__``. It has the table's columns by
+        name, partition columns included; nullable ones may be missing. Raises InvalidSchema with every column that
+        does not fit, InvalidArgument for what cannot be read as rows, and what ``stage`` raises.
+        """
+        written = write_table(rows, self)
         self.stage(written.files, file_schema=written.schema)
         return written
 
@@ -244,6 +256,7 @@ class Writer:
             reason = f"the writer failed: {type(error).__name__}: {error}"[:REASON_CHARS_MAX]
         if error is None:
             self.rollback(reason)
+            self._warn()
             return
         # The error that ended the block is what its user must see.
         with contextlib.suppress(LakemarkError):
@@ -258,6 +271,19 @@ class Writer:
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise
+
+    def _warn(self) -> None:
+        """Of what the end of a ``with`` block has just rolled back; after it, because a warning may be an error."""
+        if self._staged_files or self._removed_files:
+            added = f"the rows of {_files(self._staged_files, 'staged ')}" if self._staged_files else ""
+            removed = f"the removal of {_files(self._removed_files)}" if self._removed_files else ""
+            warnings.warn(
+                f"the 'with' block of a writer of {self.table} ended without a commit: instant {self.instant} is "
+                f"rolled back, and {' and '.join(filter(None, (added, removed)))} with it. End the block with "
+                "writer.commit(), or with writer.rollback() if nothing is to be kept",
+                UncommittedWarning,
+                stacklevel=3,
+            )
 
     def _end(self, state: InstantState) -> None:
         self.state = state
@@ -275,6 +301,10 @@ class Writer:
         if isinstance(files, pa.Table):
             return types_pb2.DataFiles(arrow=arrow_stream(files))
         return files_message(files, self.schema)
+
+
+def _files(count: int, which: str = "") -> str:
+    return f"{count} {which}file{'s' if count != 1 else ''}"
 
 
 def _schema_bytes(schema: pa.Schema | None) -> bytes:

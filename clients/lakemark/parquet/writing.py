@@ -17,6 +17,7 @@ from lakemark.files import ColumnStatistics, DataFile
 from lakemark.files.columns import name_of_partition
 from lakemark.locations import join, open_location
 from lakemark.parquet.footers import describe_metadata
+from lakemark.parquet.rows import Rows, table_of
 from lakemark.types import Schema, check_fits, is_floating, schema_to_arrow
 
 FILE_NAME: Final = "data.parquet"
@@ -42,15 +43,17 @@ class WrittenFiles:
     schema: pa.Schema
 
 
-def write_table(table: pa.Table, writer: Staging) -> WrittenFiles:
+def write_table(table: Rows, writer: Staging) -> WrittenFiles:
     """Writes the rows as one parquet file for each partition, below the writer's location.
 
-    ``table`` has all columns of the lake table, the partition columns included, in any order and case; a nullable one
-    may be missing. Raises InvalidSchema with every column that does not fit, and if a NOT NULL column has nulls.
+    ``table`` is a pyarrow Table or RecordBatch, or anything that hands out Arrow data (see ``lakemark.parquet.rows``).
+    It has all columns of the lake table, the partition columns included, in any order and case; a nullable one may be
+    missing. Raises InvalidSchema with every column that does not fit, and if a NOT NULL column has nulls;
+    InvalidArgument for what cannot be read as rows.
     """
     schema = writer.schema
     data_schema = pa.schema(list(schema_to_arrow(schema))[: len(schema.data_columns)])
-    rows = _conform(table, schema, writer.table)
+    rows = _conform(table_of(table), schema, writer.table)
     system, root = open_location(writer.location)
     location, _, instant = root.rstrip("/").rpartition("/")
     files = []

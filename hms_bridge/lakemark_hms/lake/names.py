@@ -1,33 +1,20 @@
-"""Names of snapshots in SQL: ``t``, ``t@v12``, ``t@2026-11-20t10:00:00``, ``t@v10..v12``, ``t@dev``, ``t@dev@v12`` …,
-and what they hide.
+"""Names of snapshots in SQL, and of the hidden tables that views read: ``t@v12@files`` and so on.
 
-Spark lower-cases table names, so ``T`` and ``Z`` of a timestamp come as ``t`` and ``z``. Times without a zone are UTC.
+How a snapshot is named is in ``lakemark.snapshot_names``, for the command line too.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from lakemark.errors import InvalidName
+from lakemark.snapshot_names import FORMS, is_pinned, parse_parts
 from lakemark_server.snapshot.service import At
 
 FILES_SUFFIX: Final = "files"
 _GROUP = re.compile(r"s(\d{1,9})")
-_VERSION = re.compile(r"v(\d{1,18})")
-_RANGE = re.compile(r"v(\d{1,18})\.\.v(\d{1,18})")
-_PINNED = re.compile(r"v\d{1,18}(\.\.v\d{1,18})?")
-_TIME = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:[t ](\d{2}:\d{2})(:\d{2})?(\.\d{1,6})?)?(z|[+-]\d{2}:?\d{2})?", re.IGNORECASE
-)
-# A branch or tag, or the key of a branch, which stays its own when its name is used again.
-_REFERENCE = re.compile(r"[a-z_][a-z0-9_.-]*(#\d{1,18})?")
-_FORMS: Final = (
-    "t@v12 (a version), t@2026-11-20t10:00:00 (the last version committed at or before a time, UTC), t@v10..v12 (the "
-    "rows that came with versions 11 and 12), t@dev (a branch or tag), or t@dev@v12 and so on for a branch"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,38 +54,9 @@ def parse(name: str) -> SnapshotName:
     files = rest[-1:] == [FILES_SUFFIX]
     if files:
         rest.pop()
-    reference = rest.pop(0) if rest and _is_reference(rest[0]) else ""
-    wanted = SnapshotName(table, At(), files, group=number, reference=reference)
     # The files of what moves on are no name that a view could rely on.
-    if len(rest) > 1 or (files and not (rest and _PINNED.fullmatch(rest[0]))):
-        raise InvalidName(f"{name!r} names no snapshot; write {_FORMS}", name=name)
-    return _at(name, rest[0], wanted) if rest else wanted
-
-
-def _is_reference(text: str) -> bool:
-    return _REFERENCE.fullmatch(text) is not None and _PINNED.fullmatch(text) is None
-
-
-def _at(name: str, text: str, wanted: SnapshotName) -> SnapshotName:
-    increment = _RANGE.fullmatch(text)
-    if increment:
-        since, version = map(int, increment.groups())
-        if since > version:
-            raise InvalidName(f"{name!r}: version {since} is not before version {version}", name=name)
-        return replace(wanted, at=At(version=version), since=since)
-    version_text = _VERSION.fullmatch(text)
-    if version_text:
-        return replace(wanted, at=At(version=int(version_text.group(1))))
-    time = _TIME.fullmatch(text)
-    if time:
-        return replace(wanted, at=At(timestamp_ms=_milliseconds(text, time)))
-    raise InvalidName(f"'@{text}' is no snapshot; write {_FORMS}", name=text)
-
-
-def _milliseconds(reference: str, match: re.Match[str]) -> int:
-    day, minute, second, fraction, zone = match.groups()
-    text = f"{day}T{minute or '00:00'}{second or ':00'}{fraction or ''}{zone.upper() if zone else '+00:00'}"
-    try:
-        return int(dt.datetime.fromisoformat(text).timestamp() * 1_000)
-    except (ValueError, OverflowError) as error:
-        raise InvalidName(f"'@{reference}' is not a time: {error}", name=reference) from error
+    if files and not (rest and is_pinned(rest[-1])):
+        raise InvalidName(f"{name!r} names no snapshot; write {FORMS}", name=name)
+    part = parse_parts(name, rest)
+    at = At(version=part.version, timestamp_ms=part.timestamp_ms)
+    return SnapshotName(table, at, files, part.since, number, part.reference)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .errors import BackupDamaged, BackupFormatUnknown, BackupNotFound, HalfRestored
-from .manifest import Manifest
+from .manifest import DataNeeded, Manifest
 from .marker import refuse_half_restored
 from .repository import Repository
 from .restoring import restore, start_over
@@ -13,6 +13,7 @@ __all__ = [
     "BackupDamaged",
     "BackupFormatUnknown",
     "BackupNotFound",
+    "DataNeeded",
     "HalfRestored",
     "Manifest",
     "Repository",

@@ -26,8 +26,27 @@ class ChunkEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class DataNeeded:
+    """What a store that is restored needs beside the backup, as it was when the backup was taken.
+
+    ``files`` of ``bytes`` are those of the latest versions of the lake tables on all branches; older versions and tags
+    may need more. ``directories`` are those of the databases, and of lake tables that lie elsewhere; there are
+    ``directories_left_out`` more. ``unreadable_tables``: lake tables whose files could not be counted.
+    """
+
+    lake_tables: int
+    warehouse_tables: int
+    files: int
+    bytes: int
+    directories: Sequence[str]
+    directories_left_out: int
+    unreadable_tables: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
-    """One consistent copy of a store.
+    """One consistent copy of a store, of metadata only. ``needs``: the data that it refers to; None: an older release
+    has written it.
 
     ``store`` is the kind of store it was taken of, ``version`` the store's own number of the state that was copied.
     ``new_chunks`` were written for this backup, ``new_bytes`` on the disk; all others were there before. Times are UTC
@@ -43,6 +62,7 @@ class Manifest:
     chunks: Sequence[ChunkEntry]
     new_chunks: int
     new_bytes: int
+    needs: DataNeeded | None = None
 
     @property
     def pairs(self) -> int:
@@ -84,7 +104,12 @@ def decode(text: bytes, where: str) -> Manifest:
     try:
         chunks = [ChunkEntry(*chunk) for chunk in document["chunks"]]
         names = ("id", "lakemark", "store", "version", "started", "finished", "new_chunks", "new_bytes")
-        manifest = Manifest(chunks=chunks, **{name: document[name] for name in names})
+        needs = document.get("needs")
+        manifest = Manifest(
+            chunks=chunks,
+            needs=None if needs is None else DataNeeded(**needs),
+            **{name: document[name] for name in names},
+        )
     except (KeyError, TypeError) as error:
         raise BackupDamaged(f"{where} is damaged: {error} is missing or wrong") from error
     if not is_id(manifest.id) or not all(_NAME.fullmatch(chunk.name) for chunk in chunks):

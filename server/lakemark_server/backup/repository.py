@@ -25,7 +25,7 @@ from lakemark.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 from . import manifest as manifests
 from .chunking import Chunk, name_of
-from .errors import BackupDamaged, BackupInUse, BackupNotFound
+from .errors import BackupDamaged, BackupFormatUnknown, BackupInUse, BackupNotFound
 from .manifest import ChunkEntry, Manifest
 
 _CODEC: Final = "zstd"
@@ -56,9 +56,26 @@ class Repository:
         wanted = backup_id or known[-1]
         if wanted not in known:
             raise BackupNotFound(f"there is no backup {wanted!r} in {self.directory}; 'lakemark backup list' shows all")
-        found = manifests.decode(self._manifest_path(wanted).read_bytes(), f"backup {wanted}")
+        try:
+            text = self._manifest_path(wanted).read_bytes()
+        except OSError as error:
+            raise BackupDamaged(f"backup {wanted} is damaged: its manifest cannot be read ({error})") from error
+        found = manifests.decode(text, f"backup {wanted}")
         if found.id != wanted:
             raise BackupDamaged(f"backup {wanted} is damaged: its manifest is that of {found.id}")
+        return found
+
+    def manifests(self) -> list[tuple[str, Manifest | BackupDamaged | BackupFormatUnknown]]:
+        """Of all complete backups, oldest first: each id with its manifest, or with what is wrong with that.
+
+        Raises BackupNotFound if this is no directory of backups.
+        """
+        found: list[tuple[str, Manifest | BackupDamaged | BackupFormatUnknown]] = []
+        for backup_id in self.ids():
+            try:
+                found.append((backup_id, self.manifest(backup_id)))
+            except (BackupDamaged, BackupFormatUnknown) as error:
+                found.append((backup_id, error))
         return found
 
     def read(self, entry: ChunkEntry) -> bytes:
@@ -78,11 +95,11 @@ class Repository:
         """A sentence for each part of any backup that is missing or damaged. Reads all of them."""
         problems = []
         entries: dict[str, ChunkEntry] = {}
-        for backup_id in self.ids():
-            try:
-                entries.update((entry.name, entry) for entry in self.manifest(backup_id).chunks)
-            except BackupDamaged as error:
-                problems.append(error.message)
+        for _, found in self.manifests():
+            if isinstance(found, Manifest):
+                entries.update((entry.name, entry) for entry in found.chunks)
+            else:
+                problems.append(found.message)
         for _, entry in sorted(entries.items()):
             try:
                 self.read(entry)

@@ -13,6 +13,7 @@ from .chunking import chunks
 from .errors import BackupNotFound
 from .manifest import ChunkEntry, Manifest
 from .marker import refuse_half_restored
+from .needs import data_needed
 from .repository import Repository
 
 Now = Callable[[], datetime]
@@ -43,6 +44,7 @@ def take(store: Store, repository: Repository, release: str, now: Now = utc_now)
         version = export.version
     if not entries:
         raise BackupNotFound("the store is empty: there is nothing to back up. Is its URL right?")
+    needs = data_needed(store)
     manifest = Manifest(
         id=_new_id(repository.ids(), started),
         lakemark=release,
@@ -53,6 +55,7 @@ def take(store: Store, repository: Repository, release: str, now: Now = utc_now)
         chunks=entries,
         new_chunks=new_chunks,
         new_bytes=new_bytes,
+        needs=needs,
     )
     repository.publish(manifest)
     return manifest

@@ -7,17 +7,14 @@ different moments: what looks wrong is looked at again, and only what is wrong e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 from lakemark.errors import LakemarkError, TableNotFound
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2
 from lakemark_server import store_format
 from lakemark_server.admission import recount
 from lakemark_server.catalog import lake, tables
 from lakemark_server.keyspace import (
-    DATABASES,
     DROPPED,
     DROPPED_DUE,
     HIVE_TABLES,
@@ -26,12 +23,12 @@ from lakemark_server.keyspace import (
     OF_TABLE,
     REQUEST_TIMES,
     REQUESTS,
-    TABLE_NAMES,
 )
 from lakemark_server.kv import ReadTransaction, Space, Store, keys_below, strinc, unpack
 from lakemark_server.verify import bases, warehouse
 from lakemark_server.verify import lake as lake_tables
 from lakemark_server.verify.lake import Problems
+from lakemark_server.verify.names import Name, names_of
 
 LOOKS: Final = 3
 PROBLEMS_MAX: Final = 10
@@ -39,27 +36,13 @@ PROBLEMS_MAX: Final = 10
 _Check: TypeAlias = Callable[[], Problems]
 
 
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """A table's name, and where it leads to."""
-
-    owner: DatabaseRecord | None
-    database_id: int
-    name: str
-    entry: TableEntry
-
-    @property
-    def full(self) -> str:
-        return f"{self.owner.name if self.owner else f'database {self.database_id}'}.{self.name}"
-
-
 def verify(store: Store) -> Problems:
     """A sentence for each thing that does not hold; none: all is well. Raises what reading the store raises."""
     wrong_format = store.read(store_format.wrong)
     if wrong_format:
         return [wrong_format]
-    names = _names(store)
-    problems = _settled(lambda: _check_unique(_names(store)))
+    names = names_of(store)
+    problems = _settled(lambda: _check_unique(names_of(store)))
     for (_, database, name, number), _ in keys_below(store, DROPPED):
         table_id, full = cast(int, number), f"{database}.{name} (dropped, table id {number})"
         problems += _settled(_on(lake_tables.check_table, store, table_id, full))
@@ -91,19 +74,7 @@ def _settled(check: _Check) -> Problems:
     return found
 
 
-def _names(store: Store) -> list[_Name]:
-    databases = {}
-    for _, value in keys_below(store, DATABASES):
-        record = DatabaseRecord.FromString(value)
-        databases[record.database_id] = record
-    found = []
-    for (database_id, name), value in keys_below(store, TABLE_NAMES):
-        number = cast(int, database_id)
-        found.append(_Name(databases.get(number), number, cast(str, name), TableEntry.FromString(value)))
-    return found
-
-
-def _check_unique(names: list[_Name]) -> Problems:
+def _check_unique(names: list[Name]) -> Problems:
     problems: Problems = []
     seen: dict[int, str] = {}
     for one in names:
@@ -116,7 +87,7 @@ def _check_unique(names: list[_Name]) -> Problems:
     return problems
 
 
-def _check_definition(store: Store, one: _Name) -> Problems:
+def _check_definition(store: Store, one: Name) -> Problems:
     """The name leads to a definition, and that knows the name."""
 
     def body(tx: ReadTransaction) -> Problems:
@@ -157,7 +128,7 @@ def _check_dropped(store: Store) -> Problems:
 
 def _known_ids(store: Store) -> set[int]:
     """Of tables with names, and of dropped ones."""
-    return {one.entry.table_id for one in _names(store)} | {cast(int, at[-1]) for at, _ in keys_below(store, DROPPED)}
+    return {one.entry.table_id for one in names_of(store)} | {cast(int, at[-1]) for at, _ in keys_below(store, DROPPED)}
 
 
 def _check_content(store: Store) -> Problems:

@@ -1,7 +1,11 @@
 """What users import: names are added on purpose and never vanish by accident."""
 
+import inspect
+import pydoc
+import re
 import subprocess
 import sys
+from typing import get_type_hints
 
 import lakemark
 import lakemark_spark
@@ -30,6 +34,7 @@ def test_the_names_of_lakemark() -> None:
         "SnapshotOf",
         "Table",
         "TableSummary",
+        "UncommittedWarning",
         "Version",
         "Writer",
         "connect",
@@ -50,3 +55,15 @@ def test_the_client_needs_no_extra() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_help_names_what_a_client_has() -> None:
+    shown = pydoc.plain(pydoc.render_doc(lakemark.Client))
+    for name in ("databases", "tables", "timeline", "branches", "tags", "quotas"):
+        attribute = inspect.getattr_static(lakemark.Client, name)
+        document = inspect.getdoc(attribute)
+        assert document
+        assert f" {name}\n" in shown
+        assert document.partition("\n")[0] in shown
+        namespace = get_type_hints(attribute.fget)["return"]
+        assert all(hasattr(namespace, method) for method in re.findall("``(.*?)``", document))

@@ -1,0 +1,96 @@
+"""Whether the data files that readers need now are where they should be, and as long as they should be.
+
+Looks at directory entries, not into files. Many are asked for at a time, because each answer of an object store takes
+some milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyarrow import fs
+
+from lakemark.errors import LakemarkError
+from lakemark.locations import join, open_location
+from lakemark_server.kv import Store
+from lakemark_server.verify.heads import HeadFiles, Heads
+
+WORKERS: Final = 16
+FILES_A_REQUEST: Final = 128
+_Wrong = dict[str, str]  # path below the table's location -> what is wrong with the file
+
+
+@dataclass(slots=True)
+class FilesFound:
+    """``problems``: a sentence for each file that is missing or has another size, and each place out of reach."""
+
+    tables: int = 0
+    files: int = 0
+    bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def check_files(store: Store) -> FilesFound:
+    """Of the latest versions of all lake tables, on all their branches. The store may be served meanwhile.
+
+    Raises what reading the store raises.
+    """
+    found = FilesFound()
+    heads = Heads(store)
+    with ThreadPoolExecutor(WORKERS, thread_name_prefix="lakemark-files") as pool:
+        for one in heads.lake_tables():
+            head = heads.files(one.entry.table_id)
+            if head is None:
+                continue
+            found.tables += 1
+            found.files += head.files
+            found.bytes += head.bytes
+            found.problems += _check_table(heads, head, pool)
+    return found
+
+
+def _check_table(heads: Heads, head: HeadFiles, pool: ThreadPoolExecutor) -> list[str]:
+    try:
+        system, root = open_location(head.location)
+        wrong = dict(_wrong_files(head, system, root, pool))
+    except (LakemarkError, OSError) as error:
+        return [f"{head.name}: its files below {head.location} cannot be looked at: {error}"]
+    if wrong:
+        # What was replaced and cleaned away while this was looking is no longer needed.
+        again = heads.files(head.table_id)
+        needed = {path for batch in again.batches() for path in batch.column("path").to_pylist()} if again else set()
+        wrong = {path: what for path, what in wrong.items() if path in needed}
+    return [f"{head.name}: {join(head.location, path)} {what}" for path, what in sorted(wrong.items())]
+
+
+def _wrong_files(
+    head: HeadFiles, system: fs.FileSystem, root: str, pool: ThreadPoolExecutor
+) -> Iterator[tuple[str, str]]:
+    waiting: deque[Future[_Wrong]] = deque()
+    for batch in head.batches():
+        paths: list[Any] = batch.column("path").to_pylist()
+        sizes: list[Any] = batch.column("size_bytes").to_pylist()
+        for start in range(0, len(paths), FILES_A_REQUEST):
+            wanted = dict(
+                zip(paths[start : start + FILES_A_REQUEST], sizes[start : start + FILES_A_REQUEST], strict=True)
+            )
+            waiting.append(pool.submit(_look, system, root, wanted))
+            if len(waiting) >= 2 * WORKERS:
+                yield from waiting.popleft().result().items()
+    while waiting:
+        yield from waiting.popleft().result().items()
+
+
+def _look(system: fs.FileSystem, root: str, wanted: dict[str, int]) -> _Wrong:
+    wrong: _Wrong = {}
+    infos = system.get_file_info([join(root, path) for path in wanted])
+    for (path, size), info in zip(wanted.items(), infos, strict=True):
+        if info.type != fs.FileType.File:
+            wrong[path] = "is missing" if info.type == fs.FileType.NotFound else "is not a file"
+        elif info.size != size:
+            wrong[path] = f"has {info.size} bytes, and should have {size}"
+    return wrong

@@ -1,0 +1,90 @@
+"""The data files that the latest versions of a store's lake tables have, on all branches: what readers need now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from lakemark.errors import TableNotFound
+from lakemark_proto.v1 import catalog_pb2
+from lakemark_server.catalog import lake
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.snapshot.parts.locate import difference
+from lakemark_server.snapshot.parts.part import Part
+from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.timeline import records
+from lakemark_server.timeline.branching import branches
+from lakemark_server.timeline.lineage import OF_MAIN, Lineage
+from lakemark_server.verify.names import Name, names_of
+
+_CACHE_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFiles:
+    """Of one lake table; each file once, however many branches have it."""
+
+    table_id: int
+    name: str
+    location: str
+    parts: Sequence[Part]
+
+    @property
+    def files(self) -> int:
+        return sum(part.files for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.total("size_bytes") for part in self.parts)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Columns ``path`` (below the location) and ``size_bytes``."""
+        for part in self.parts:
+            batch = pa.record_batch(
+                [part.column(name) for name in ("path", "size_bytes")], names=["path", "size_bytes"]
+            )
+            yield batch if part.live is None else batch.filter(pa.array(part.live))
+
+
+class Heads:
+    """Reads them from a store, which may be served meanwhile: then tables come from different moments."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._snapshots = Snapshots(store, _CACHE_BYTES)
+
+    def names(self) -> list[Name]:
+        """Of all tables, warehouse tables too."""
+        return names_of(self._store)
+
+    def lake_tables(self) -> list[Name]:
+        """In order of database and name."""
+        return [one for one in self.names() if one.entry.kind == catalog_pb2.LAKE]
+
+    def files(self, table_id: int) -> HeadFiles | None:
+        """None if the table was dropped. Raises CorruptStore."""
+        try:
+            return self._snapshots.again(lambda: self._files(table_id))
+        except TableNotFound:
+            return None
+
+    def _files(self, table_id: int) -> HeadFiles:
+        table, heads = self._store.read(lambda tx: _heads(tx, table_id))
+        parts: list[Part] = []
+        for lineage, version in heads:
+            found = self._snapshots.load(table, lineage, version).parts
+            parts += difference(found, parts) if parts else found
+        return HeadFiles(table_id, table.name, table.record.location, parts)
+
+
+def _heads(tx: ReadTransaction, table_id: int) -> tuple[LakeTable, list[tuple[Lineage, int]]]:
+    """The table, and each branch with its latest version, main first."""
+    table = lake.load(tx, table_id)
+    lineages = [OF_MAIN, *(branches.lineage(tx, table_id, one.key) for one in branches.branches(tx, table_id))]
+    forks = [lineage.forks[0] for lineage in lineages]
+    latest = [max(records.head(tx, table_id, key).version, fork) for key, fork in forks]
+    return table, list(zip(lineages, latest, strict=True))

@@ -1,0 +1,38 @@
+"""The names of all tables of a store, and where they lead to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
+from lakemark_server.keyspace import DATABASES, TABLE_NAMES
+from lakemark_server.kv import Store, keys_below
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """``owner`` is None if its database does not exist."""
+
+    owner: DatabaseRecord | None
+    database_id: int
+    name: str
+    entry: TableEntry
+
+    @property
+    def full(self) -> str:
+        """``database.table``."""
+        return f"{self.owner.name if self.owner else f'database {self.database_id}'}.{self.name}"
+
+
+def names_of(store: Store) -> list[Name]:
+    """Page by page, so that those of a store that lives come from different moments."""
+    databases = {}
+    for _, value in keys_below(store, DATABASES):
+        record = DatabaseRecord.FromString(value)
+        databases[record.database_id] = record
+    found = []
+    for (database_id, name), value in keys_below(store, TABLE_NAMES):
+        number = cast(int, database_id)
+        found.append(Name(databases.get(number), number, cast(str, name), TableEntry.FromString(value)))
+    return found
