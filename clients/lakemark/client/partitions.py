@@ -10,7 +10,7 @@ from lakemark.errors import InvalidArgument
 from lakemark.types import Schema, is_textual, partition_field_value
 from lakemark_proto.v1 import timeline_pb2 as pb
 
-Partition: TypeAlias = Mapping[str, ColumnValue] | Sequence[ColumnValue]
+Partition: TypeAlias = Mapping[str, ColumnValue] | Sequence[ColumnValue] | str | bytes
 """``{"month": 1, "origin": "JFK"}`` or the values in the order of the partition columns."""
 
 

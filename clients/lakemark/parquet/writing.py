@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakemark.arguments import checked
 from lakemark.convert import ColumnValue
 from lakemark.errors import InvalidSchema
 from lakemark.files import ColumnStatistics, DataFile
@@ -23,6 +24,7 @@ FILE_NAME: Final = "data.parquet"
 _ROW: Final = " row"  # no column is named so: names do not begin with a space
 
 
+@runtime_checkable
 class Staging(Protocol):
     """Where the files of an instant go, and what they must fit: a ``Writer``."""
 
@@ -42,6 +44,7 @@ class WrittenFiles:
     schema: pa.Schema
 
 
+@checked
 def write_table(table: pa.Table, writer: Staging) -> WrittenFiles:
     """Writes the rows as one parquet file for each partition, below the writer's location.
 
