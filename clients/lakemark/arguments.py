@@ -1,9 +1,9 @@
 """What callers hand in, checked against the annotations of the function that takes it.
 
-``checked`` stands in front of a public function, or of a class with public methods. A value of another type, a number out
-of range or a text that is not Unicode is told as InvalidArgument, with the name of the parameter, before anything
-happens: none of it comes to be an error of protobuf, Arrow or Python. So the annotations are the only place that says what a
-parameter takes; ``Between`` says more than a type can.
+``checked`` stands in front of a public function, or of a class with public methods. A value of another type, a number
+out of range or a text that is not Unicode is told as InvalidArgument, with the name of the parameter, before anything
+happens: none of it comes to be an error of protobuf, Arrow or Python. So the annotations are the only place that says
+what a parameter takes; ``Between`` and ``Called`` say more than a type can.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakemark.errors import InvalidArgument
 
 T = TypeVar("T")
 _Check: TypeAlias = Callable[[str, Any], Any]
-"""(what it is called, value) -> the value to go on with. Raises _OtherKind, or InvalidArgument for what is inside it."""
+"""(its name, value) -> the value to go on with. Raises _OtherKind, or InvalidArgument for what is inside the value."""
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -36,6 +36,13 @@ class Between:
 
     least: Any
     most: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Called:
+    """How messages say what is wanted, where the types alone would be a riddle."""
+
+    words: str
 
 
 class _Shallow:
@@ -98,7 +105,7 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Parameters:
-    """Of one function. ``rest`` and ``others``: what ``*args`` and ``**kwargs`` are called there; "": there are none."""
+    """Of one function. ``rest`` and ``others``: the names of ``*args`` and ``**kwargs``; "": there are none."""
 
     names: tuple[str, ...]
     rest: str
@@ -197,13 +204,20 @@ def _one_of(words: Sequence[Any]) -> _Check:
 
 
 def _mapping(keys: Any, values: Any) -> _Check:
+    of_key, of_value = _check_of(keys), _check_of(values)
+
     def pairs(name: str, value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise _OtherKind
-        return {
-            check(key, keys, f"a key of {name}"): check(one, values, f"{name}[{_shown(key)}]")
-            for key, one in value.items()
-        }
+        try:
+            return {of_key("", key): of_value("", one) for key, one in value.items()}
+        except (_OtherKind, InvalidArgument):  # again, for the name of the one that is wrong
+            return {
+                _require(of_key, keys, f"a key of {name}", key): _require(
+                    of_value, values, f"{name}[{_shown(key)}]", one
+                )
+                for key, one in value.items()
+            }
 
     return pairs
 
@@ -216,7 +230,10 @@ def _several(element: Any) -> _Check:
         if isinstance(value, str | bytes | Mapping | type) or not isinstance(value, Iterable):
             raise _OtherKind
         found = value if isinstance(value, list | tuple) else list(value)
-        taken = [_require(inner, element, f"{name}[{place}]", one) for place, one in enumerate(found)]
+        try:
+            taken = [inner("", one) for one in found]
+        except (_OtherKind, InvalidArgument):  # again, for the place of the one that is wrong
+            taken = [_require(inner, element, f"{name}[{place}]", one) for place, one in enumerate(found)]
         return tuple(taken) if isinstance(value, tuple) else taken
 
     return elements
@@ -304,8 +321,8 @@ def _words(annotation: Any) -> str:
     """``a text or None``."""
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        bounds = next((one for one in inside[1:] if isinstance(one, Between)), None)
-        return _words(inside[0]) if bounds is None else _range(bounds)
+        said = [_range(one) if isinstance(one, Between) else one.words for one in inside[1:] if one is not SHALLOW]
+        return said[0] if said else _words(inside[0])
     if origin in (typing.Union, types.UnionType):
         *most, last = dict.fromkeys(map(_words, inside))
         return f"{', '.join(most)} or {last}" if most else last

@@ -25,6 +25,7 @@ from lakemark.errors import (
     InvalidSchema,
     NotEmpty,
     TableNotFound,
+    Unavailable,
     UnsupportedOperation,
     VersionNotFound,
 )
@@ -454,3 +455,41 @@ def test_several_tables_in_one_transaction(client: Client) -> None:
     assert client.timeline.instant(names[1], free.instant).state == "inflight", "none is published"
     assert client.timeline.instant(names[0], late.instant).state == "rolled_back"
     free.rollback()
+
+
+def test_a_partition_that_no_directory_can_be_named_after_is_refused_before_anything_is_written(
+    client: Client, table: str
+) -> None:
+    """On local disks and HDFS a name has up to 255 bytes, whatever their number of characters."""
+    fits, too_long = "é" * 120, "é" * 130
+    with client.begin(table) as writer:
+        location = Path(writer.location.removeprefix("file:"))
+        with pytest.raises(InvalidArgument, match=r"origin=é+… has a name of 267 bytes, .* at most 255"):
+            writer.write(pa.concat_tables([rows(0, 1), rows(1, 2, origin=too_long)]))
+        assert not location.exists()
+        writer.write(rows(0, 1, origin=fits))
+        writer.commit()
+    assert ids(client, table, f"origin = '{fits}'") == [0]
+
+
+def test_files_that_cannot_be_written_are_told_as_unavailable(client: Client, table: str) -> None:
+    with client.begin(table) as writer:
+        location = Path(writer.location.removeprefix("file:"))
+        location.parent.mkdir(parents=True, exist_ok=True)
+        location.write_text("no directory")
+        with pytest.raises(Unavailable, match="cannot be written"):
+            writer.write(rows(0, 1))
+        writer.rollback()
+
+
+def test_arguments_the_wrong_way_round_are_told(client: Client, table: str) -> None:
+    with client.begin(table) as writer:
+        with pytest.raises(InvalidArgument, match=r"^table must be a Table, not a Writer$"):
+            write_table(writer, rows(0, 1))  # type: ignore[arg-type]
+        writer.rollback()
+
+
+def test_a_version_of_many_digits_is_no_version(client: Client, table: str) -> None:
+    for text in ("v" + "9" * 30, "main@v" + "9" * 10_000):
+        with pytest.raises(VersionNotFound, match=r"there is no version 9{1,40}: versions are numbers up to 2"):
+            client.branches.compare(table, text, "main")

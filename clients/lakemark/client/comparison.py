@@ -75,7 +75,7 @@ class Comparison:
 
 
 def version_name(text: str) -> pb.VersionName:
-    """``dev``, ``dev@v5``, ``v5`` (of main), or a tag's name; "": main. Raises VersionNotFound: no version is so great."""
+    """``dev``, ``dev@v5``, ``v5`` (of main), or a tag's name; "": main. Raises VersionNotFound: it is too great."""
     found = re.fullmatch(r"(?:(.*)@)?v0*([0-9]+)", text)
     if found is None:
         return pb.VersionName(name=text)

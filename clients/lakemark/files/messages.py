@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import pyarrow as pa
 
@@ -47,7 +47,7 @@ def file_to_message(file: DataFile, schema: Schema) -> pb.DataFile:
             size_bytes=file.size_bytes,
             row_count=file.row_count,
             file_group=file.file_group,
-            kind=kind_number(file),
+            kind=cast("pb.SliceKind.ValueType", kind_number(file)),
             format=file.format,
             partition=partition_to_proto(file.partition, schema),
             statistics=[_statistics_to_message(one, schema) for one in file.statistics],
