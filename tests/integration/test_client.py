@@ -493,3 +493,17 @@ def test_a_version_of_many_digits_is_no_version(client: Client, table: str) -> N
     for text in ("v" + "9" * 30, "main@v" + "9" * 10_000):
         with pytest.raises(VersionNotFound, match=r"there is no version 9{1,40}: versions are numbers up to 2"):
             client.branches.compare(table, text, "main")
+
+
+def test_texts_longer_than_their_column_lets_them_be_are_refused(client: Client) -> None:
+    client.tables.create("db.words", "word varchar(3), code char(2), all array<varchar(3)>")
+    with client.begin("db.words") as writer:
+        writer.write(pa.table({"word": ["a", "äöü"], "code": ["x", None], "all": [["abc"], []]}))
+        with pytest.raises(InvalidSchema, match=r"1 texts of column 'word' are longer than varchar\(3\).*'abcd'"):
+            writer.write(pa.table({"word": ["abc", "abcd"]}))
+        with pytest.raises(InvalidSchema, match=r"column 'code' are longer than char\(2\)"):
+            writer.write(pa.table({"code": ["abc"]}))
+        with pytest.raises(InvalidSchema, match=r"column 'all' are longer than varchar\(3\)"):
+            writer.write(pa.table({"all": [["abc", "abcd"]]}))
+        writer.commit()
+    assert client.read("db.words", columns=["word"]).column("word").to_pylist() == ["a", "äöü"]

@@ -18,6 +18,7 @@ from lakemark.files import ColumnStatistics, DataFile
 from lakemark.files.columns import name_of_partition
 from lakemark.locations import join, open_location
 from lakemark.parquet.footers import describe_metadata
+from lakemark.parquet.lengths import too_long
 from lakemark.types import Schema, check_fits, is_floating, schema_to_arrow, unescape_path_name
 
 FILE_NAME: Final = "data.parquet"
@@ -51,8 +52,8 @@ def write_table(table: pa.Table, writer: Staging) -> WrittenFiles:
     """Writes the rows as one parquet file for each partition, below the writer's location.
 
     ``table`` has all columns of the lake table, the partition columns included, in any order and case; a nullable one
-    may be missing. Raises InvalidSchema with every column that does not fit, and if a NOT NULL column has nulls;
-    InvalidArgument for a partition that no directory can be named after; Unavailable if files cannot be written.
+    may be missing. Raises InvalidSchema with every column that does not fit, if a NOT NULL column has nulls, and
+    for texts longer than their column's varchar(n) or char(n); InvalidArgument for a partition that no directory can be named after; Unavailable if files cannot be written.
     """
     schema = writer.schema
     data_schema = pa.schema(list(schema_to_arrow(schema))[: len(schema.data_columns)])
@@ -88,6 +89,7 @@ def _conform(table: pa.Table, schema: Schema, name: str) -> pa.Table:
     ]
     if reasons:
         raise InvalidSchema(f"the rows do not fit {name}: {'; '.join(reasons)}", table=name)
+    field_of = {field.name: field for field in schema.columns}
     arrays: list[pa.ChunkedArray[Any]] = []
     for field in schema_to_arrow(schema):
         found = by_name.get(field.name.lower())
@@ -103,6 +105,9 @@ def _conform(table: pa.Table, schema: Schema, name: str) -> pa.Table:
             raise InvalidSchema(
                 f"column '{field.name}' of {name} is NOT NULL, and {column.null_count} rows have a null"
             )
+        problem = too_long(column, field_of[field.name])
+        if problem is not None:
+            raise InvalidSchema(f"the rows do not fit {name}: {problem}", table=name, column=field.name)
         arrays.append(column)
     return pa.Table.from_arrays(arrays, schema=schema_to_arrow(schema))
 

@@ -129,7 +129,7 @@ def _check_state(
         raise expired(record)
     staging.check_more(record, job.entries)
     staging.check_operation(record, job.entries)
-    staging.check_new_slices(state.tx, state.table_id, record, job.entries.slices)
+    staging.check_new_slices(state.tx, state.table_id, record, job.entries)
     table = state.table
     schema_id = job.schema_id or record.schema_id
     if not 1 <= schema_id <= table.record.schema_id:
