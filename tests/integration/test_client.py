@@ -507,3 +507,27 @@ def test_texts_longer_than_their_column_lets_them_be_are_refused(client: Client)
             writer.write(pa.table({"all": [["abc", "abcd"]]}))
         writer.commit()
     assert client.read("db.words", columns=["word"]).column("word").to_pylist() == ["a", "äöü"]
+
+
+def test_the_text_of_null_in_names_of_partitions_is_no_value(client: Client, table: str) -> None:
+    """It would come back as null, from the same directory as real ones."""
+    text = "__HIVE_DEFAULT_PARTITION__"
+    with client.begin(table) as writer:
+        with pytest.raises(InvalidArgument, match=f"the text '{text}' stands for null in the names of partitions"):
+            writer.write(rows(0, 1, origin=text))
+        given = DataFile(f"{writer.instant}/month=1/origin={text}/g/f.parquet", 1, 1, (1, text))
+        with pytest.raises(InvalidArgument, match="stands for null"):
+            writer.stage([given])
+        writer.stage([replace(given, partition=(1, None))])
+        writer.commit()
+    with pytest.raises(InvalidArgument, match="stands for null"):
+        client.begin(table, "overwrite_partitions", partitions=[(1, text)])
+    assert client.plan(table, "origin is null").summary.files_planned == 1
+
+
+def test_there_is_one_type_of_table_to_ask_for(client: Client) -> None:
+    for kind in ("lakes", "warehouse", ""):
+        with pytest.raises(InvalidArgument, match=f"lakemark.type = '{kind}' is no type of table: .* 'lake'"):
+            client.tables.create("db.t", "id bigint", properties={"lakemark.type": kind})
+    made = client.tables.create("db.t", "id bigint", properties={"lakemark.type": "Lake"})
+    assert made.properties["lakemark.type"] == "lake"
