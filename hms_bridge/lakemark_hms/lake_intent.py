@@ -1,4 +1,4 @@
-"""Whether a client of the Metastore protocol asks for a lake table, and where it seems to mean one without saying so."""
+"""Whether a client of the Metastore protocol asks for a lake table, or seems to mean one without saying so."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def check_not_meant(table: Table, before: Table | None = None) -> None:
     options = _ours(_options(table) - (_options(before) if before is not None else set()))
     if options:
         raise InvalidArgument(
-            f"{label}: {options[0]} is given as an option of the files, as OPTIONS and DataFrameWriter.option do, and not "
-            f"as a property of the table: create the table by SQL with {_WAY}, then write it through lakemark_spark",
+            f"{label}: {options[0]} is given as an option of the files (OPTIONS, DataFrameWriter.option), and not as a "
+            f"property of the table: create the table by SQL with {_WAY}, then write it through lakemark_spark",
             property=options[0],
         )
 

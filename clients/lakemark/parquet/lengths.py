@@ -1,4 +1,7 @@
-"""Texts that are longer than ``varchar(n)`` or ``char(n)`` lets them be; lengths are counted in characters, as by Spark."""
+"""Texts that are longer than ``varchar(n)`` or ``char(n)`` lets them be.
+
+Lengths are counted in characters, as Spark counts them.
+"""
 
 from __future__ import annotations
 

@@ -52,8 +52,9 @@ def write_table(table: pa.Table, writer: Staging) -> WrittenFiles:
     """Writes the rows as one parquet file for each partition, below the writer's location.
 
     ``table`` has all columns of the lake table, the partition columns included, in any order and case; a nullable one
-    may be missing. Raises InvalidSchema with every column that does not fit, if a NOT NULL column has nulls, and
-    for texts longer than their column's varchar(n) or char(n); InvalidArgument for a partition that no directory can be named after; Unavailable if files cannot be written.
+    may be missing. Raises InvalidSchema with every column that does not fit, if a NOT NULL column has nulls, and for
+    texts longer than their column's varchar(n) or char(n); InvalidArgument for a partition that no directory can be
+    named after; Unavailable if files cannot be written.
     """
     schema = writer.schema
     data_schema = pa.schema(list(schema_to_arrow(schema))[: len(schema.data_columns)])

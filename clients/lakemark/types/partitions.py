@@ -97,7 +97,7 @@ def partition_value_to_string(value: PartitionValue, column_type: Type) -> str:
         case str() if is_textual(column_type):
             if value == DEFAULT_PARTITION:
                 raise InvalidArgument(
-                    f"the text {value!r} stands for null in the names of partitions: no partition can have it as a value"
+                    f"the text {value!r} stands for null in the names of partitions, and no partition has it as a value"
                 )
             return value
         case bytes() if column_type == BINARY:

@@ -53,6 +53,11 @@ class LakeTable:
         return f"{self.record.database}.{self.record.name}"
 
     @property
+    def column_names(self) -> dict[int, str]:
+        """By id, for messages."""
+        return {column.id: column.name for column in self.schema.columns}
+
+    @property
     def policy(self) -> str:
         return policy_of(self.record.properties)
 

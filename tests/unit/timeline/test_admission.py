@@ -186,7 +186,7 @@ def test_a_bad_partition_name_is_refused_with_a_file_that_has_it() -> None:
     ],
 )
 def test_a_files_directory_lies_in_no_other_ones(paths: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidFile, match="lies below directory '.*g', which holds another file"):
+    with pytest.raises(InvalidFile, match=r"lies below directory '.*g', which holds another file"):
         admitted(*(at(f"{INSTANT}/{path}") for path in paths))
 
 
@@ -206,7 +206,7 @@ def test_a_file_group_has_a_name_that_can_be_a_directorys(group: str) -> None:
 def test_a_bucket_is_not_negative() -> None:
     one, two = file(INSTANT, "a", 1), file(INSTANT, "b", 1)
     one.bucket, two.bucket = 0, -5
-    with pytest.raises(InvalidFile, match="b/a.parquet': bucket is negative"):
+    with pytest.raises(InvalidFile, match=r"b/a.parquet': bucket is negative"):
         admitted(one, two)
 
 

@@ -260,7 +260,7 @@ def _check_not_nan(low: pa.Array[Any], high: pa.Array[Any], paths: Sequence[str]
     """NaN bounds nothing: comparisons with it would leave files out, or keep them, by chance."""
     for name, bounds in (("min", low), ("max", high)):
         if bounds.null_count < len(bounds):
-            nan = np.isnan(filled(bounds, 0.0).to_numpy())
+            nan = np.isnan(filled(bounds, 0).to_numpy())
             problem = f"{name} of {column} is NaN; bounds are of the values that are neither null nor NaN, or null"
             _refuse_if(nan, paths, problem)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -379,7 +379,7 @@ def check_new_slices(
         return
     beside = np.concatenate([entries.slices, entries.above() if above is None else above])
     for key, value in tx.get_range(*STAGED_SLICES.range(table_id, record.instant)):
-        outer = int(STAGED_SLICES.unpack(key)[-1]) < 0  # type: ignore[call-overload]
+        outer = cast(int, STAGED_SLICES.unpack(key)[-1]) < 0
         staged = np.frombuffer(value, np.uint64)
         if np.isin(entries.slices if outer else beside, staged).any():
             raise InvalidFile(
