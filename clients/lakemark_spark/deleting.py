@@ -49,8 +49,8 @@ def delete(
         if not gone and not changed:
             writer.rollback("no row matches the condition")
             return None
-        partitions = dict.fromkeys(file.partition for file in files)
-        writer.start(partitions, file_groups=dict.fromkeys(file.file_group for file in (*gone, *changed)))
+        partitions = list(dict.fromkeys(file.partition for file in files))
+        writer.start(partitions, file_groups=list(dict.fromkeys(file.file_group for file in (*gone, *changed))))
         added = _without_matches(spark, plan, changed, writer)
         return writer.commit(added, removed=[file.path for file in (*gone, *changed)], metadata=metadata)
 

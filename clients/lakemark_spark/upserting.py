@@ -53,9 +53,9 @@ def upsert(
             files = planned_bases(plan, table)
             changed = files_of(new.found_in(numbered_rows(df.sparkSession, plan, files, writer.schema, FILE)), files)
             writer.start(
-                () if new.may_move else dict.fromkeys(file.partition for file in files),
+                () if new.may_move else list(dict.fromkeys(file.partition for file in files)),
                 whole_table=new.may_move,
-                file_groups=dict.fromkeys(file.file_group for file in changed),
+                file_groups=list(dict.fromkeys(file.file_group for file in changed)),
             )
             added = _write(new, plan, changed, writer)
         check_not_null(added, writer.schema, table)

@@ -95,7 +95,7 @@ def _write(
         if named is not None and operation == "overwrite_partitions":
             _check_within(files, named, writer)
         if dynamic:
-            writer.start(dict.fromkeys(file.partition for file in files))
+            writer.start(list(dict.fromkeys(file.partition for file in files)))
         return writer.commit(files, metadata=metadata)
 
 

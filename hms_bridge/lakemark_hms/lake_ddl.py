@@ -18,7 +18,7 @@ from lakemark_hms.spark_schema import spark_columns
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_server.catalog import directories, storage
-from lakemark_server.catalog.lake import TYPE_PROPERTY, check_properties
+from lakemark_server.catalog.lake import check_properties
 from lakemark_server.timeline.publishing.altering import AlterJob
 from lakemark_thrift.ttypes import StorageDescriptor, Table
 
@@ -36,11 +36,6 @@ _FOREIGN: Final = frozenset(
     {DDL_TIME, "EXTERNAL", "numFiles", "totalSize", "numRows", "rawDataSize", "bucketing_version", "last_modified_by",
      "last_modified_time", "external.table.purge", VERSION_PARAMETER, SCHEMA_PARAMETER, "lakemark.location"}
 )  # fmt: skip
-
-
-def is_lake(table: Table) -> bool:
-    """Whether a client asks for a lake table."""
-    return (table.parameters or {}).get(TYPE_PROPERTY, "").strip().lower() == "lake"
 
 
 class LakeDdl:

@@ -39,7 +39,8 @@ ALIVE: Final = Space.of("alive")  # (table id, instant) -> when its heartbeat ru
 VERSIONS: Final = Space.of("ver")  # (table id, branch, version) -> VersionRecord
 VERSION_TIMES: Final = Space.of("vert")  # (table id, branch, commit time in ms, version) -> empty
 BLOCKS: Final = Space.of("block")  # (table id, instant, number) -> staged entries
-STAGED_SLICES: Final = Space.of("slice")  # (table id, instant, number) -> hashes of the slice directories of that block
+# (table id, instant, block, number) -> hashes of the slice directories of that block; number < 0: of those above them
+STAGED_SLICES: Final = Space.of("slice")
 REMOVED: Final = Space.of("gone")  # (table id, instant, number) -> entries of files that the instant removes
 BASES: Final = Space.of("base")  # (table id, branch key) -> BaseRecord: where readers begin
 BASE_INDEXES: Final = Space.of("basei")  # (table id, base id) -> BaseIndex

@@ -27,6 +27,7 @@ from lakemark.errors import (
     InvalidSchema,
     NotEmpty,
     TableNotFound,
+    Unavailable,
     UnsupportedOperation,
     VersionNotFound,
 )
@@ -511,3 +512,79 @@ def test_several_tables_in_one_transaction(client: Client) -> None:
     assert client.timeline.instant(names[1], free.instant).state == "inflight", "none is published"
     assert client.timeline.instant(names[0], late.instant).state == "rolled_back"
     free.rollback()
+
+
+def test_a_partition_that_no_directory_can_be_named_after_is_refused_before_anything_is_written(
+    client: Client, table: str
+) -> None:
+    """On local disks and HDFS a name has up to 255 bytes, whatever their number of characters."""
+    fits, too_long = "é" * 120, "é" * 130
+    with client.begin(table) as writer:
+        location = Path(writer.location.removeprefix("file:"))
+        with pytest.raises(InvalidArgument, match=r"origin=é+… has a name of 267 bytes, .* at most 255"):
+            writer.write(pa.concat_tables([rows(0, 1), rows(1, 2, origin=too_long)]))
+        assert not location.exists()
+        writer.write(rows(0, 1, origin=fits))
+        writer.commit()
+    assert ids(client, table, f"origin = '{fits}'") == [0]
+
+
+def test_files_that_cannot_be_written_are_told_as_unavailable(client: Client, table: str) -> None:
+    with client.begin(table) as writer:
+        location = Path(writer.location.removeprefix("file:"))
+        location.parent.mkdir(parents=True, exist_ok=True)
+        location.write_text("no directory")
+        with pytest.raises(Unavailable, match="cannot be written"):
+            writer.write(rows(0, 1))
+        writer.rollback()
+
+
+def test_arguments_the_wrong_way_round_are_told(client: Client, table: str) -> None:
+    with client.begin(table) as writer:
+        with pytest.raises(InvalidArgument, match=r"^table must be a Table, not a Writer$"):
+            write_table(writer, rows(0, 1))  # type: ignore[arg-type]
+        writer.rollback()
+
+
+def test_a_version_of_many_digits_is_no_version(client: Client, table: str) -> None:
+    for text in ("v" + "9" * 30, "main@v" + "9" * 10_000):
+        with pytest.raises(VersionNotFound, match=r"there is no version 9{1,40}: versions are numbers up to 2"):
+            client.branches.compare(table, text, "main")
+
+
+def test_texts_longer_than_their_column_lets_them_be_are_refused(client: Client) -> None:
+    client.tables.create("db.words", "word varchar(3), code char(2), all array<varchar(3)>")
+    with client.begin("db.words") as writer:
+        writer.write(pa.table({"word": ["a", "äöü"], "code": ["x", None], "all": [["abc"], []]}))
+        with pytest.raises(InvalidSchema, match=r"1 texts of column 'word' are longer than varchar\(3\).*'abcd'"):
+            writer.write(pa.table({"word": ["abc", "abcd"]}))
+        with pytest.raises(InvalidSchema, match=r"column 'code' are longer than char\(2\)"):
+            writer.write(pa.table({"code": ["abc"]}))
+        with pytest.raises(InvalidSchema, match=r"column 'all' are longer than varchar\(3\)"):
+            writer.write(pa.table({"all": [["abc", "abcd"]]}))
+        writer.commit()
+    assert client.read("db.words", columns=["word"]).column("word").to_pylist() == ["a", "äöü"]
+
+
+def test_the_text_of_null_in_names_of_partitions_is_no_value(client: Client, table: str) -> None:
+    """It would come back as null, from the same directory as real ones."""
+    text = "__HIVE_DEFAULT_PARTITION__"
+    with client.begin(table) as writer:
+        with pytest.raises(InvalidArgument, match=f"the text '{text}' stands for null in the names of partitions"):
+            writer.write(rows(0, 1, origin=text))
+        given = DataFile(f"{writer.instant}/month=1/origin={text}/g/f.parquet", 1, 1, (1, text))
+        with pytest.raises(InvalidArgument, match="stands for null"):
+            writer.stage([given])
+        writer.stage([replace(given, partition=(1, None))])
+        writer.commit()
+    with pytest.raises(InvalidArgument, match="stands for null"):
+        client.begin(table, "overwrite_partitions", partitions=[(1, text)])
+    assert client.plan(table, "origin is null").summary.files_planned == 1
+
+
+def test_there_is_one_type_of_table_to_ask_for(client: Client) -> None:
+    for kind in ("lakes", "warehouse", ""):
+        with pytest.raises(InvalidArgument, match=f"lakemark.type = '{kind}' is no type of table: .* 'lake'"):
+            client.tables.create("db.t", "id bigint", properties={"lakemark.type": kind})
+    made = client.tables.create("db.t", "id bigint", properties={"lakemark.type": "Lake"})
+    assert made.properties["lakemark.type"] == "lake"

@@ -238,3 +238,35 @@ def test_nothing_else_of_a_lake_table_can_be_altered(reading: Client, catalog: C
     with pytest.raises(MetaException, match="snapshot of a lake table"):
         reading.drop_table("default", "t@v0", True)
     assert found(catalog).record == before
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"lakemark.typ": "lake"}, "'lakemark.typ' is not known; did you mean 'lakemark.type'?"),
+        ({"lakemark.Type": "lake"}, "'lakemark.Type' is not known; did you mean 'lakemark.type'?"),
+        ({"LAKEMARK.TYPE": "lake"}, "'LAKEMARK.TYPE' is not known; did you mean 'lakemark.type'?"),
+        ({"lakemark.type": "lakes"}, "lakemark.type = 'lakes' is no type of table: the only one is 'lake'"),
+        ({"lakemark.conflict.policy": "table"}, "is for lake tables only, and this is none: add TBLPROPERTIES"),
+    ],
+)
+def test_what_seems_to_be_meant_as_a_lake_table_is_no_warehouse_table(
+    client: Client, parameters: dict[str, str], words: str
+) -> None:
+    """A typing error would make a table without commits, and nobody would notice."""
+    for _ in range(2):
+        with pytest.raises(InvalidObjectException, match=words.replace("?", r"\?")):
+            client.create_table(table("t", parameters=parameters))
+    assert client.get_all_tables("default") == []
+    client.create_table(table("t"))
+    changed = table("t", parameters=parameters)
+    with pytest.raises(InvalidOperationException, match=words.replace("?", r"\?")):
+        client.alter_table("default", "t", changed)
+
+
+def test_options_of_the_files_make_no_lake_table(client: Client) -> None:
+    """Where Spark puts what ``DataFrameWriter.option`` and ``OPTIONS`` say."""
+    optioned = table("t")
+    optioned.sd.serdeInfo.parameters = {"lakemark.type": "lake", "path": "file:/x"}
+    with pytest.raises(InvalidObjectException, match=r"lakemark.type is given as an option .* with TBLPROPERTIES"):
+        client.create_table(optioned)

@@ -52,7 +52,7 @@ class Work:
     def stage(self, writer: Writer) -> None:
         adopted = adopt_files(self.files, writer, self.partition)
         if self.overwrite is Overwrite.PARTITIONS:
-            writer.start(dict.fromkeys(file.partition for file in adopted.files))
+            writer.start(list(dict.fromkeys(file.partition for file in adopted.files)))
         writer.stage(adopted.files, file_schema=adopted.schema)
 
 

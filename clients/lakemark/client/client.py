@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Self
 from uuid import uuid4
 
 import pyarrow as pa
 
+from lakemark.arguments import Between, Count, Natural, Number64, checked
 from lakemark.client.begin import begin
 from lakemark.client.calls import TIMEOUT_S_DEFAULT, Backoff, Calls
 from lakemark.client.databases import Databases
@@ -32,9 +33,10 @@ from lakemark_proto.v1 import snapshot_pb2, timeline_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 
-Moment = dt.datetime | int | str
+Moment = dt.datetime | Number64 | str
 
 
+@checked
 class Client:
     """A connection to a Lakemark service; made by ``connect``. Thread-safe; use it in a ``with`` block or close it.
 
@@ -42,6 +44,7 @@ class Client:
     UnknownOutcome if a change may or may not have happened.
     """
 
+    @checked
     def __init__(self, target: str, timeout_s: float = TIMEOUT_S_DEFAULT, backoff: Backoff | None = None) -> None:
         self._calls = Calls(target, timeout_s, backoff or Backoff())
         self._heartbeats = Heartbeats(self._calls)
@@ -99,8 +102,8 @@ class Client:
         start: bool = True,
         metadata: Mapping[str, str] | None = None,
         request_id: str | None = None,
-        read_version: int = 0,
-        heartbeat_timeout_s: float = 0,
+        read_version: Natural = 0,
+        heartbeat_timeout_s: Annotated[float, Between(0, 86_400)] = 0,
         branch: str = "",
         file_groups: Iterable[str] = (),
         columns: Iterable[str] = (),
@@ -150,7 +153,7 @@ class Client:
         self,
         table: str,
         *,
-        version: int | None = None,
+        version: Natural | None = None,
         timestamp: Moment | None = None,
         branch: str = "",
         tag: str = "",
@@ -186,13 +189,13 @@ class Client:
         table: str,
         predicate: str | None = None,
         *,
-        version: int | None = None,
+        version: Natural | None = None,
         timestamp: Moment | None = None,
         branch: str = "",
         tag: str = "",
         statistics: Sequence[str] = (),
-        limit: int = 0,
-        page_size: int = 0,
+        limit: Natural = 0,
+        page_size: Count = 0,
     ) -> Plan:
         """The files that can hold rows for which ``predicate`` (Spark SQL) is true.
 
@@ -217,7 +220,7 @@ class Client:
         predicate: str | None = None,
         *,
         columns: Sequence[str] | None = None,
-        version: int | None = None,
+        version: Natural | None = None,
         timestamp: Moment | None = None,
         branch: str = "",
         tag: str = "",
@@ -238,7 +241,7 @@ class Client:
         *,
         columns: Sequence[str] = (),
         by_partition: bool = False,
-        version: int | None = None,
+        version: Natural | None = None,
         timestamp: Moment | None = None,
         branch: str = "",
         tag: str = "",
@@ -251,7 +254,7 @@ class Client:
         reference = snapshot_reference(version, timestamp, branch, tag)
         return aggregate(self._calls, table, predicate, reference, columns, by_partition=by_partition)
 
-    def changes(self, table: str, from_version: int, to_version: int = 0, *, branch: str = "") -> Changes:
+    def changes(self, table: str, from_version: Natural, to_version: Natural = 0, *, branch: str = "") -> Changes:
         """The files that were added and removed after ``from_version`` up to ``to_version`` (0: the latest).
 
         Raises TableNotFound, VersionNotFound, InvalidArgument.
@@ -263,10 +266,10 @@ class Client:
         table: str,
         view: View = "latest",
         *,
-        before_instant: int = 0,
+        before_instant: Natural = 0,
         file_groups: Sequence[str] = (),
         predicate: str | None = None,
-        version: int | None = None,
+        version: Natural | None = None,
         timestamp: Moment | None = None,
         branch: str = "",
         tag: str = "",
@@ -287,7 +290,7 @@ class Client:
         )
 
     def replaced_files(
-        self, table: str, from_version: int, *, version: int | None = None, branch: str = ""
+        self, table: str, from_version: Natural, *, version: Natural | None = None, branch: str = ""
     ) -> list[DataFile]:
         """Files that were taken out after ``from_version`` up to ``version`` (None: the latest)."""
         return list_replaced(self._calls, table, from_version, snapshot_reference(version, None, branch))
@@ -304,6 +307,7 @@ class Client:
         self.close()
 
 
+@checked
 def connect(server: str = "127.0.0.1:9090", *, timeout: float = TIMEOUT_S_DEFAULT) -> Client:
     """A client of the service at ``host:port``. ``timeout``: seconds for a call with all of its retries.
 

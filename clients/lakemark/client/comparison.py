@@ -6,7 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lakemark.arguments import INT64_MAX
+from lakemark.errors import VersionNotFound
 from lakemark_proto.v1 import timeline_pb2 as pb
+
+_DIGITS_MAX = len(str(INT64_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,14 @@ class Comparison:
 
 
 def version_name(text: str) -> pb.VersionName:
-    """``dev``, ``dev@v5``, ``v5`` (of main), or a tag's name; "": main."""
-    found = re.fullmatch(r"(?:(.*)@)?v([0-9]+)", text)
-    return pb.VersionName(name=found[1] or "", version=int(found[2])) if found else pb.VersionName(name=text)
+    """``dev``, ``dev@v5``, ``v5`` (of main), or a tag's name; "": main. Raises VersionNotFound: it is too great."""
+    found = re.fullmatch(r"(?:(.*)@)?v0*([0-9]+)", text)
+    if found is None:
+        return pb.VersionName(name=text)
+    name, digits = found[1] or "", found[2]
+    if len(digits) > _DIGITS_MAX or int(digits) > INT64_MAX:
+        raise VersionNotFound(f"there is no version {digits[:40]}: versions are numbers up to 2^63-1", version=digits)
+    return pb.VersionName(name=name, version=int(digits))
 
 
 def comparison_from(first: pb.CompareVersionsResponse, partitions: list[PartitionChanges]) -> Comparison:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from uuid import uuid4
 
+from lakemark.arguments import checked
 from lakemark.client.calls import Calls
 from lakemark.client.model import Database, database_from
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
 
 
+@checked
 class Databases:
     """``client.databases``."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
+from lakemark.arguments import checked
 from lakemark.client.calls import Calls
 from lakemark.client.model import Table, table_from
 from lakemark.client.names import parse_table_name
@@ -49,6 +50,7 @@ def dropped_from(message: pb.DroppedTable) -> DroppedTable:
     )
 
 
+@checked
 class TableDrops:
     """Of ``client.tables``."""
 

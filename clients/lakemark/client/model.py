@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from lakemark.arguments import Natural, Number64
 from lakemark.convert import schema_from_proto
 from lakemark.errors import InvalidArgument
 from lakemark.types import Schema
@@ -202,8 +203,8 @@ class SnapshotOf:
     """Which snapshot of a table: as the arguments of ``Client.snapshot``."""
 
     table: str
-    version: int | None = None
-    timestamp: dt.datetime | int | str | None = None
+    version: Natural | None = None
+    timestamp: dt.datetime | Number64 | str | None = None
     branch: str = ""
     tag: str = ""
 

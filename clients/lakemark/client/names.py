@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
+from lakemark.arguments import Called
 from lakemark.errors import InvalidName, InvalidSchema
 from lakemark.types import Field, Schema, Struct, Type, parse_type
 from lakemark_proto.v1.types_pb2 import TableName
 
-Columns: TypeAlias = Schema | Mapping[str, str | Type] | str
+Columns: TypeAlias = Annotated[
+    Schema | Mapping[str, str | Type] | str,
+    Called("a schema, a mapping {'id': 'bigint'}, or a text 'id bigint, name string'"),
+]
 """A schema, ``{"id": "bigint", "name": "string"}``, or Spark's ``id bigint NOT NULL, name string COMMENT 'text'``."""
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
+from lakemark.arguments import Called
 from lakemark.convert import ColumnValue, partition_to_proto
 from lakemark.errors import InvalidArgument
 from lakemark.types import Schema, is_textual, partition_field_value
 from lakemark_proto.v1 import timeline_pb2 as pb
 
-Partition: TypeAlias = Mapping[str, ColumnValue] | Sequence[ColumnValue]
+Partition: TypeAlias = Annotated[
+    Mapping[str, ColumnValue] | Sequence[ColumnValue] | str | bytes,
+    Called("a partition, such as {'month': 1} or [1]"),
+]
 """``{"month": 1, "origin": "JFK"}`` or the values in the order of the partition columns."""
 
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from google.protobuf.message import Message
 
+from lakemark.arguments import checked
 from lakemark.client.calls import Calls
 from lakemark.errors import InvalidArgument
 from lakemark_proto.v1 import admin_pb2 as pb
@@ -30,6 +31,7 @@ class TenantQuota:
     usage: Mapping[str, int]
 
 
+@checked
 class Quotas:
     """``client.quotas``. ``catalog`` "" is the default one."""
 

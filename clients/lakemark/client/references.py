@@ -6,6 +6,7 @@ import datetime as dt
 from typing import ClassVar
 from uuid import uuid4
 
+from lakemark.arguments import Count, Duration, Natural, checked
 from lakemark.client.calls import Calls
 from lakemark.client.comparison import Comparison, comparison_from, partition_from, version_name
 from lakemark.client.model import Merge, Reference, reference_from
@@ -16,6 +17,7 @@ from lakemark_proto.v1.timeline_pb2 import CompareVersionsRequest
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 
 
+@checked
 class _References:
     _kind: ClassVar[pb.ReferenceKind.ValueType]
 
@@ -47,6 +49,7 @@ class _References:
         self._call(self._stub.DropReference, request, mutation=True)
 
 
+@checked
 class Branches(_References):
     """``client.branches``: isolated views of a table that can be written; made at once, whatever its size."""
 
@@ -58,8 +61,8 @@ class Branches(_References):
         name: str,
         *,
         from_branch: str = "",
-        from_version: int = 0,
-        retain: dt.timedelta = dt.timedelta(0),
+        from_version: Natural = 0,
+        retain: Duration = dt.timedelta(0),
     ) -> Reference:
         """``from_version`` 0: the latest of ``from_branch`` ("": main). ``retain``: dropped after it; 0: never.
 
@@ -88,7 +91,7 @@ class Branches(_References):
         answer = self._call(self._stub.MergeBranch, request, mutation=True)
         return Merge(answer.version, answer.replayed, answer.fast_forward)
 
-    def compare(self, table: str, left: str, right: str, *, limit: int = 100) -> Comparison:
+    def compare(self, table: str, left: str, right: str, *, limit: Count = 100) -> Comparison:
         """What two branches, tags or versions have that the other does not, and whether one could be merged.
 
         Each is named as in SQL: "dev", "dev@v5", "v5" (of main), "main" or a tag. ``limit``: partitions, those with the
@@ -108,6 +111,7 @@ class Branches(_References):
         return comparison_from(first, partitions[: limit or None])
 
 
+@checked
 class Tags(_References):
     """``client.tags``: names that keep a version."""
 
@@ -118,9 +122,9 @@ class Tags(_References):
         table: str,
         name: str,
         *,
-        version: int = 0,
+        version: Natural = 0,
         branch: str = "",
-        retain: dt.timedelta = dt.timedelta(0),
+        retain: Duration = dt.timedelta(0),
     ) -> Reference:
         """``version`` 0: the latest of ``branch`` ("": main). Raises as ``Branches.create``."""
         return self._create(table, name, branch, version, retain)

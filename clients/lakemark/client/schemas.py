@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import uuid4
 
+from lakemark.arguments import Count, checked
 from lakemark.client.calls import Calls
 from lakemark.client.model import SchemaVersion, Table, schema_version_from, table_from
 from lakemark.client.names import parse_columns, parse_table_name
@@ -28,6 +29,7 @@ from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
 
 
+@checked
 class TableSchemas:
     """What ``client.tables`` can do with schemas (docs/schemas.md). Each change is a version of the table.
 
@@ -40,7 +42,7 @@ class TableSchemas:
         self._stub = CatalogServiceStub(calls.channel)
 
     def alter(
-        self, name: str, changes: Sequence[SchemaChange] | str, *, expected_schema_id: int = 0, dry_run: bool = False
+        self, name: str, changes: Sequence[SchemaChange] | str, *, expected_schema_id: Count = 0, dry_run: bool = False
     ) -> Table:
         """Makes all changes, in their order, or none; returns the table with its new schema.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import uuid4
 
+from lakemark.arguments import checked
 from lakemark.client.drops import TableDrops
 from lakemark.client.model import Table, TableSummary, table_from
 from lakemark.client.names import Columns, parse_columns, parse_table_name
@@ -16,6 +17,7 @@ from lakemark_proto.v1 import catalog_pb2 as pb
 _KINDS = {"": pb.TABLE_KIND_UNSPECIFIED, "lake": pb.LAKE, "warehouse": pb.WAREHOUSE}
 
 
+@checked
 class Tables(TableSchemas, TableDrops):
     """``client.tables``. Tables are named ``database.table``."""
 

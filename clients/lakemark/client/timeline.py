@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from uuid import uuid4
 
+from lakemark.arguments import Duration, Natural, checked
 from lakemark.client.calls import Calls
 from lakemark.client.model import (
     Cleaned,
@@ -27,6 +28,7 @@ from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 _PAGE = 1_000
 
 
+@checked
 class Timeline:
     """``client.timeline``."""
 
@@ -34,7 +36,7 @@ class Timeline:
         self._call = calls
         self._stub = TimelineServiceStub(calls.channel)
 
-    def instant(self, table: str, instant: int) -> Instant:
+    def instant(self, table: str, instant: Natural) -> Instant:
         """Raises TableNotFound, InstantNotFound."""
         request = pb.GetInstantRequest(table=parse_table_name(table), instant=instant)
         return instant_from(self._call(self._stub.GetInstant, request))
@@ -44,8 +46,8 @@ class Timeline:
         table: str,
         *,
         states: Sequence[InstantState] = (),
-        after: int = 0,
-        limit: int = 100,
+        after: Natural = 0,
+        limit: Natural = 100,
         newest_first: bool = False,
     ) -> list[Instant]:
         """Up to ``limit`` instants behind ``after``, those of all ``states`` if none is named."""
@@ -68,7 +70,7 @@ class Timeline:
         return found
 
     def versions(
-        self, table: str, *, branch: str = "", after: int = 0, limit: int = 100, newest_first: bool = False
+        self, table: str, *, branch: str = "", after: Natural = 0, limit: Natural = 100, newest_first: bool = False
     ) -> list[Version]:
         """Up to ``limit`` versions of a branch ("": main) greater than ``after``."""
         found: list[Version] = []
@@ -89,7 +91,7 @@ class Timeline:
             after, before = _next(after, before, answer.versions[-1].version, newest_first=newest_first)
         return found
 
-    def restore(self, table: str, version: int, *, branch: str = "") -> Commit:
+    def restore(self, table: str, version: Natural, *, branch: str = "") -> Commit:
         """A new version of the branch ("": main) with the files of an old one. Writers in flight lose.
 
         Raises VersionNotFound, BranchNotFound, TableNotFound, InvalidArgument.
@@ -99,14 +101,14 @@ class Timeline:
         )
         return commit_from(self._call(self._stub.Restore, request, mutation=True))
 
-    def make_savepoint(self, table: str, version: int = 0, *, branch: str = "", comment: str = "") -> Instant:
+    def make_savepoint(self, table: str, version: Natural = 0, *, branch: str = "", comment: str = "") -> Instant:
         """Keeps a version (0: the latest) from being cleaned. Raises VersionNotFound, AlreadyExists."""
         request = pb.SavepointRequest(
             table=parse_table_name(table), version=version, branch=branch, comment=comment, request_id=str(uuid4())
         )
         return instant_from(self._call(self._stub.CreateSavepoint, request, mutation=True))
 
-    def drop_savepoint(self, table: str, version: int, *, branch: str = "") -> Instant:
+    def drop_savepoint(self, table: str, version: Natural, *, branch: str = "") -> Instant:
         """Raises NotFound."""
         request = pb.SavepointRequest(
             table=parse_table_name(table), version=version, branch=branch, request_id=str(uuid4())
@@ -122,8 +124,8 @@ class Timeline:
         self,
         table: str,
         *,
-        retain_versions: int = 0,
-        retain: dt.timedelta = dt.timedelta(0),
+        retain_versions: Natural = 0,
+        retain: Duration = dt.timedelta(0),
         branch: str = "",
         dry_run: bool = False,
     ) -> Cleaned:
@@ -142,7 +144,7 @@ class Timeline:
         )
         return cleaned_from(self._call(self._stub.Clean, request, mutation=True))
 
-    def rollback(self, table: str, instant: int, reason: str = "") -> Instant:
+    def rollback(self, table: str, instant: Natural, reason: str = "") -> Instant:
         """Gives up a requested or inflight instant; its files are never seen. Raises InstantStateError."""
         request = pb.RollbackInstantRequest(table=parse_table_name(table), instant=instant, reason=reason)
         return instant_from(self._call(self._stub.RollbackInstant, request, mutation=True))

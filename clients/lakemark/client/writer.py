@@ -6,11 +6,12 @@ import contextlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Annotated, Final, Self
 from uuid import uuid4
 
 import pyarrow as pa
 
+from lakemark.arguments import SHALLOW, checked
 from lakemark.client.calls import Calls
 from lakemark.client.heartbeat import Beat, Heartbeats
 from lakemark.client.model import Commit, InstantState, Operation, commit_from, state_word
@@ -29,9 +30,10 @@ STAGE_FILES_MAX: Final = 20_000
 
 REASON_CHARS_MAX: Final = 900
 
-Files = Sequence[DataFile] | pa.Table
+Files = pa.Table | Sequence[Annotated[DataFile, SHALLOW]]
 
 
+@checked
 class Writer:
     """An open instant. Use it in a ``with`` block: leaving it without a commit rolls the instant back.
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakemark.convert import ColumnValue
 from lakemark.errors import InvalidArgument, InvalidFile
-from lakemark.files.model import ColumnStatistics, DataFile
+from lakemark.files.model import KIND_NUMBERS, ColumnStatistics, DataFile, kind_number
 from lakemark.types import (
     Schema,
     is_floating,
@@ -35,8 +35,7 @@ _FIELDS: Final[dict[str, pa.DataType]] = {
 ENTRY_FIELDS: Final = pa.schema(_FIELDS)
 """The columns that every file has; ``kind`` is 1 for base files and 2 for deltas, ``partition`` its name."""
 
-_BASE: Final = 1
-_DELTA: Final = 2
+_DELTA: Final = KIND_NUMBERS["delta"]
 
 
 def files_to_arrow(files: Sequence[DataFile], schema: Schema) -> pa.Table:
@@ -46,7 +45,7 @@ def files_to_arrow(files: Sequence[DataFile], schema: Schema) -> pa.Table:
         "size_bytes": [file.size_bytes for file in files],
         "row_count": [file.row_count for file in files],
         "file_group": [file.file_group or None for file in files],
-        "kind": [_DELTA if file.kind == "delta" else _BASE for file in files],
+        "kind": list(map(kind_number, files)),
         "format": [file.format for file in files],
         "partition": [_name_of(file, schema) for file in files],
         "base_instant": [file.base_instant for file in files],

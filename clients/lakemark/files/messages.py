@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
+import pyarrow as pa
+
+from lakemark.arguments import check
 from lakemark.convert import ColumnValue, partition_from_proto, partition_to_proto, value_from_proto, value_to_proto
 from lakemark.errors import InvalidArgument, InvalidFile
 from lakemark.files.columns import arrow_stream, files_to_arrow
-from lakemark.files.model import ColumnStatistics, DataFile
+from lakemark.files.model import ColumnStatistics, DataFile, kind_number
 from lakemark.types import Field, Schema
 from lakemark_proto.v1 import types_pb2 as pb
 
@@ -18,9 +21,22 @@ MESSAGES_MAX: Final = 64
 
 def files_message(files: Sequence[DataFile], schema: Schema) -> pb.DataFiles:
     """What a request carries. Raises InvalidFile: a value that is not one of its column's type."""
-    if len(files) > MESSAGES_MAX:
-        return pb.DataFiles(arrow=arrow_stream(files_to_arrow(files, schema)))
-    return pb.DataFiles(list=pb.DataFileList(files=[file_to_message(file, schema) for file in files]))
+    try:
+        if len(files) > MESSAGES_MAX:
+            return pb.DataFiles(arrow=arrow_stream(files_to_arrow(files, schema)))
+        return pb.DataFiles(list=pb.DataFileList(files=[file_to_message(file, schema) for file in files]))
+    except (TypeError, ValueError, AttributeError, ArithmeticError, pa.ArrowException) as error:
+        raise _what_is_wrong(files, error) from error
+
+
+def _what_is_wrong(files: Sequence[DataFile], error: Exception) -> InvalidFile:
+    """Looks into every field, which would cost each commit too much."""
+    for file in files:
+        try:
+            check(file, DataFile, "file")
+        except InvalidArgument as found:
+            return InvalidFile(f"file {file.path!r}: {found.message}", path=str(file.path))
+    return InvalidFile(f"the files cannot be told to the service: {error}")
 
 
 def file_to_message(file: DataFile, schema: Schema) -> pb.DataFile:
@@ -31,7 +47,7 @@ def file_to_message(file: DataFile, schema: Schema) -> pb.DataFile:
             size_bytes=file.size_bytes,
             row_count=file.row_count,
             file_group=file.file_group,
-            kind=pb.DELTA if file.kind == "delta" else pb.BASE,
+            kind=cast("pb.SliceKind.ValueType", kind_number(file)),
             format=file.format,
             partition=partition_to_proto(file.partition, schema),
             statistics=[_statistics_to_message(one, schema) for one in file.statistics],

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from lakemark.arguments import Count, Number64
 from lakemark.convert import ColumnValue
+from lakemark.errors import InvalidFile
 
 FileKind: TypeAlias = Literal["base", "delta"]
+KIND_NUMBERS: Final[Mapping[str, int]] = {"base": 1, "delta": 2}
+"""As messages and columns have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +22,11 @@ class ColumnStatistics:
     ``min`` and ``max`` bound the values that are neither null nor NaN. A truncated bound need not occur in the file.
     """
 
-    column_id: int
+    column_id: Count
     min: ColumnValue = None
     max: ColumnValue = None
-    null_count: int | None = None
-    nan_count: int | None = None
+    null_count: Number64 | None = None
+    nan_count: Number64 | None = None
     min_truncated: bool = False
     max_truncated: bool = False
 
@@ -38,16 +43,24 @@ class DataFile:
     """
 
     path: str
-    size_bytes: int
-    row_count: int
+    size_bytes: Number64
+    row_count: Number64
     partition: tuple[ColumnValue, ...] = ()
     statistics: tuple[ColumnStatistics, ...] = ()
     file_group: str = ""
     kind: FileKind = "base"
     format: str = "parquet"
-    base_instant: int = 0
-    bucket: int | None = None
+    base_instant: Number64 = 0
+    bucket: Count | None = None
     added_version: int = 0
     matches_entirely: bool = False
     schema_id: int = 0
     removed_version: int = 0
+
+
+def kind_number(file: DataFile) -> int:
+    """Raises InvalidFile for a kind that there is not."""
+    try:
+        return KIND_NUMBERS[file.kind]
+    except (KeyError, TypeError):
+        raise InvalidFile(f"file {file.path!r}: kind {file.kind!r} is neither 'base' nor 'delta'") from None

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import fs
 
+from lakemark.arguments import checked
 from lakemark.convert import ColumnValue
-from lakemark.errors import InvalidSchema
+from lakemark.errors import InvalidArgument, InvalidSchema, Unavailable
 from lakemark.files import ColumnStatistics, DataFile
 from lakemark.files.columns import name_of_partition
 from lakemark.locations import join, open_location
 from lakemark.parquet.footers import describe_metadata
+from lakemark.parquet.lengths import too_long
 from lakemark.parquet.rows import Rows, table_of
-from lakemark.types import Schema, check_fits, is_floating, schema_to_arrow
+from lakemark.types import Schema, check_fits, is_floating, schema_to_arrow, unescape_path_name
 
 FILE_NAME: Final = "data.parquet"
+NAME_BYTES_MAX: Final = 255
+_WITH_DIRECTORIES: Final = ("local", "hdfs")  # elsewhere a directory is only the beginning of a key
 _ROW: Final = " row"  # no column is named so: names do not begin with a space
 
 
+@runtime_checkable
 class Staging(Protocol):
     """Where the files of an instant go, and what they must fit: a ``Writer``."""
 
@@ -43,30 +48,33 @@ class WrittenFiles:
     schema: pa.Schema
 
 
+@checked
 def write_table(table: Rows, writer: Staging) -> WrittenFiles:
     """Writes the rows as one parquet file for each partition, below the writer's location.
 
     ``table`` is a pyarrow Table or RecordBatch, or anything that hands out Arrow data (see ``lakemark.parquet.rows``).
     It has all columns of the lake table, the partition columns included, in any order and case; a nullable one may be
-    missing. Raises InvalidSchema with every column that does not fit, and if a NOT NULL column has nulls;
-    InvalidArgument for what cannot be read as rows.
+    missing. Raises InvalidSchema with every column that does not fit, if a NOT NULL column has nulls, and for texts
+    longer than their column's varchar(n) or char(n); InvalidArgument for what cannot be read as rows, and for a
+    partition that no directory can be named after; Unavailable if files cannot be written.
     """
     schema = writer.schema
     data_schema = pa.schema(list(schema_to_arrow(schema))[: len(schema.data_columns)])
     rows = _conform(table_of(table), schema, writer.table)
     system, root = open_location(writer.location)
     location, _, instant = root.rstrip("/").rpartition("/")
+    partitions = _partitions(rows, schema)
+    if system.type_name in _WITH_DIRECTORIES:
+        for name in partitions:
+            _check_directories(name)
     files = []
-    for values, part in _partitions(rows, schema):
+    for name, (values, indices) in partitions.items():
         group = str(uuid4())
-        path = join(instant, name_of_partition(values, schema), group, FILE_NAME)
-        system.create_dir(join(location, path).rpartition("/")[0], recursive=True)
-        collected: list[pq.FileMetaData] = []
+        path = join(instant, name, group, FILE_NAME)
+        part = rows if indices is None else rows.take(pa.array(indices, pa.int64()))
         data = part.select(data_schema.names)
-        with system.open_output_stream(join(location, path)) as sink:
-            pq.write_table(data, sink, metadata_collector=collected)
-        size = system.get_file_info(join(location, path)).size or 0
-        footer = describe_metadata(collected[0], schema)
+        metadata, size = _write_file(data, system, join(location, path))
+        footer = describe_metadata(metadata, schema)
         statistics = tuple(_with_nan_count(one, data, schema) for one in footer.statistics)
         files.append(DataFile(path, size, footer.rows, values, statistics, group))
     return WrittenFiles(files, data_schema)
@@ -84,6 +92,7 @@ def _conform(table: pa.Table, schema: Schema, name: str) -> pa.Table:
     ]
     if reasons:
         raise InvalidSchema(f"the rows do not fit {name}: {'; '.join(reasons)}", table=name)
+    field_of = {field.name: field for field in schema.columns}
     arrays: list[pa.ChunkedArray[Any]] = []
     for field in schema_to_arrow(schema):
         found = by_name.get(field.name.lower())
@@ -99,6 +108,9 @@ def _conform(table: pa.Table, schema: Schema, name: str) -> pa.Table:
             raise InvalidSchema(
                 f"column '{field.name}' of {name} is NOT NULL, and {column.null_count} rows have a null"
             )
+        problem = too_long(column, field_of[field.name])
+        if problem is not None:
+            raise InvalidSchema(f"the rows do not fit {name}: {problem}", table=name, column=field.name)
         arrays.append(column)
     return pa.Table.from_arrays(arrays, schema=schema_to_arrow(schema))
 
@@ -110,23 +122,46 @@ def _in_microseconds(field: pa.Field[Any]) -> pa.Field[Any]:
     return field
 
 
-def _partitions(rows: pa.Table, schema: Schema) -> Iterator[tuple[tuple[ColumnValue, ...], pa.Table]]:
-    """Each partition's values with its rows, in their order. Nothing for no rows."""
+def _partitions(rows: pa.Table, schema: Schema) -> dict[str, tuple[tuple[ColumnValue, ...], list[int] | None]]:
+    """By name, each partition's values and the places of its rows; None: all of them. Nothing for no rows."""
     if not rows.num_rows:
-        return
+        return {}
     if not schema.partition_columns:
-        yield (), rows
-        return
+        return {"": ((), None)}
     names = list(schema.partition_columns)
     keys = rows.select(names).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
     groups = keys.group_by(names, use_threads=False).aggregate([(_ROW, "list")])
-    by_name: dict[str, tuple[tuple[ColumnValue, ...], list[int]]] = {}
+    found: dict[str, tuple[tuple[ColumnValue, ...], list[int]]] = {}
     for group in groups.to_pylist():
         # The empty text and null are the same partition, as in Hive and Spark.
         values = tuple(group[name] if group[name] != "" else None for name in names)
-        by_name.setdefault(name_of_partition(values, schema), (values, []))[1].extend(group[f"{_ROW}_list"])
-    for values, indices in by_name.values():
-        yield values, rows.take(pa.array(sorted(indices), pa.int64()))
+        found.setdefault(name_of_partition(values, schema), (values, []))[1].extend(group[f"{_ROW}_list"])
+    return {name: (values, sorted(places)) for name, (values, places) in found.items()}
+
+
+def _check_directories(name: str) -> None:
+    """Raises InvalidArgument: a part of the partition's path is longer than a file system takes."""
+    for part in name.split("/"):
+        size = len(part.encode())
+        if size > NAME_BYTES_MAX:
+            column, _, value = part.partition("=")
+            raise InvalidArgument(
+                f"partition {column}={value[:40]}… has a name of {size} bytes, and a directory's name has at most "
+                f"{NAME_BYTES_MAX}: partition the table by shorter values",
+                column=unescape_path_name(column),
+            )
+
+
+def _write_file(data: pa.Table, system: fs.FileSystem, path: str) -> tuple[pq.FileMetaData, int]:
+    """The footer, and the size in bytes. Raises Unavailable."""
+    collected: list[pq.FileMetaData] = []
+    try:
+        system.create_dir(path.rpartition("/")[0], recursive=True)
+        with system.open_output_stream(path) as sink:
+            pq.write_table(data, sink, metadata_collector=collected)
+        return collected[0], system.get_file_info(path).size or 0
+    except OSError as error:
+        raise Unavailable(f"file {path!r} cannot be written: {error}", location=path) from error
 
 
 def _with_nan_count(statistics: ColumnStatistics, data: pa.Table, schema: Schema) -> ColumnStatistics:

@@ -81,7 +81,7 @@ def partition_value_to_string(value: PartitionValue, column_type: Type) -> str:
     """The text of a value: what Spark writes under an UTC session.
 
     Dates are ``2013-01-31``, instants ``2013-01-31 12:00:00[.fraction]`` in UTC, decimals have all digits of their
-    scale. Raises InvalidArgument if the value is not one of the type.
+    scale. Raises InvalidArgument if the value is not one of the type, and for the text that stands for null.
     """
     if value is None or value == "":
         return DEFAULT_PARTITION
@@ -95,6 +95,10 @@ def partition_value_to_string(value: PartitionValue, column_type: Type) -> str:
         case float() | int() if is_floating(column_type) and not isinstance(value, bool):
             return _java_double(float(value))
         case str() if is_textual(column_type):
+            if value == DEFAULT_PARTITION:
+                raise InvalidArgument(
+                    f"the text {value!r} stands for null in the names of partitions, and no partition has it as a value"
+                )
             return value
         case bytes() if column_type == BINARY:
             return value.decode("utf-8", "replace")

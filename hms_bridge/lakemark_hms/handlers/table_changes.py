@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from lakemark.errors import FailedPrecondition, InvalidArgument, Unimplemented, UnsupportedOperation
-from lakemark_hms.lake_ddl import LakeDdl, is_lake
+from lakemark_hms.lake_ddl import LakeDdl
+from lakemark_hms.lake_intent import check_not_meant, is_lake
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.objects import (
     VIEW,
@@ -79,6 +80,7 @@ class _TableChanges:
         if is_lake(table):
             self._lake.create(owner, table)
             return
+        check_not_meant(table)
         name = (table.tableName or "").lower()
         location = sent_location(table)
         if not location and table_type(table) != VIEW:
@@ -125,7 +127,7 @@ class _TableChanges:
             before = decode_struct(Table, old.record.hive)
             _require_expected(before, properties)
             renamed = (sent.value.tableName or "").lower() != old.name or new_owner.name != old.database.name
-            _check_alter(old, sent.value, renamed)
+            _check_alter(old, before, sent.value, renamed)
             given = sent_location(sent.value)
             stays = given in ("", old.record.location)
             moves = renamed and stays and moves_with_its_name(old)
@@ -236,10 +238,11 @@ def _require_expected(table: Table, properties: Mapping[str, str]) -> None:
         )
 
 
-def _check_alter(old: HiveTable, new: Table, renamed: bool) -> None:
+def _check_alter(old: HiveTable, before: Table, new: Table, renamed: bool) -> None:
     label = old.label
     if is_lake(new):
         raise UnsupportedOperation(f"{label} is a warehouse table: it cannot be turned into a lake table")
+    check_not_meant(new, before)
     if old.entry.hive_type == VIEW or table_type(new) == VIEW:
         if (old.entry.hive_type == VIEW) != (table_type(new) == VIEW):
             raise UnsupportedOperation(f"{label}: a view cannot become a table, nor a table a view")

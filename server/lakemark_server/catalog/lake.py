@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -55,6 +55,11 @@ class LakeTable:
         return f"{self.record.database}.{self.record.name}"
 
     @property
+    def column_names(self) -> dict[int, str]:
+        """By id, for messages."""
+        return {column.id: column.name for column in self.schema.columns}
+
+    @property
     def policy(self) -> str:
         return policy_of(self.record.properties)
 
@@ -73,11 +78,13 @@ def preference_of(properties: Mapping[str, str]) -> str:
 
 def check_properties(properties: Mapping[str, str]) -> None:
     """Raises InvalidArgument for a ``lakemark.`` property that is not known or has an illegal value."""
-    for name in properties:
-        if name.lower().startswith("lakemark.") and name not in PROPERTIES:
-            raise InvalidArgument(
-                f"property {name!r} is not known; those that begin with 'lakemark.' are: {', '.join(PROPERTIES)}"
-            )
+    check_names(properties)
+    kind = properties.get(TYPE_PROPERTY, "lake")
+    if kind.strip().lower() != "lake":
+        raise InvalidArgument(
+            f"{TYPE_PROPERTY} = {kind!r} is no type of table: the only one is 'lake'; tables without the property that "
+            "are made through the Hive Metastore protocol are warehouse tables"
+        )
     policy = policy_of(properties)
     if policy not in POLICIES:
         raise InvalidArgument(f"{POLICY_PROPERTY} = {policy!r} is not a policy; use {', '.join(POLICIES)}")
@@ -86,6 +93,15 @@ def check_properties(properties: Mapping[str, str]) -> None:
         raise InvalidArgument(f"{PREFERENCE_PROPERTY} = {preference!r} is not known; use {' or '.join(PREFERENCES)}")
     clean_schedule.asked(properties)
     drop_policy.check(properties)
+
+
+def check_names(properties: Iterable[str]) -> None:
+    """Raises InvalidArgument for a name with ``lakemark.`` that means nothing."""
+    for name in properties:
+        if name.lower().startswith("lakemark.") and name not in PROPERTIES:
+            raise InvalidArgument(
+                f"property {name!r} is not known; those that begin with 'lakemark.' are: {', '.join(PROPERTIES)}"
+            )
 
 
 def put(tx: Transaction, record: LakeTableRecord) -> None:

@@ -177,8 +177,8 @@ class Catalog:
         new.catalog = catalog_name(record.catalog)
         new.name = legal_name("table", record.name)
         new.database = record.database.lower()
-        new.properties[lake.TYPE_PROPERTY] = "lake"
         lake.check_properties(new.properties)
+        new.properties[lake.TYPE_PROPERTY] = "lake"
         # Ids that a client made up would collide with those that statistics refer to.
         first, new.last_column_id = assign_ids(without_ids(schema))
         first = replace(first, schema_id=1)

@@ -32,8 +32,11 @@ def require_name(name: TableName) -> TableName:
     return name
 
 
-def page_limit(size: int) -> int:
-    return min(size, PAGE_MAX) if size > 0 else PAGE_MAX
+def page_limit(size: int, most: int = PAGE_MAX, default: int = PAGE_MAX) -> int:
+    """``size`` 0: the default. Raises InvalidArgument for a negative one."""
+    if size < 0:
+        raise InvalidArgument(f"page_size is {size}: it must be 0 (the service's choice) or more")
+    return min(size or default, most)
 
 
 def _place(token: str) -> tuple[str, str, int]:

@@ -24,7 +24,7 @@ from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceServicer
 from lakemark_server.keyspace import MAIN
 from lakemark_server.rpc import messages
-from lakemark_server.rpc.catalog import require_name
+from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
 from lakemark_server.snapshot.cache import ByteLru
 from lakemark_server.snapshot.pages.blocks import to_ipc, to_plain_ipc
@@ -115,6 +115,8 @@ class SnapshotServicer(SnapshotServiceServicer):
         found, offset = self._snapshot(request.table, at_of(request.at), token), token.offset if token else 0
         same = pb.PlanFilesRequest(table=request.table, at=request.at, predicate=request.predicate, limit=request.limit)
         digest = _check_same(token, same, found)
+        if request.limit < 0:
+            raise InvalidArgument(f"limit is {request.limit}: it must be 0 (all files) or more")
         plan = self._plan(found, request)
         columns = [_statistics_column(found.schema, name) for name in request.statistics_columns]
         wanted = min(plan.files, request.limit) if request.limit > 0 else plan.files
@@ -313,7 +315,7 @@ def _page_size(
     request: pb.PlanFilesRequest | pb.ListChangesRequest | pb.ListFileSlicesRequest, default: int = PAGE_FILES
 ) -> int:
     most = PAGE_MESSAGES_MAX if request.encoding == pb.PROTOBUF else PAGE_FILES_MAX
-    return min(request.page_size if request.page_size > 0 else default, most)
+    return page_limit(request.page_size, most, default)
 
 
 def _check_same(token: PageToken | None, same: Message, found: TableSnapshot) -> str:

@@ -112,7 +112,7 @@ class Comparer:
 
     def _merge(self, tx: ReadTransaction, table: LakeTable, between: Divergence) -> DryMerge:
         try:
-            count = check_merge(tx, table.table_id, self._log, table.name, table.policy, between)
+            count = check_merge(tx, self._log, table, between)
         except (CommitConflict, LimitExceeded) as error:
             # Its traceback holds all that the check looked at.
             return DryMerge(between.fast_forward, refused=error.with_traceback(None))

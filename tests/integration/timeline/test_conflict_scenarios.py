@@ -138,7 +138,7 @@ def test_two_partial_updates_of_different_columns_both_commit(wire: Wire) -> Non
     wire.create("column")
     bases = begun(wire, "g")
     prices, names = (wire.open(U, profile=work("g", columns=[column])).instant for column in (X, NAME))
-    with refused("commit_conflict", f"instant {prices} is in flight", f"column ids [{X}] of file group g") as found:
+    with refused("commit_conflict", f"instant {prices} is in flight", "in column 'x' of file group g") as found:
         wire.open(U, profile=work("g", columns=[X]))
     assert (found().detail.details["columns"], found().detail.details["rule"]) == (
         str(X),
@@ -474,6 +474,30 @@ def test_a_writer_whose_heartbeat_ran_out_blocks_nobody_and_cannot_commit(wire: 
         with refused("instant_state", "ran out"):
             wire.commit(instant, delta(instant, "g", bases))
     assert slices(wire) == {"new": [clustering]}
+
+
+def test_a_refusal_says_how_long_a_writer_can_be_in_the_way_and_how_to_end_it(wire: Wire, clock: Clock) -> None:
+    prefer(wire, "writer", "file_group")
+    bases = begun(wire, "g")
+    writer = wire.open(U, profile=work("g"), heartbeat_timeout_ms=90_000).instant
+    clustering = wire.open(K, profile=t.WorkProfile()).instant
+    clock.advance(30_500)
+    table = f"default.{wire.table.table}"
+    rollback = f"lakemark timeline rollback {table} {writer}, or client.timeline.rollback('{table}', {writer})"
+    for refusal in (
+        lambda: wire.open(U, profile=work("g")),
+        lambda: wire.commit(clustering, base(clustering, "new"), **removing(path(bases, "g"))),
+    ):
+        with refused("commit_conflict", "for 60 s from now", "heartbeat may pause 90 s", rollback) as found:
+            refusal()
+        assert found().detail.details["heartbeat_left_ms"] == "59500"
+    wire.rollback(writer)
+    other = wire.open(U, profile=work("g")).instant
+    wire.commit(other, delta(other, "g", bases))
+    late = wire.open(U, start=False, read_version=1)
+    with refused("commit_conflict", f"instant {other} committed version") as found:
+        wire.start(late.instant, work("g"))
+    assert "heartbeat_left_ms" not in found().detail.details
 
 
 def test_a_writer_that_has_only_asked_for_an_instant_blocks_nobody(wire: Wire) -> None:

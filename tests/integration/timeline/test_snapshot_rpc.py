@@ -328,3 +328,21 @@ def test_counts_and_bounds_from_metadata_alone(filled: Wire) -> None:
 def test_aggregates_of_columns_without_bounds_are_refused(filled: Wire, column: str) -> None:
     with refused("invalid_argument", column):
         filled.snapshots.Aggregate(s.AggregateRequest(table=filled.table, columns=[column]))
+
+
+def test_negative_sizes_of_pages_and_limits_are_refused(wire: Wire) -> None:
+    wire.create()
+    name = wire.table
+    with refused("invalid_argument", "limit is -1: it must be 0 (all files) or more"):
+        wire.plan(limit=-1)
+    for ask in (
+        lambda: wire.plan(page_size=-1),
+        lambda: wire.snapshots.ListChanges(s.ListChangesRequest(table=name, page_size=-1)),
+        lambda: wire.snapshots.ListFileSlices(s.ListFileSlicesRequest(table=name, page_size=-1)),
+        lambda: wire.timeline.ListVersions(t.ListVersionsRequest(table=name, page_size=-1)),
+        lambda: wire.timeline.ListInstants(t.ListInstantsRequest(table=name, page_size=-1)),
+        lambda: wire.catalog.ListTables(c.ListTablesRequest(database="default", page_size=-1)),
+        lambda: wire.catalog.ListDatabases(c.ListDatabasesRequest(page_size=-1)),
+    ):
+        with refused("invalid_argument", "page_size is -1: it must be 0 (the service's choice) or more"):
+            ask()

@@ -44,6 +44,22 @@ def test_bad_files_change_nothing(wire: Wire) -> None:
     assert wire.stage(instant, 1, file(instant, "a", 1)) == 1
 
 
+@pytest.mark.parametrize(("first", "second"), [("m=1/g", "m=1/g/h"), ("m=1/g/h/i", "m=1/g")])
+def test_a_directory_within_another_ones_in_two_requests(wire: Wire, first: str, second: str) -> None:
+    wire.create()
+    instant = wire.open().instant
+    one, two = file(instant, "a", 1), file(instant, "a", 1)
+    one.path, two.path = f"{instant}/{first}/f.parquet", f"{instant}/{second}/f.parquet"
+    wire.stage(instant, 1, one)
+    for attempt in (lambda: wire.stage(instant, 2, two), lambda: wire.commit(instant, two)):
+        with refused("invalid_file", "or above or below that, was staged before"):
+            attempt()
+    beside = file(instant, "b", 1)
+    beside.path = f"{instant}/m=1/beside/f.parquet"
+    wire.commit(instant, beside)
+    assert len(wire.paths()) == 2
+
+
 def test_the_same_file_in_two_requests(wire: Wire) -> None:
     wire.create()
     instant = wire.open().instant

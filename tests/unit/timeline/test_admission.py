@@ -175,3 +175,44 @@ def test_a_bad_partition_name_is_refused_with_a_file_that_has_it() -> None:
     batch = batch.set_column(batch.schema.get_field_index("partition"), "partition", names)
     with pytest.raises(InvalidFile, match=r"/b/a.parquet.*must be written 'm=2'"):
         admit(batch, SCHEMA, INSTANT, LOCATION)
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("g/f.parquet", "g/sub/f.parquet"),
+        ("g/a/b/c/f.parquet", "other/f.parquet", "g/f.parquet"),
+        ("m=1/g/f.parquet", "m=1/g/h/f.parquet"),
+    ],
+)
+def test_a_files_directory_lies_in_no_other_ones(paths: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidFile, match=r"lies below directory '.*g', which holds another file"):
+        admitted(*(at(f"{INSTANT}/{path}") for path in paths))
+
+
+def test_directories_with_a_common_beginning_are_beside_each_other() -> None:
+    paths = [f"{INSTANT}/{one}/f.parquet" for one in ("g", "g-1", "g1", "h/g", "h/g1", "i/h/g")]
+    assert admitted(*map(at, paths)).column("path").to_pylist() == paths
+
+
+@pytest.mark.parametrize("group", ["a/b", "g" * 256, "a\nb"])
+def test_a_file_group_has_a_name_that_can_be_a_directorys(group: str) -> None:
+    named = file(INSTANT, "b", 1)
+    named.file_group = group
+    with pytest.raises(InvalidFile, match="is not legal: at most 255 characters, no '/' and no control"):
+        admitted(named)
+
+
+def test_a_bucket_is_not_negative() -> None:
+    one, two = file(INSTANT, "a", 1), file(INSTANT, "b", 1)
+    one.bucket, two.bucket = 0, -5
+    with pytest.raises(InvalidFile, match=r"b/a.parquet': bucket is negative"):
+        admitted(one, two)
+
+
+@pytest.mark.parametrize("bound", ["min", "max"])
+def test_nan_is_no_bound(bound: str) -> None:
+    nan = p.ColumnStatistics(column_id=X)
+    getattr(nan, bound).floating = float("nan")
+    with pytest.raises(InvalidFile, match=f"b/a.parquet': {bound} of column 'x' is NaN"):
+        admitted(file(INSTANT, "a", 1), file(INSTANT, "b", 1, stats=[nan]))

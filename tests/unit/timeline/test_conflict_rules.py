@@ -322,6 +322,9 @@ def test_groups_and_columns_are_named_as_far_as_their_names_are_known() -> None:
         "columns": "2,3",
     }
     assert "in column ids [2, 3] of file group g in partition m=1" in found.describe()
+    assert "in columns 'fare', 'tip' of file group g" in found.describe({1: "id", 2: "fare", 3: "tip"})
+    assert "in column 'tip', a column that was dropped (id 2) of file group g" in found.describe({3: "tip"})
+    assert "in a column that was dropped (id 2), a column that was dropped (id 3) of" in found.describe({})
     whole = collision("column", change(U, "m=1", all_groups=True), change(U, "m=1", all_groups=True))
     assert (whole.details()["file_groups"], whole.details()["columns"]) == ("*", "*")
     assert "in whole rows of the same file groups" in whole.describe()

@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,11 @@ from lakemark_server.snapshot.entries.bounds import filled, flags
 from lakemark_server.snapshot.entries.columns import FORMATS, name_of_partition, statistics_ids
 
 PATH_CHARS_MAX: Final = 1_024
+GROUP_CHARS_MAX: Final = 255
 ROWS_MAX: Final = 1 << 48
 LEGAL_NAMES_MAX: Final = 10_000
 _ILLEGAL_CHARACTER: Final = re.compile(r"[\x00-\x1f?#]")
+_ILLEGAL_IN_GROUP: Final = re.compile(r"[\x00-\x1f/]")
 _EMPTY_OR_DOTS: Final = frozenset({"", ".", ".."})
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
@@ -68,6 +70,7 @@ def check(
     directories = [path.rpartition("/")[0] for path in paths]
     if len(set(directories)) < len(directories):
         _raise_duplicate(paths, directories)
+    _check_not_nested(paths, directories)
     _check_numbers(batch, paths)
     _check_kinds(batch, paths, deltas_allowed=deltas_allowed)
     _check_partitions(batch, paths, schema)
@@ -81,11 +84,28 @@ def directory_hashes(directories: Sequence[str]) -> Hashes:
     return np.frombuffer(b"".join(digest(text.encode(), digest_size=8).digest() for text in directories), np.uint64)
 
 
+def directories_above(paths: Sequence[str]) -> set[str]:
+    """Every directory between an instant's own one and the slice directories of its files."""
+    found: set[str] = set()
+    for path in paths:
+        above = path.rpartition("/")[0].rpartition("/")[0]
+        while "/" in above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return found
+
+
 def _groups(batch: pa.RecordBatch, directories: Sequence[str]) -> list[str]:
     """Those that are given, else the directories' names."""
     given = batch.column("file_group").to_pylist()
     if "" in given:
         raise InvalidFile("a file has an empty file_group; leave the column null to have the directory's name")
+    for group in set(given):
+        if group is not None and (len(group) > GROUP_CHARS_MAX or _ILLEGAL_IN_GROUP.search(group)):
+            raise InvalidFile(
+                f"file_group {group[:100]!r} is not legal: at most {GROUP_CHARS_MAX} characters, no '/' and no control "
+                "characters"
+            )
     return [
         directory.rpartition("/")[2] if group is None else str(group)
         for group, directory in zip(given, directories, strict=True)
@@ -115,6 +135,21 @@ def _check_path(path: str, instant: int, location: str) -> None:
         )
 
 
+def _check_not_nested(paths: Sequence[str], directories: Sequence[str]) -> None:
+    """Directories of one depth, which is what writers make, cannot lie in each other."""
+    if len({directory.count("/") for directory in directories}) < 2:
+        return
+    nested = directories_above(paths).intersection(directories)
+    for path in paths if nested else ():
+        outer = next((one for one in nested if path.startswith(one + "/") and path.rpartition("/")[0] != one), None)
+        if outer is not None:
+            raise InvalidFile(
+                f"file {path!r} lies below directory {outer!r}, which holds another file; each file needs a directory "
+                "of its own, because engines read whole directories",
+                path=path,
+            )
+
+
 def _raise_duplicate(paths: Sequence[str], directories: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for directory, path in zip(directories, paths, strict=True):
@@ -140,6 +175,9 @@ def _check_numbers(batch: pa.RecordBatch, paths: Sequence[str]) -> None:
     for name in ("size_bytes", "row_count"):
         numbers = batch.column(name).to_numpy()
         _refuse_if((numbers < 0) | (numbers > ROWS_MAX), paths, f"{name} is negative or absurdly large")
+    buckets = batch.column("bucket")
+    if buckets.null_count < len(buckets):
+        _refuse_if(filled(buckets, 0).to_numpy() < 0, paths, "bucket is negative; null says that there is none")
 
 
 def _check_kinds(batch: pa.RecordBatch, paths: Sequence[str], *, deltas_allowed: bool) -> None:
@@ -208,12 +246,23 @@ def _check_statistics(batch: pa.RecordBatch, paths: Sequence[str], schema: Schem
     names = batch.schema.names
     for column_id in statistics_ids(names):
         low, high = batch.column(f"min.{column_id}"), batch.column(f"max.{column_id}")
+        if pa.types.is_floating(low.type):
+            _check_not_nan(low, high, paths, f"column {_named(column_id, schema)}")
         if not pa.types.is_nested(low.type):
             inverted = pc.call_function("greater", [low, high])
             if inverted.true_count:
                 problem = f"min of column {_named(column_id, schema)} is greater than its max"
                 _refuse_if(flags(inverted), paths, problem)
     _check_counts(batch, [name for name in names if name.startswith(("null_count.", "nan_count."))], paths, schema)
+
+
+def _check_not_nan(low: pa.Array[Any], high: pa.Array[Any], paths: Sequence[str], column: str) -> None:
+    """NaN bounds nothing: comparisons with it would leave files out, or keep them, by chance."""
+    for name, bounds in (("min", low), ("max", high)):
+        if bounds.null_count < len(bounds):
+            nan = np.isnan(filled(bounds, 0).to_numpy())
+            problem = f"{name} of {column} is NaN; bounds are of the values that are neither null nor NaN, or null"
+            _refuse_if(nan, paths, problem)
 
 
 def _check_counts(batch: pa.RecordBatch, names: Sequence[str], paths: Sequence[str], schema: Schema) -> None:

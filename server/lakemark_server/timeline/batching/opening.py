@@ -114,7 +114,7 @@ def _check_start(
     done = log.between(state.tx, state.table_id, branch.lineage, record.read_version, branch.head.version, branch.fresh)
     collision = find_collision(table.policy, mine, done) or find_rival(state, record, mine, now_ms)
     if collision:
-        raise refusal(table.name, collision, record.read_version)
+        raise refusal(state, collision, record.read_version, now_ms)
 
 
 def _apply_profile(record: InstantRecord, profile: pb.WorkProfile, table: LakeTable) -> None:

@@ -16,10 +16,13 @@ from lakemark_proto.store.v1.store_pb2 import BranchRecord, TagRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.keyspace import BRANCH_KEYS, BRANCHES, MAIN, TAGS
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.kv.keys import Space
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 
 REFERENCES_MAX: Final = 1_000
 DEPTH_MAX: Final = 32
+NAME_CHARS_MAX: Final = 100
+_KEY_CHARS_MAX: Final = NAME_CHARS_MAX + 20
 # Spark lower-cases names; `t@v12`, `t@2026-11-20t10:00:00` and `t@ro` mean other things.
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_.-]{0,99}")
 _TAKEN: Final = re.compile(r"v[0-9]+(\.\.v?[0-9]*)?|ro|files|latest|head")
@@ -49,9 +52,10 @@ def lineage(tx: ReadTransaction, table_id: int, key: str) -> Lineage:
     """By key, of a dropped branch too. Raises BranchNotFound."""
     forks: list[tuple[str, int]] = []
     while key != MAIN:
-        stored = tx.get(BRANCH_KEYS.key(table_id, key), snapshot=True)
+        # None is longer, nor would it fit a key of the store.
+        stored = tx.get(BRANCH_KEYS.key(table_id, key), snapshot=True) if len(key) <= _KEY_CHARS_MAX else None
         if stored is None:
-            raise BranchNotFound(f"the table has no branch with key {key!r}", branch=key)
+            raise BranchNotFound(f"the table has no branch with key {key[:_KEY_CHARS_MAX]!r}", branch=key)
         record = BranchRecord.FromString(stored)
         forks.append((key, record.fork_version))
         key = record.parent_key
@@ -77,20 +81,25 @@ def name_of(key: str) -> str:
 
 def branch(tx: ReadTransaction, table_id: int, name: str) -> BranchRecord:
     """Raises BranchNotFound."""
-    stored = tx.get(BRANCHES.key(table_id, name))
+    stored = _get(tx, BRANCHES, table_id, name)
     if stored is None:
         known = ", ".join([MAIN, *(one.name for one in branches(tx, table_id)[:10])])
-        raise BranchNotFound(f"the table has no branch {name!r}; it has {known}", branch=name)
+        raise BranchNotFound(f"the table has no branch {name[:NAME_CHARS_MAX]!r}; it has {known}", branch=name)
     return BranchRecord.FromString(stored)
 
 
 def tag(tx: ReadTransaction, table_id: int, name: str) -> TagRecord:
     """Raises NotFound."""
-    stored = tx.get(TAGS.key(table_id, name))
+    stored = _get(tx, TAGS, table_id, name)
     if stored is None:
         known = ", ".join(one.name for one in tags(tx, table_id)[:10]) or "none"
-        raise NotFound(f"the table has no tag {name!r}; it has {known}", tag=name)
+        raise NotFound(f"the table has no tag {name[:NAME_CHARS_MAX]!r}; it has {known}", tag=name)
     return TagRecord.FromString(stored)
+
+
+def _get(tx: ReadTransaction, space: Space, table_id: int, name: str) -> bytes | None:
+    """What is kept under a name that may be no legal one, and then would not fit a key of the store."""
+    return tx.get(space.key(table_id, name)) if len(name) <= NAME_CHARS_MAX else None
 
 
 def branches(tx: ReadTransaction, table_id: int) -> list[BranchRecord]:
@@ -115,9 +124,9 @@ def _all(tx: ReadTransaction, begin: bytes, end: bytes, kind: type[M]) -> list[M
 def check_free(tx: ReadTransaction, table_id: int, name: str) -> None:
     """Raises InvalidName, AlreadyExists (branches and tags share their names), LimitExceeded."""
     check_name(name)
-    if name == MAIN or tx.get(BRANCHES.key(table_id, name)) is not None:
+    if name == MAIN or _get(tx, BRANCHES, table_id, name) is not None:
         raise AlreadyExists(f"the table already has a branch {name!r}; drop it first or choose another name")
-    if tx.get(TAGS.key(table_id, name)) is not None:
+    if _get(tx, TAGS, table_id, name) is not None:
         raise AlreadyExists(f"the table already has a tag {name!r}; drop it first or choose another name")
     if len(branches(tx, table_id)) + len(tags(tx, table_id)) >= REFERENCES_MAX:
         raise LimitExceeded(f"a table has at most {REFERENCES_MAX} branches and tags; drop some first")
@@ -139,7 +148,7 @@ def put_tag(tx: Transaction, table_id: int, record: TagRecord) -> None:
 
 def named(tx: ReadTransaction, table_id: int, name: str) -> BranchRecord | TagRecord:
     """The branch or tag of this name. Raises BranchNotFound."""
-    return tag(tx, table_id, name) if tx.get(TAGS.key(table_id, name)) is not None else branch(tx, table_id, name)
+    return tag(tx, table_id, name) if _get(tx, TAGS, table_id, name) is not None else branch(tx, table_id, name)
 
 
 def require_kind(tx: ReadTransaction, table_id: int, name: str, kind: int) -> None:
@@ -148,11 +157,11 @@ def require_kind(tx: ReadTransaction, table_id: int, name: str, kind: int) -> No
     Raises BranchNotFound, NotFound that say what the name is instead; nothing of an unspecified kind.
     """
     if kind == pb.TAG:
-        if name == MAIN or tx.get(BRANCHES.key(table_id, name)) is not None:
+        if name == MAIN or _get(tx, BRANCHES, table_id, name) is not None:
             raise NotFound(f"{name!r} is a branch of the table, not a tag", tag=name)
         tag(tx, table_id, name)
     if kind == pb.BRANCH:
-        if tx.get(TAGS.key(table_id, name)) is not None:
+        if _get(tx, TAGS, table_id, name) is not None:
             raise BranchNotFound(f"{name!r} is a tag of the table, not a branch", branch=name)
         branch(tx, table_id, name)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lakemark.errors import CommitConflict, LimitExceeded
+from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadTransaction
 from lakemark_server.timeline.branching.branches import name_of
 from lakemark_server.timeline.branching.divergence import LOOKED_AT_MAX, Head, Known, Side, side
@@ -68,10 +69,11 @@ class _Moved:
                     yield branch, collision
 
 
-def check_merge(tx: ReadTransaction, table_id: int, log: ChangeLog, table: str, policy: str, found: Divergence) -> int:
+def check_merge(tx: ReadTransaction, log: ChangeLog, table: LakeTable, found: Divergence) -> int:
     """How many versions the merge replays. Raises CommitConflict, LimitExceeded."""
     found.source.check_own()
-    moved, looked_at = _Moved(policy), 0
+    table_id = table.table_id
+    moved, looked_at = _Moved(table.policy), 0
     source, target = found.source.head.name, found.target.head.name
 
     def changes(run: Run) -> Iterator[Change]:
@@ -101,15 +103,15 @@ def check_merge(tx: ReadTransaction, table_id: int, log: ChangeLog, table: str, 
 
 
 def _refusal(
-    table: str, found: Divergence, branch: str, other: Run, collision: Collision, *, passed: bool
+    table: LakeTable, found: Divergence, branch: str, other: Run, collision: Collision, *, passed: bool
 ) -> CommitConflict:
     source, target = found.source.head.name, found.target.head.name
     theirs = name_of(other.branch)
     why = f", which {source!r} got only after it and {target!r} has already" if passed else ""
     return CommitConflict(
-        f"merge of {source!r} into {target!r} of {table} refused: version {collision.mine.version} of branch "
-        f"{name_of(branch)!r} against {collision.describe()} on branch {theirs!r}{why}. Make a new branch of "
-        f"{target!r} and do the work again on it",
+        f"merge of {source!r} into {target!r} of {table.name} refused: version {collision.mine.version} of branch "
+        f"{name_of(branch)!r} against {collision.describe(table.column_names)} on branch {theirs!r}{why}. Make a new "
+        f"branch of {target!r} and do the work again on it",
         branch=name_of(branch),
         branch_version=str(collision.mine.version),
         into=target,

@@ -137,14 +137,15 @@ class Collision:
     columns: frozenset[int] | None = frozenset()
     twice: str = ""  # what both do that can be done once
 
-    def describe(self) -> str:
+    def describe(self, names: Mapping[int, str] | None = None) -> str:
+        """``names``: of the table's columns by id; without them ids are told."""
         theirs = self.theirs
         who = f"instant {theirs.instant}" + (f" of {theirs.owner}" if theirs.owner else "")
         done = f"committed version {theirs.version}" if theirs.version else "is in flight"
         operation = pb.Operation.Name(theirs.operation)
-        return f"{who} {done} ({operation}) {self._where()} (policy {self.policy!r})"
+        return f"{who} {done} ({operation}) {self._where(names)} (policy {self.policy!r})"
 
-    def _where(self) -> str:
+    def _where(self, names: Mapping[int, str] | None) -> str:
         if self.twice == REMOVED:
             return f"and replaced files of {self._groups()}, as this one does, {self._partitions()}"
         if self.twice == BEGUN:
@@ -159,12 +160,21 @@ class Collision:
             case Verdict.SAME_GROUP:
                 return f"in {self._groups()} {self._partitions()}"
             case Verdict.SAME_COLUMN:
-                columns = "whole rows" if self.columns is None else f"column ids {sorted(self.columns)}"
-                return f"in {columns} of {self._groups()} {self._partitions()}"
+                return f"in {self._columns(names)} of {self._groups()} {self._partitions()}"
             case Verdict.SAME_FILE:
                 return f"in the same data files of {self._groups()} {self._partitions()}"
             case _:
                 return self._partitions()
+
+    def _columns(self, names: Mapping[int, str] | None) -> str:
+        if self.columns is None:
+            return "whole rows"
+        ids = sorted(self.columns)
+        if names is None:
+            return f"column ids {ids}"
+        known = [repr(names[one]) for one in ids if one in names]
+        dropped = [f"a column that was dropped (id {one})" for one in ids if one not in names]
+        return f"column{'s' if len(known) > 1 else ''} " * bool(known) + ", ".join(known + dropped)
 
     def _partitions(self) -> str:
         if self.partitions is None:

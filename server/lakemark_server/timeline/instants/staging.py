@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.keyspace import BLOCKS, REMOVED, STAGED_SLICES
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.entries.admission import Hashes, admit, directory_hashes
+from lakemark_server.snapshot.entries.admission import Hashes, admit, directories_above, directory_hashes
 from lakemark_server.snapshot.entries.columns import from_messages
 from lakemark_server.snapshot.entries.received import from_arrow
 from lakemark_server.snapshot.pages import blocks
@@ -76,6 +76,12 @@ class Entries:
         if made is not None:
             touched.add_made(made, record.instant, record.operation, self.replaced)
         touched.write_to(record)
+
+    def above(self) -> Hashes:
+        """Hashes of the directories above those of the files that are added."""
+        if self.added is None:
+            return np.empty(0, np.uint64)
+        return directory_hashes(sorted(directories_above(texts(self.added.column("path")))))
 
     @property
     def inline(self) -> bool:
@@ -324,14 +330,13 @@ def _account(
     if _already(record, sequence):
         return record
     _check_alone(record, seen)
-    check_new_slices(tx, table_id, record, entries.slices)
+    above = entries.above()
+    check_new_slices(tx, table_id, record, entries, above)
     usage.take_staged(tx, tenant, entries.totals.files, entries.totals.bytes)
-    hashes = entries.slices.tobytes()
-    for number, at in enumerate(range(0, len(hashes), blocks.BLOCK_BYTES_MAX // 8 * 8)):
-        tx.set(
-            STAGED_SLICES.key(table_id, record.instant, sequence, number),
-            hashes[at : at + blocks.BLOCK_BYTES_MAX // 8 * 8],
-        )
+    for number, part in enumerate(_parts(entries.slices)):
+        tx.set(STAGED_SLICES.key(table_id, record.instant, sequence, number), part)
+    for number, part in enumerate(_parts(above)):
+        tx.set(STAGED_SLICES.key(table_id, record.instant, sequence, -1 - number), part)
     partitions = PartitionList.of(record)
     partitions.add(entries.partitions)
     partitions.write_to(record)
@@ -359,15 +364,28 @@ def add_totals(record: InstantRecord, entries: Entries) -> None:
         removed.bytes += entries.removed.bytes
 
 
-def check_new_slices(tx: ReadTransaction, table_id: int, record: InstantRecord, slices: Hashes) -> None:
-    """Raises InvalidFile if a directory holds a file that was staged by an earlier request."""
-    if not (record.staged.blocks or record.removed.blocks) or not len(slices):
+def _parts(hashes: Hashes) -> list[bytes]:
+    """As values of the store."""
+    data, size = hashes.tobytes(), blocks.BLOCK_BYTES_MAX // 8 * 8
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def check_new_slices(
+    tx: ReadTransaction, table_id: int, record: InstantRecord, entries: Entries, above: Hashes | None = None
+) -> None:
+    """Raises InvalidFile if a directory holds a file that was staged by an earlier request, or lies above or below one
+    that does. ``above``: what ``entries.above()`` gave."""
+    if not (record.staged.blocks or record.removed.blocks) or not len(entries.slices):
         return
-    for _, value in tx.get_range(*STAGED_SLICES.range(table_id, record.instant)):
-        if np.isin(slices, np.frombuffer(value, np.uint64)).any():
+    beside = np.concatenate([entries.slices, entries.above() if above is None else above])
+    for key, value in tx.get_range(*STAGED_SLICES.range(table_id, record.instant)):
+        outer = cast(int, STAGED_SLICES.unpack(key)[-1]) < 0
+        staged = np.frombuffer(value, np.uint64)
+        if np.isin(entries.slices if outer else beside, staged).any():
             raise InvalidFile(
-                f"a file of this request, or another one in its directory, was staged before under instant "
-                f"{record.instant}; each file is added or removed once, and added in a directory of its own",
+                f"a file of this request, or another one in its directory or above or below that, was staged before "
+                f"under instant {record.instant}; each file is added or removed once, and added in a directory of its "
+                "own, which lies in no other file's",
                 instant=str(record.instant),
             )
 

@@ -89,7 +89,7 @@ def merge(
             shared_version=str(found.target.after),
             latest=str(target.head.version),
         )
-    count = check_merge(tx, table_id, log, table.name, table.policy, found)
+    count = check_merge(tx, log, table, found)
     runs = found.source.own
     if len(runs) > RUNS_MAX:
         raise LimitExceeded(

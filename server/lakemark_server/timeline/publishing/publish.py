@@ -89,7 +89,7 @@ def _publish_one(
         mine = follow_compactions(record, mine, others)
     collision = find_collision(state.table.policy, mine, others) or find_favoured(state, record, mine, now_ms)
     if collision:
-        raise refusal(state.table.name, collision, record.read_version)
+        raise refusal(state, collision, record.read_version, now_ms)
     version = _version(state, record, job, following(branch, now_ms))
     put(state, branch, record, version)
     inline = job.entries.totals  # came with the commit, and never counted as staged
@@ -129,7 +129,7 @@ def _check_state(
         raise expired(record)
     staging.check_more(record, job.entries)
     staging.check_operation(record, job.entries)
-    staging.check_new_slices(state.tx, state.table_id, record, job.entries.slices)
+    staging.check_new_slices(state.tx, state.table_id, record, job.entries)
     table = state.table
     schema_id = job.schema_id or record.schema_id
     if not 1 <= schema_id <= table.record.schema_id:
@@ -150,11 +150,27 @@ def _account(record: InstantRecord, entries: Entries) -> None:
     staging.add_totals(record, entries)
 
 
-def refusal(table: str, collision: Collision, read_version: int) -> CommitConflict:
+def refusal(state: TableState, collision: Collision, read_version: int, now_ms: int) -> CommitConflict:
+    table, theirs = state.table, collision.theirs
+    rival = state.writers.get(theirs.instant) if not theirs.version else None
+    lasts = "" if rival is None else f". {_how_long(table.name, rival, now_ms)}"
+    left = {} if rival is None else {"heartbeat_left_ms": str(max(0, rival.deadline_ms - now_ms))}
     return CommitConflict(
-        f"commit to {table} refused: {collision.describe()}; this writer had read version {read_version}: {ADVICE}",
+        f"commit to {table.name} refused: {collision.describe(table.column_names)}; this writer had read version "
+        f"{read_version}: {ADVICE}{lasts}",
         **collision.details(),
         read_version=str(read_version),
+        **left,
+    )
+
+
+def _how_long(table: str, rival: Alive, now_ms: int) -> str:
+    """How long a writer in flight may be in the way of others, and how to end it."""
+    left_s = max(0, rival.deadline_ms - now_ms + 999) // 1000
+    return (
+        f"Instant {rival.instant} is in the way until it commits or rolls back. If its writer has ended without a word, "
+        f"then for {left_s} s from now: its heartbeat may pause {rival.timeout_ms / 1000:g} s. To end it at once: "
+        f"lakemark timeline rollback {table} {rival.instant}, or client.timeline.rollback({table!r}, {rival.instant})"
     )
 
 

@@ -1,0 +1,62 @@
+"""Whether a client of the Metastore protocol asks for a lake table, or seems to mean one without saying so."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+from lakemark.errors import InvalidArgument
+from lakemark_server.catalog.lake import PROPERTIES, TYPE_PROPERTY
+from lakemark_thrift.ttypes import Table
+
+_OURS: Final = "lakemark."
+_WAY: Final = f"TBLPROPERTIES ('{TYPE_PROPERTY}'='lake')"
+
+
+def is_lake(table: Table) -> bool:
+    """Whether a client asks for a lake table."""
+    return (table.parameters or {}).get(TYPE_PROPERTY, "").strip().lower() == "lake"
+
+
+def check_not_meant(table: Table, before: Table | None = None) -> None:
+    """Of a warehouse table, new or as it was ``before``. A typing error would make a table without commits of what was
+    to be a lake table, and nobody would notice until the first reader does.
+
+    Raises InvalidArgument for properties and options of lake tables.
+    """
+    label = f"{table.dbName}.{table.tableName}"
+    known = set(before.parameters or {}) if before is not None else set()
+    named = _ours(set(table.parameters or {}) - known)
+    if named:
+        name, value = named[0], (table.parameters or {})[named[0]]
+        raise InvalidArgument(f"{label}: {_what_is_wrong(name, value)}", property=name)
+    options = _ours(_options(table) - (_options(before) if before is not None else set()))
+    if options:
+        raise InvalidArgument(
+            f"{label}: {options[0]} is given as an option of the files (OPTIONS, DataFrameWriter.option), and not as a "
+            f"property of the table: create the table by SQL with {_WAY}, then write it through lakemark_spark",
+            property=options[0],
+        )
+
+
+def _what_is_wrong(name: str, value: str) -> str:
+    if name == TYPE_PROPERTY:
+        return (
+            f"{TYPE_PROPERTY} = {value!r} is no type of table: the only one is 'lake', and tables without it are Hive's"
+        )
+    if name in PROPERTIES:
+        return f"property {name!r} is for lake tables only, and this is none: add {_WAY}, or leave it out"
+    near = difflib.get_close_matches(name.lower(), PROPERTIES, n=1)
+    guess = f"; did you mean {near[0]!r}?" if near else ""
+    return f"property {name!r} is not known{guess} Those that begin with '{_OURS}' are: {', '.join(PROPERTIES)}"
+
+
+def _ours(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.lower().startswith(_OURS))
+
+
+def _options(table: Table) -> set[str]:
+    """Spark keeps the options of a data source with the serde; Hive's SERDEPROPERTIES are there, too."""
+    serde = table.sd.serdeInfo if table.sd is not None else None
+    return set((serde.parameters if serde is not None else None) or {})
