@@ -1,10 +1,13 @@
 """Fixtures of the end-to-end tests: plain Spark of both versions, and the Hive 2.3 metastore as oracle.
 
-JVMs are started at first use and live until the test session ends.
+A JVM takes half a minute of processor time until it is warm, so the tests share one service and, for each version, one
+Spark on it: each file uses databases, or names of tables, of its own. JVMs are started at first use and live until the
+last end-to-end test has run, but no more than ``SPARKS_MAX`` of them at a time.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from typing import Final
 
 import pytest
 from benchmarks.peers.hive23 import hive_metastore
@@ -16,28 +19,35 @@ from tests.e2e.spark_runner import SparkProcess, interpreter
 
 SPARK_VERSIONS = ("4.3", "3.5")
 
+SPARKS_MAX: Final = 2
+"""Of ``start_spark`` at one time; each takes 1 GiB or more of memory."""
+
 StartSpark = Callable[[str, str], SparkProcess]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def start_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartSpark]:
-    """`start_spark(version, metastore_uri)` gives the session's Spark of that version on that metastore.
+    """`start_spark(version, metastore_uri)` gives the shared Spark of that version on that metastore.
 
-    Version is `"4.3"` or `"3.5"`. Asking again for the same pair gives the same process, or a new one if that has died;
-    so ask in every test.
+    Version is `"4.3"` or `"3.5"`. Asking again for the same pair gives the same process, or a new one if that has died
+    or was closed to make room for others; so ask in every test.
     """
-    running: dict[tuple[str, str], SparkProcess] = {}
-    with ExitStack() as stack:
+    running: OrderedDict[tuple[str, str], SparkProcess] = OrderedDict()
 
-        def start(version: str, metastore_uri: str) -> SparkProcess:
-            process = running.get((version, metastore_uri))
-            if process is None or not process.alive:
-                work_dir = tmp_path_factory.mktemp(f"spark{version}")
-                process = stack.enter_context(SparkProcess(interpreter(version), metastore_uri, work_dir))
-                running[version, metastore_uri] = process
-            return process
+    def start(version: str, metastore_uri: str) -> SparkProcess:
+        wanted = version, metastore_uri
+        if wanted not in running or not running[wanted].alive:
+            running.pop(wanted, None)
+            while len(running) >= SPARKS_MAX:
+                running.popitem(last=False)[1].close()
+            work_dir = tmp_path_factory.mktemp(f"spark{version}")
+            running[wanted] = SparkProcess(interpreter(version), metastore_uri, work_dir)
+        running.move_to_end(wanted)
+        return running[wanted]
 
-        yield start
+    yield start
+    for process in running.values():
+        process.close()
 
 
 @pytest.fixture(params=SPARK_VERSIONS, ids=lambda version: f"spark-{version}", scope="session")
@@ -54,7 +64,7 @@ def hive23_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"thrift://127.0.0.1:{port}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     root = tmp_path_factory.mktemp("lake")
     settings = Settings(
@@ -64,7 +74,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def client(service: Service) -> Iterator[Client]:
     with connect(service.grpc_address) as opened:
         yield opened

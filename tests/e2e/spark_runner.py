@@ -155,6 +155,10 @@ class SparkProcess:
 
 
 def _configuration(metastore_uri: str, work_dir: Path) -> dict[str, str]:
+    # The statements of tests are over before the optimizing compiler has paid for itself.
+    java = (
+        f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={work_dir} -Djava.io.tmpdir={work_dir / 'tmp'}"
+    )
     return {
         "spark.master": "local[2]",
         "spark.hive.metastore.uris": metastore_uri,
@@ -164,7 +168,7 @@ def _configuration(metastore_uri: str, work_dir: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={work_dir} -Djava.io.tmpdir={work_dir / 'tmp'}",
+        "spark.driver.extraJavaOptions": java,
         "spark.local.dir": str(work_dir / "tmp"),
         "spark.hadoop.hive.exec.scratchdir": str(work_dir / "scratch"),
         "spark.sql.session.timeZone": "UTC",

@@ -9,10 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from lakemark_hms.bridge import HmsBridge
-from lakemark_server.catalog.service import Catalog
-from lakemark_server.kv import open_store
-from tests.e2e.conftest import StartSpark
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 
 pytestmark = pytest.mark.spark
@@ -21,21 +17,6 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("warehouse")
-
-
-@pytest.fixture(scope="module")
-def metastore_uri(warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    store = open_store(f"sqlite:///{tmp_path_factory.mktemp('store')}/metastore.db")
-    catalog = Catalog(store, str(warehouse))
-    catalog.ensure_default_database()
-    with HmsBridge(catalog) as bridge:
-        yield f"thrift://127.0.0.1:{bridge.port}"
-    store.close()
-
-
-@pytest.fixture
-def spark(start_spark: StartSpark, spark_version: str, metastore_uri: str) -> SparkProcess:
-    return start_spark(spark_version, metastore_uri)
 
 
 @pytest.fixture
