@@ -22,6 +22,7 @@ from lakemark.expressions import (
     Operator,
     all_of,
     any_of,
+    checked_text,
     parse_predicate,
 )
 from lakemark.types import (
@@ -69,6 +70,11 @@ def predicate_from_proto(message: pb.Predicate) -> Expr:
             return _expression(message.expression, 0)
         case _:
             raise InvalidPredicate("the predicate is empty: give SQL text or an expression, or leave it out")
+
+
+def predicate_to_proto(text: str) -> pb.Predicate:
+    """A condition in Spark SQL for the service, which parses it. Raises InvalidPredicate for what is no UTF-8."""
+    return pb.Predicate(sql=checked_text(text))
 
 
 def _expression(node: pb.Expression, depth: int) -> Expr:

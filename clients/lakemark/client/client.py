@@ -23,6 +23,7 @@ from lakemark.client.references import Branches, Tags
 from lakemark.client.tables import Tables
 from lakemark.client.timeline import Timeline
 from lakemark.client.writer import Writer
+from lakemark.convert_predicate import predicate_to_proto
 from lakemark.files import DataFile
 from lakemark.reading.aggregates import Aggregates, aggregate
 from lakemark.reading.changes import Changes, list_changes
@@ -211,7 +212,7 @@ class Client:
             encoding=snapshot_pb2.ARROW_COMPACT,
         )
         if predicate is not None:
-            request.predicate.sql = predicate
+            request.predicate.CopyFrom(predicate_to_proto(predicate))
         return Plan(self._calls, request, predicate)
 
     def read(

@@ -1,6 +1,7 @@
 """Predicates: the tree, Spark SQL to it and back, binding to a schema, and a normal form for deciding with it."""
 
 from lakemark.expressions.bind import bind
+from lakemark.expressions.calls import as_decimal_type, step_type
 from lakemark.expressions.normalize import normalize
 from lakemark.expressions.patterns import (
     LikePrefix,
@@ -13,11 +14,14 @@ from lakemark.expressions.patterns import (
 )
 from lakemark.expressions.render import to_sql
 from lakemark.expressions.sql import parse_predicate
+from lakemark.expressions.sql_values import checked_text
 from lakemark.expressions.tree import (
     FALSE,
     NULL,
     TRUE,
     And,
+    Applied,
+    Call,
     ColumnRef,
     Compare,
     Expr,
@@ -32,6 +36,7 @@ from lakemark.expressions.tree import (
     Operator,
     Or,
     StartsWith,
+    Step,
     TrueConst,
     Unknown,
     all_of,
@@ -45,6 +50,8 @@ __all__ = [
     "NULL",
     "TRUE",
     "And",
+    "Applied",
+    "Call",
     "ColumnRef",
     "Compare",
     "Expr",
@@ -61,13 +68,16 @@ __all__ = [
     "Or",
     "PatternKind",
     "StartsWith",
+    "Step",
     "TrueConst",
     "Unknown",
     "Wildcard",
     "all_of",
     "any_of",
+    "as_decimal_type",
     "between",
     "bind",
+    "checked_text",
     "columns_of",
     "escape_like",
     "like_prefix",
@@ -75,5 +85,6 @@ __all__ = [
     "like_tokens",
     "normalize",
     "parse_predicate",
+    "step_type",
     "to_sql",
 ]

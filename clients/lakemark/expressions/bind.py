@@ -6,11 +6,13 @@ import decimal
 
 from lakemark.errors import InvalidPredicate
 from lakemark.expressions import spans
+from lakemark.expressions.calls import call_type
 from lakemark.expressions.coerce import coerce_comparison, is_canonical_text
 from lakemark.expressions.render import to_sql
 from lakemark.expressions.tree import (
     NULL,
     And,
+    Applied,
     ColumnRef,
     Compare,
     Expr,
@@ -25,7 +27,7 @@ from lakemark.expressions.tree import (
     Unknown,
     any_of,
 )
-from lakemark.types import DOUBLE, Char, Schema, Struct, Type, is_floating, is_nested, is_textual
+from lakemark.types import DATE, DOUBLE, TIMESTAMP_NTZ, Char, Schema, Struct, Type, is_floating, is_nested, is_textual
 
 
 def bind(expr: Expr, schema: Schema) -> Expr:
@@ -58,10 +60,47 @@ def bind(expr: Expr, schema: Schema) -> Expr:
             return _bind_pattern(expr, column, schema)
         case Span(_, (column,)):
             return spans.bound(expr, *_resolve(column, schema))
+        case Applied(_, (column,)):
+            return _bind_applied(expr, column, schema)
         case Unknown(text, columns):
             return Unknown(text, tuple(_resolve(column, schema)[0] for column in columns))
         case _:
             return expr
+
+
+def _bind_applied(expr: Applied, column: ColumnRef, schema: Schema) -> Expr:
+    """Unknown, if bounds of the column tell nothing of the call's value."""
+    bound, column_type = _resolve(column, schema)
+    if expr.exact is not None and column_type in (DATE, TIMESTAMP_NTZ):
+        return bind(expr.exact, schema)
+    unknown = Unknown(expr.text, (bound,))
+    kind = call_type(expr.call, column_type)
+    if kind is None or expr.condition is None:
+        return unknown
+    value = ColumnRef(bound.path, bound.id, kind)
+    try:
+        condition = _bind_condition(expr.condition, value, kind)
+    except InvalidPredicate:
+        return unknown  # its message would be about the column
+    return unknown if condition is None else Applied(expr.text, (bound,), expr.call, condition)
+
+
+def _bind_condition(condition: Expr, value: ColumnRef, kind: Type) -> Expr | None:
+    """A comparison, an IN or a BETWEEN, as ``applied`` of the parser makes them; None if the engine has to decide."""
+    match condition:
+        case And(terms):
+            found = [_bind_condition(term, value, kind) for term in terms]
+            known = tuple(term for term in found if term is not None)
+            return And(known) if len(known) == len(found) else None
+        case Compare(op, _, literal):
+            if literal.value is None:
+                return IsNull(value) if op == "<=>" else NULL
+            return coerce_comparison(op, value, kind, literal)
+        case In(_, literals):
+            members = _members_of(value, kind, literals)
+            terms = members.terms if isinstance(members, Or) else (members,)
+            return None if any(isinstance(term, Unknown) for term in terms) else members
+    return None
 
 
 def _bind_pattern(expr: Like | StartsWith, column: ColumnRef, schema: Schema) -> Expr:
@@ -79,7 +118,10 @@ def _bind_pattern(expr: Like | StartsWith, column: ColumnRef, schema: Schema) ->
 
 def _members(column: ColumnRef, literals: tuple[Literal, ...], schema: Schema) -> Expr:
     """``column IN (…)`` as a list of values of the column's type, OR what cannot be one."""
-    bound, column_type = _resolve(column, schema)
+    return _members_of(*_resolve(column, schema), literals)
+
+
+def _members_of(bound: ColumnRef, column_type: Type, literals: tuple[Literal, ...]) -> Expr:
     values: dict[Literal, None] = {}
     others: dict[Expr, None] = {}
     # One double in the list makes Spark compare all of it as doubles.
@@ -127,7 +169,12 @@ def _resolve(column: ColumnRef, schema: Schema) -> tuple[ColumnRef, Type]:
 
 def _missing(column: ColumnRef, schema: Schema) -> InvalidPredicate:
     first = schema.find(column.path[0])
-    if first is None or len(column.path) == 1:
+    if first is None and schema.find_path(column.path[1:]) is not None:
+        message = (
+            f"there is no column '{column.path[0]}': if that is the table, leave it out, as in "
+            f"'{'.'.join(column.path[1:])} = 1'"
+        )
+    elif first is None or len(column.path) == 1:
         message = f"there is no column '{column.path[0]}'{schema.suggest(column.path[0])}"
     else:
         kind = "has no such field" if isinstance(first.type, Struct) else "is not a struct"

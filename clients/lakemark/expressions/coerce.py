@@ -12,12 +12,21 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-import re
-import struct
+from collections.abc import Callable
 from typing import TypeAlias
 
 from lakemark.errors import InvalidArgument, InvalidPredicate
-from lakemark.expressions.literals import parse_date, parse_timestamp
+from lakemark.expressions.casts import (
+    DECIMAL_DIGITS_MAX,
+    EXACT,
+    boolean_of_text,
+    integer_of_text,
+    is_plain_text,
+    number_of_text,
+    significant_digits,
+    to_float32,
+)
+from lakemark.expressions.literals import parse_date, parse_local, parse_timestamp
 from lakemark.expressions.render import literal_sql
 from lakemark.expressions.tree import (
     NULL,
@@ -52,9 +61,7 @@ from lakemark.types import (
 
 _DOUBLE_EXACT_INTEGERS = 1 << 53
 _DOUBLE_EXACT_DIGITS = 15
-_DECIMAL_DIGITS_MAX = 38
-_CLEAN_INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-_CLEAN_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+_FLOAT_EXACT_BITS = 16
 
 _Number: TypeAlias = int | float | decimal.Decimal
 _Outcome: TypeAlias = tuple[Operator, LiteralValue] | bool | None
@@ -78,6 +85,8 @@ def is_canonical_text(text: str, column_type: Type, value: LiteralValue) -> bool
 
     In an IN list, some modes of Spark compare the texts, others the values: for these strings both agree.
     """
+    if isinstance(value, decimal.Decimal) and not is_plain_text(value):
+        return False
     try:
         return partition_value_to_string(value, column_type) == text
     except InvalidArgument:
@@ -115,6 +124,8 @@ def _outcome(op: Operator, column: ColumnRef, column_type: Type, literal: Litera
         raise _mismatch(column, column_type, literal)
     if number is None:
         return None
+    if literal.type == FLOAT and INTEGER_BITS.get(column_type, 0) > _FLOAT_EXACT_BITS:
+        return None  # Spark 3.5 casts the column to float, Spark 4 to double
     if is_floating(column_type):
         return _to_double(op, column_type, number)
     return _to_exact(op, column_type, number)
@@ -131,8 +142,10 @@ def _mismatch(column: ColumnRef, column_type: Type, literal: Literal, advice: st
 def _boolean(op: Operator, column: ColumnRef, literal: Literal) -> _Outcome:
     if isinstance(literal.value, bool):
         return op, literal.value
-    if isinstance(literal.value, str) and literal.value.lower() in ("true", "false"):
-        return op, literal.value.lower() == "true"
+    if isinstance(literal.value, str):
+        value = boolean_of_text(literal.value)
+        if value is not None:
+            return op, value
     raise _mismatch(column, BOOLEAN, literal)
 
 
@@ -140,7 +153,7 @@ def _temporal(op: Operator, column: ColumnRef, column_type: Type, literal: Liter
     value = literal.value
     try:
         if isinstance(value, str):
-            value = parse_date(value) if column_type == DATE else parse_timestamp(value)
+            value = _PARSE[column_type](value)
     except InvalidPredicate as error:
         raise _mismatch(column, column_type, literal, f": {error.message}") from None
     if not isinstance(value, datetime.date):
@@ -158,17 +171,22 @@ def _temporal(op: Operator, column: ColumnRef, column_type: Type, literal: Liter
     return op, naive.replace(tzinfo=datetime.UTC) if column_type == TIMESTAMP else naive
 
 
+_PARSE: dict[Type, Callable[[str], datetime.date]] = {
+    DATE: parse_date,
+    TIMESTAMP: parse_timestamp,
+    TIMESTAMP_NTZ: parse_local,
+}
+
+
 def _number_from_text(column: ColumnRef, column_type: Type, literal: Literal, text: str) -> _Number | None:
-    text = text.strip()
-    if not _CLEAN_NUMBER.fullmatch(text) and text.lower() not in ("nan", "inf", "infinity", "-inf", "-infinity"):
+    number = number_of_text(text)
+    if number is None:
         raise _mismatch(column, column_type, literal)
-    if is_floating(column_type):
-        # A float column casts the text to float in one mode and to double in another.
-        return float(text) if column_type == DOUBLE else None
-    if isinstance(column_type, Decimal) or not _CLEAN_INTEGER.fullmatch(text):
-        return None
-    number, limit = int(text), 1 << (INTEGER_BITS[column_type] - 1)
-    return number if -limit <= number < limit else None
+    if is_floating(column_type) or isinstance(column_type, Decimal):
+        # A float column casts the text to float in one mode and to double in another; decimals become doubles in both.
+        return None if column_type == FLOAT else number
+    whole, limit = integer_of_text(text), 1 << (INTEGER_BITS[column_type] - 1)
+    return whole if whole is not None and -limit <= whole < limit else None
 
 
 def _to_double(op: Operator, column_type: Type, number: _Number) -> _Outcome:
@@ -176,16 +194,9 @@ def _to_double(op: Operator, column_type: Type, number: _Number) -> _Outcome:
         value = float(number)
     except OverflowError:
         return None
-    if column_type == FLOAT and isinstance(number, int) and _as_float32(number) != number:
+    if column_type == FLOAT and isinstance(number, int) and to_float32(number) != number:
         return None  # cast to float or to double, by Spark's mode
     return op, value
-
-
-def _as_float32(number: int) -> float:
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", number))[0])
-    except OverflowError:
-        return math.inf
 
 
 def _to_exact(op: Operator, column_type: Type, number: _Number) -> _Outcome:
@@ -198,11 +209,11 @@ def _to_exact(op: Operator, column_type: Type, number: _Number) -> _Outcome:
             return None
         number = exact
     precision, scale = (column_type.precision, column_type.scale) if isinstance(column_type, Decimal) else (19, 0)
-    with decimal.localcontext(decimal.Context(prec=200)):
+    with decimal.localcontext(EXACT):
         value = decimal.Decimal(number)
         literal_scale = max(-int(value.as_tuple().exponent), 0)
         literal_digits = max(value.adjusted() + 1, 1)
-        if max(precision - scale, literal_digits) + max(scale, literal_scale) > _DECIMAL_DIGITS_MAX:
+        if max(precision - scale, literal_digits) + max(scale, literal_scale) > DECIMAL_DIGITS_MAX:
             return None  # Spark's common type would lose digits
         unit = decimal.Decimal(1).scaleb(-scale)
         floor = value.quantize(unit, rounding=decimal.ROUND_FLOOR)
@@ -225,10 +236,7 @@ def _double_as_exact(column_type: Type, number: float) -> _Number | None:
         return decimal.Decimal(number) if abs(number) < _DOUBLE_EXACT_INTEGERS else None
     # Decimals of up to 15 digits keep their order as doubles; the shortest text of a double names the one it came from.
     shortest = decimal.Decimal(repr(number))
-    if (
-        column_type.precision <= _DOUBLE_EXACT_DIGITS
-        and len(shortest.normalize().as_tuple().digits) <= _DOUBLE_EXACT_DIGITS
-    ):
+    if column_type.precision <= _DOUBLE_EXACT_DIGITS and significant_digits(shortest) <= _DOUBLE_EXACT_DIGITS:
         return shortest
     return None
 

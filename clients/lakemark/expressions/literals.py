@@ -5,20 +5,29 @@ from __future__ import annotations
 import datetime
 import re
 import zoneinfo
+from typing import Final
 
 from lakemark.errors import InvalidPredicate
 
-_DATE = r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})"
-_CLOCK = r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?"
-_ZONE = r"(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?|\w+/[\w/]+)"
-_DATE_TEXT = re.compile(_DATE + r"(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
-_TIMESTAMP_TEXT = re.compile(_DATE + rf"(?:[ T]{_CLOCK})?\s*{_ZONE}?)?)?", re.ASCII)
-_OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{2}))?")
+_SPACE: Final = "".join(map(chr, range(33))) + "\x7f"
+_YEAR = r"\+?0{0,2}(\d{4})"
+_DAY = r"-(\d{1,2})(?:-(\d{1,2})"
+_CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?\s*"
+_ZONE = r"(Z|(?:UTC|GMT|UT)?[+-]\d{1,2}(?::\d{1,2})?|[+-]\d{4}|UTC|GMT|UT|[A-Za-z_]+(?:/[\w+-]+)+)?"
+_DATE_TEXT = re.compile(_YEAR + rf"(?:{_DAY}(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
+_TIMESTAMP_TEXT = re.compile(_YEAR + rf"(?:{_DAY}(?:[ T]{_CLOCK}{_ZONE})?)?)?)?)?", re.ASCII)
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2}))?")
+_OFFSET_MAX: Final = datetime.timedelta(hours=18)
+
+
+def trim(text: str) -> str:
+    """Without the white space and control characters of ASCII at both ends, as Spark's casts do it."""
+    return text.strip(_SPACE)
 
 
 def parse_date(text: str) -> datetime.date:
     """``2013``, ``2013-1`` or ``2013-01-31``, whatever follows after a space or ``T``. Raises InvalidPredicate."""
-    match = _DATE_TEXT.fullmatch(text.strip())
+    match = _DATE_TEXT.fullmatch(trim(text))
     if match:
         year, month, day = (int(part or 1) for part in match.groups())
         try:
@@ -33,23 +42,44 @@ def parse_timestamp(text: str) -> datetime.datetime:
 
     Digits behind the microseconds are cut off. Raises InvalidPredicate.
     """
-    match = _TIMESTAMP_TEXT.fullmatch(text.strip())
-    if match:
-        year, month, day, hour, minute, second, fraction, zone = match.groups()
-        clock = (int(hour or 0), int(minute or 0), int(second or 0), int((fraction or "").ljust(6, "0")[:6]))
+    found = _local_and_zone(text)
+    if found is not None:
+        local, zone = found
         try:
-            local = datetime.datetime(int(year), int(month or 1), int(day or 1), *clock, tzinfo=_zone(zone))
-            return local.astimezone(datetime.UTC)
-        except (ValueError, OverflowError, zoneinfo.ZoneInfoNotFoundError):
+            return local.replace(tzinfo=zone).astimezone(datetime.UTC)
+        except OverflowError:
             pass
     raise InvalidPredicate(f"'{text}' is not a timestamp; write it as '2013-01-31 12:30:00' or with a zone behind it")
 
 
+def parse_local(text: str) -> datetime.datetime:
+    """The wall-clock time of a text: a zone in it is passed over, as Spark does. Raises InvalidPredicate."""
+    found = _local_and_zone(text)
+    if found is None:
+        raise InvalidPredicate(f"'{text}' is not a timestamp; write it as '2013-01-31 12:30:00'")
+    return found[0]
+
+
+def _local_and_zone(text: str) -> tuple[datetime.datetime, datetime.tzinfo] | None:
+    match = _TIMESTAMP_TEXT.fullmatch(trim(text))
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    clock = (int(hour or 0), int(minute or 0), int(second or 0), int((fraction or "").ljust(6, "0")[:6]))
+    try:
+        return datetime.datetime(int(year), int(month or 1), int(day or 1), *clock), _zone(zone)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        return None
+
+
 def _zone(text: str | None) -> datetime.tzinfo:
-    if text is None or text in ("Z", "UTC", "GMT"):
+    if text is None or text in ("Z", "UTC", "GMT", "UT"):
         return datetime.UTC
     match = _OFFSET.fullmatch(text)
     if match is None:
         return zoneinfo.ZoneInfo(text)
-    offset = datetime.timedelta(hours=int(match.group(2)), minutes=int(match.group(3) or 0))
+    minutes = int(match.group(3) or 0)
+    offset = datetime.timedelta(hours=int(match.group(2)), minutes=minutes)
+    if minutes > 59 or offset > _OFFSET_MAX:
+        raise ValueError(text)
     return datetime.timezone(offset if match.group(1) == "+" else -offset)

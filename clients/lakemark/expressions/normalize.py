@@ -9,6 +9,7 @@ from lakemark.expressions.tree import (
     FALSE,
     TRUE,
     And,
+    Applied,
     Compare,
     Expr,
     FalseConst,
@@ -56,6 +57,8 @@ def _positive(expr: Expr) -> Expr:
             if not values:
                 return IsNull(column, negated=True) if negated else FALSE
             return In(column, values, negated)
+        case Applied(text, columns, call, condition) if condition is not None:
+            return Applied(text, columns, call, _positive(condition))
         case _:
             return expr
 
@@ -82,6 +85,8 @@ def _negative(expr: Expr) -> Expr:
             return Like(column, pattern, not negated)
         case StartsWith(column, prefix, negated):
             return StartsWith(column, prefix, not negated)
+        case Applied(text, columns, call, condition) if condition is not None:
+            return Applied(f"NOT ({text})", columns, call, _negative(condition))
         case Unknown(text, columns):
             return Unknown(f"NOT ({text})", columns)
         case TrueConst() | NullConst():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+from typing import Final
 
 from lakemark.expressions.tree import (
     And,
@@ -23,7 +24,9 @@ from lakemark.expressions.tree import (
     TrueConst,
     Unknown,
 )
-from lakemark.types import TIMESTAMP
+from lakemark.types import BIGINT, SMALLINT, TIMESTAMP, TINYINT, Type
+
+_LETTERS: Final[dict[Type | None, str]] = {TINYINT: "Y", SMALLINT: "S", BIGINT: "L"}
 
 
 def to_sql(expr: Expr) -> str:
@@ -84,6 +87,12 @@ def literal_sql(literal: Literal) -> str:
             return f"TIMESTAMP '{text}Z'" if literal.type == TIMESTAMP else f"TIMESTAMP_NTZ '{text}'"
         case datetime.date() as day:
             return f"DATE '{day.isoformat()}'"
+
+
+def typed_sql(literal: Literal) -> str:
+    """A constant as Spark reads it, with its type: ``5L`` is a bigint."""
+    letter = _LETTERS.get(literal.type) if isinstance(literal.value, int) else None
+    return literal_sql(literal) + (letter or "")
 
 
 def _within(expr: Expr) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from lakemark.errors import InvalidPredicate
 from lakemark.expressions.patterns import like_tokens
-from lakemark.expressions.sql_spans import span, spans
-from lakemark.expressions.sql_values import column_of, literal_of, text_of
+from lakemark.expressions.sql_calls import applied
+from lakemark.expressions.sql_values import checked_text, column_of, literal_of, text_of
 from lakemark.expressions.tree import (
     FALSE,
     MIRRORED,
@@ -31,7 +32,7 @@ from lakemark.expressions.tree import (
     Unknown,
     between,
 )
-from lakemark.types import BOOLEAN
+from lakemark.types import BOOLEAN, DOUBLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ def parse_predicate(text: str) -> Expr:
 
     if len(text) > TEXT_LENGTH_MAX:
         raise InvalidPredicate(f"the predicate has {len(text)} characters; at most {TEXT_LENGTH_MAX} are read")
-    if not text.strip():
+    if not checked_text(text).strip():
         raise InvalidPredicate("the predicate is empty")
     try:
         parsed = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
@@ -136,9 +137,12 @@ def _leaf(node: exp.Expr) -> Expr:
 
     if type(node) in _operators():
         return _comparison(node, _operators()[type(node)])
+    asked = _of_column(node)
+    if asked is not None:
+        return asked
     column = column_of(node.this) if isinstance(node.args.get("this"), exp.Expr) else None
     if column is None:
-        return spans(node) or _unknown(node)
+        return applied(node) or _unknown(node)
     match node:
         case exp.NullSafeNEQ():
             literal = literal_of(node.expression)
@@ -183,10 +187,35 @@ def _comparison(node: exp.Expr, op: Operator) -> Expr:
             return Compare(way, column, literal)
     return (
         _of_values(literal_of(left), op, literal_of(right))
-        or span(left, op, right, node)
-        or span(right, MIRRORED[op], left, node)
+        or _with_itself(column_of(left), op, column_of(right))
+        or applied(node, op)
         or _unknown(node)
     )
+
+
+def _with_itself(left: ColumnRef | None, op: Operator, right: ColumnRef | None) -> Expr | None:
+    """``x != x``, which asks for nothing: NaN equals itself in Spark."""
+    if left is None or right is None or [part.lower() for part in left.path] != [part.lower() for part in right.path]:
+        return None
+    if op == "<=>":
+        return Or((IsNull(left), IsNull(left, negated=True)))  # true, but there has to be such a column
+    if op in ("=", "<=", ">="):
+        return Or((IsNull(left, negated=True), NULL))
+    return And((IsNull(left), NULL))
+
+
+def _of_column(node: exp.Expr) -> Expr | None:
+    """``isnan(x)``, which is false for null, ``isnull(x)`` and ``isnotnull(x)``."""
+    from sqlglot import exp
+
+    match node:
+        case exp.IsNan():
+            column = column_of(node.this)
+            return None if column is None else Compare("<=>", column, Literal(math.nan, DOUBLE))
+        case exp.Anonymous(this=str() as name, expressions=[only]) if name.lower() in ("isnull", "isnotnull"):
+            column = column_of(only)
+            return None if column is None else IsNull(column, negated=name.lower() == "isnotnull")
+    return None
 
 
 def _of_values(left: Literal | None, op: Operator, right: Literal | None) -> Expr | None:

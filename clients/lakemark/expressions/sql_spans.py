@@ -6,7 +6,7 @@ import datetime
 from typing import TYPE_CHECKING
 
 from lakemark.expressions.spans import of_day, of_trunc, of_year
-from lakemark.expressions.sql_values import cast_types, column_of, literal_of, text_of
+from lakemark.expressions.sql_values import column_of, literal_of, text_of, type_of
 from lakemark.expressions.tree import And, Expr, Literal, Operator, Or, Span
 from lakemark.types import DATE
 
@@ -25,13 +25,13 @@ def span(function: exp.Expr, op: Operator, constant: exp.Expr, whole: exp.Expr) 
         case exp.Paren():
             return span(function.this, op, constant, whole)
         case exp.Year():
-            column, number = column_of(_as_date(function.this)), literal.value
+            column, number = column_of(as_date(function.this)), literal.value
             found = of_year(number) if type(number) is int else None
         case exp.DateTrunc(args={"unit": exp.Literal(is_string=True) as unit}):
-            column, day = column_of(_as_date(function.this)), _date(literal)
+            column, day = column_of(as_date(function.this)), _date(literal)
             found = None if day is None else of_trunc(unit.this, day)
         case _:
-            inner = _as_date(function)
+            inner = as_date(function)
             column, day = None if inner is function else column_of(inner), _date(literal)
             found = None if day is None else of_day(day)
     return None if column is None or found is None else Span(text_of(whole), (column,), op, *found)
@@ -55,12 +55,12 @@ def spans(node: exp.Expr) -> Expr | None:
     return Or(tuple(terms)) if isinstance(node, exp.In) else And(tuple(terms))
 
 
-def _as_date(node: exp.Expr) -> exp.Expr:
+def as_date(node: exp.Expr) -> exp.Expr:
     """What is made a date of by ``CAST(… AS DATE)``, ``to_date(…)`` or ``date(…)``; else ``node`` itself."""
     from sqlglot import exp
 
     to_date = isinstance(node, exp.TsOrDsToDate) and not node.args.get("format")
-    cast = isinstance(node, exp.Cast) and cast_types().get(node.args["to"].this) == DATE
+    cast = isinstance(node, exp.Cast) and type_of(node.args["to"]) == DATE
     inner: exp.Expr = node.this if to_date or cast else node
     return inner
 

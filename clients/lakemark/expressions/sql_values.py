@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import functools
-from collections.abc import Callable
+import math
+import re
 from typing import TYPE_CHECKING, Final
 
-from lakemark.errors import InvalidPredicate
-from lakemark.expressions.literals import parse_date, parse_timestamp
+from lakemark.errors import InvalidPredicate, InvalidSchema
+from lakemark.expressions.casts import DECIMAL_DIGITS_MAX, cast, combined, decimal_type_of, negated
+from lakemark.expressions.render import typed_sql
 from lakemark.expressions.tree import ColumnRef, Literal
 from lakemark.types import (
     BIGINT,
@@ -16,19 +19,37 @@ from lakemark.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
+    INT,
     INTEGER_BITS,
+    SMALLINT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    TINYINT,
     Decimal,
-    Primitive,
     Type,
 )
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_DECIMAL_DIGITS_MAX: Final = 38
+_NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_INTEGER: Final = re.compile(r"-?\d+", re.ASCII)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_DECIMAL_DEFAULT: Final = Decimal(10, 0)
+_DAY: Final = datetime.timedelta(days=1)
+
+
+def checked_text(text: str) -> str:
+    """The text itself. Raises InvalidPredicate for a half of a surrogate pair: no UTF-8 can hold it."""
+    found = _SURROGATE.search(text)
+    if found is not None:
+        raise InvalidPredicate(
+            f"the predicate has the lone surrogate U+{ord(found[0]):04X}, which is no character; leave it out, or write "
+            "the whole character"
+        )
+    return text
 
 
 def column_of(node: exp.Expr) -> ColumnRef | None:
@@ -47,6 +68,10 @@ def column_of(node: exp.Expr) -> ColumnRef | None:
 
 
 def literal_of(node: exp.Expr) -> Literal | None:
+    """The value of a constant, with the type that Spark gives it; None for what is none, or what only Spark can tell.
+
+    Raises InvalidPredicate for what no version of Spark reads.
+    """
     from sqlglot import exp
 
     match node:
@@ -57,51 +82,88 @@ def literal_of(node: exp.Expr) -> Literal | None:
         case exp.Boolean():
             return Literal(bool(node.this), BOOLEAN)
         case exp.Literal():
-            return Literal(node.this, STRING) if node.is_string else _number(node.this)
+            return Literal(checked_text(node.this), STRING) if node.is_string else _number(node.this)
         case exp.RawString():
-            return Literal(node.this, STRING)
+            return Literal(checked_text(node.this), STRING)
         case exp.HexString():
             return Literal(_hex(node.this), BINARY)
         case exp.Neg():
-            inner = literal_of(node.this)
-            if (
-                inner is None
-                or isinstance(inner.value, bool)
-                or not isinstance(inner.value, int | float | decimal.Decimal)
-            ):
-                return None
-            # The sign decides whether a number fits a bigint.
-            return _number(f"-{node.this.this}") if isinstance(node.this, exp.Literal) else _negated(inner)
-        case exp.Cast():
+            return _negated(node.this)
+        case exp.Cast() if not node.args.get("format"):
             return _cast(node)
-        case exp.Concat() if any(isinstance(one, exp.Literal) for one in node.expressions):
-            # Spark 3 joins adjacent strings, Spark 4 takes '' as a quote.
+        case exp.Add() | exp.Sub() | exp.Mul():
+            return _combined(node)
+        case exp.Concat() if not node.args.get("safe") and all(isinstance(one, exp.Literal) for one in node.expressions):
+            # Spark 3 joins adjacent strings, Spark 4 takes '' as a quote; the function concat is marked as safe.
             raise InvalidPredicate("two strings stand side by side; write a quote within a string as \\'")
     return None
 
 
-def _negated(literal: Literal) -> Literal:
-    if isinstance(literal.value, int | float | decimal.Decimal):
-        return Literal(-literal.value, literal.type)
-    return literal
+def _cast(node: exp.Cast) -> Literal | None:
+    inner, target = literal_of(node.this), type_of(node.args["to"])
+    if inner is None or target is None:
+        return None
+    try:
+        return cast(inner, target)
+    except InvalidPredicate:
+        if node.args.get("safe"):  # TRY_CAST, which is null then
+            return None
+        raise
+
+
+def _negated(node: exp.Expr) -> Literal | None:
+    """The sign belongs to the number: it decides whether it fits its type, also with the type's letter behind it."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return _number(f"-{node.this}")
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        target = type_of(node.args["to"])
+        number = _number(f"-{node.this.this}")
+        if target in INTEGER_BITS and number.type in INTEGER_BITS:
+            return cast(number, target)
+    inner = literal_of(node)
+    return None if inner is None else negated(inner)
+
+
+def _combined(node: exp.Binary) -> Literal | None:
+    """``1 + 1`` and ``DATE '2026-01-31' + 1``."""
+    left = literal_of(node.this)
+    right = None if left is None else literal_of(node.expression)
+    if left is None or right is None:
+        return None
+    sign = {"add": "+", "sub": "-", "mul": "*"}[node.key]
+    if left.type == DATE and right.type in (INT, SMALLINT, TINYINT) and sign != "*":
+        return _day_after(left, right, 1 if sign == "+" else -1)
+    return combined(sign, left, right)
+
+
+def _day_after(day: Literal, days: Literal, direction: int) -> Literal | None:
+    if not isinstance(day.value, datetime.date) or not isinstance(days.value, int):
+        return None
+    try:
+        return Literal(day.value + direction * days.value * _DAY, DATE)
+    except OverflowError:
+        return None
 
 
 def _number(text: str) -> Literal:
+    """A number without a type's letter behind it: int, bigint or decimal by its digits, double with an exponent."""
+    if not _NUMBER.fullmatch(text):
+        raise InvalidPredicate(f"'{text}' is not a number: digits are missing, or letters are too many")
     if "e" in text.lower():
-        return Literal(float(text), DOUBLE)
-    number = decimal.Decimal(text)
-    if "." not in text and -(1 << 63) <= int(number) < 1 << 63:
-        return Literal(int(number), BIGINT)
-    return _decimal(number)
-
-
-def _decimal(number: decimal.Decimal) -> Literal:
-    _, digits, exponent = number.as_tuple()
-    scale = -int(exponent)
-    precision = max(len(digits), scale, 1)
-    if precision > _DECIMAL_DIGITS_MAX:
-        raise InvalidPredicate(f"{number} has more than {_DECIMAL_DIGITS_MAX} digits")
-    return Literal(number, Decimal(precision, scale))
+        number = float(text)
+        if math.isinf(number):
+            raise InvalidPredicate(f"{text} is beyond the range of a double")
+        return Literal(number, DOUBLE)
+    digits = len(text.lstrip("-0"))
+    if _INTEGER.fullmatch(text) and digits <= DECIMAL_DIGITS_MAX:
+        whole = int(text)
+        for kind in (INT, BIGINT):
+            if -(1 << (INTEGER_BITS[kind] - 1)) <= whole < 1 << (INTEGER_BITS[kind] - 1):
+                return Literal(whole, kind)
+    exact = decimal.Decimal(text)
+    return Literal(exact, decimal_type_of(exact))
 
 
 def _hex(text: str) -> bytes:
@@ -111,51 +173,26 @@ def _hex(text: str) -> bytes:
         raise InvalidPredicate(f"X'{text}' is not a hexadecimal string") from None
 
 
-def _cast(node: exp.Expr) -> Literal | None:
-    """Typed literals: ``DATE '…'``, ``5L``, ``2.5BD``, and casts of a constant that say the same."""
+def type_of(node: exp.DataType) -> Type | None:
+    """The type that a cast names; None for one that constants are not brought to here.
+
+    Raises InvalidPredicate for a decimal type that Spark does not have.
+    """
     from sqlglot import exp
 
-    inner = literal_of(node.this)
-    target = cast_types().get(node.args["to"].this)
-    if inner is None or target is None:
-        return None
-    if isinstance(inner.value, str):
-        return _cast_text(inner.value, target)
-    if not isinstance(inner.value, int | decimal.Decimal | float) or isinstance(inner.value, bool):
-        return None
-    if target == DOUBLE:
-        return Literal(float(inner.value), DOUBLE)
-    if target in INTEGER_BITS and isinstance(inner.value, int):
-        limit = 1 << (INTEGER_BITS[target] - 1)
-        return Literal(inner.value, target) if -limit <= inner.value < limit else None
-    if node.args["to"].this == exp.DataType.Type.DECIMAL and isinstance(inner.value, decimal.Decimal):
-        return inner
-    return None
-
-
-def _cast_text(text: str, target: Type) -> Literal | None:
-    if target == DATE:
-        return Literal(parse_date(text), DATE)
-    if target == TIMESTAMP:
-        return Literal(parse_timestamp(text), TIMESTAMP)
-    if target == TIMESTAMP_NTZ:
-        return Literal(parse_timestamp(text).replace(tzinfo=None), TIMESTAMP_NTZ)
-    if target == DOUBLE:
-        return _parsed(lambda: Literal(float(text), DOUBLE))
-    if isinstance(target, Decimal):
-        return _parsed(lambda: _decimal(decimal.Decimal(f"{decimal.Decimal(text):f}")))
-    return Literal(text, STRING) if target == STRING else None
-
-
-def _parsed(parse: Callable[[], Literal]) -> Literal | None:
+    if node.this != exp.DataType.Type.DECIMAL:
+        return _simple_types().get(node.this)
+    sizes = [int(size.name) for size in node.expressions]
+    if not sizes:
+        return _DECIMAL_DEFAULT
     try:
-        return parse()
-    except (ValueError, ArithmeticError):
-        return None
+        return Decimal(sizes[0], sizes[1] if len(sizes) > 1 else 0)
+    except InvalidSchema as error:
+        raise InvalidPredicate(f"'{text_of(node)}': {error.message}, or the number has too many digits") from None
 
 
 @functools.cache
-def cast_types() -> dict[object, Type]:
+def _simple_types() -> dict[object, Type]:
     from sqlglot import exp
 
     kind = exp.DataType.Type
@@ -166,15 +203,31 @@ def cast_types() -> dict[object, Type]:
         kind.TIMESTAMPTZ: TIMESTAMP,
         kind.TIMESTAMPLTZ: TIMESTAMP,
         kind.TIMESTAMPNTZ: TIMESTAMP_NTZ,
-        kind.TINYINT: Primitive("tinyint"),
-        kind.SMALLINT: Primitive("smallint"),
-        kind.INT: Primitive("int"),
+        kind.TINYINT: TINYINT,
+        kind.SMALLINT: SMALLINT,
+        kind.INT: INT,
         kind.BIGINT: BIGINT,
+        kind.FLOAT: FLOAT,
         kind.DOUBLE: DOUBLE,
-        kind.DECIMAL: Decimal(_DECIMAL_DIGITS_MAX, 0),
-        kind.TEXT: STRING,
+        kind.BOOLEAN: BOOLEAN,
+        kind.BINARY: BINARY,
+        kind.TEXT: STRING,  # sqlglot makes it of CHAR(n) and VARCHAR(n), too, to which Spark casts without their length
     }
 
 
 def text_of(node: exp.Expr) -> str:
-    return str(node.sql(dialect="spark"))
+    """Spark SQL that all versions of Spark read alike."""
+    return str(node.transform(_plain).sql(dialect="spark"))
+
+
+def _plain(node: exp.Expr) -> exp.Expr:
+    """Numbers with a type's letter are casts to sqlglot: -9223372036854775808L would be the sign of what fits no bigint."""
+    from sqlglot import exp
+
+    number = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(number, exp.Cast) or not isinstance(number.this, exp.Literal) or number.this.is_string:
+        return node
+    literal = literal_of(node)
+    if literal is None or (literal.type not in INTEGER_BITS and literal.type != DOUBLE):
+        return node
+    return exp.Var(this=typed_sql(literal))

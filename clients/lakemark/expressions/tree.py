@@ -21,6 +21,26 @@ from lakemark.types import Type
 LiteralValue: TypeAlias = bool | int | float | decimal.Decimal | str | bytes | datetime.date | datetime.datetime | None
 Operator: TypeAlias = OneOf["=", "!=", "<", "<=", ">", ">=", "<=>"]
 
+StepName: TypeAlias = OneOf[
+    "date",
+    "year",
+    "quarter",
+    "month",
+    "day",
+    "dayofyear",
+    "hour",
+    "minute",
+    "second",
+    "trunc",
+    "date_trunc",
+    "add",
+    "subtract",
+    "subtract_from",
+    "multiply",
+]
+Call: TypeAlias = "tuple[Step, ...]"
+"""The steps of a call, the innermost first."""
+
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 """``5 < a`` is ``a > 5``."""
 COMPLEMENT: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -134,6 +154,29 @@ class Unknown:
 
     text: str
     columns: tuple[ColumnRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One function or operation. ``unit``: of those that truncate. ``constant``: the other operand of arithmetic."""
+
+    name: StepName
+    unit: str = ""
+    constant: Literal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Unknown):
+    """A condition on a call of one column (``month(day) = 3``, ``x + 1 > 5``): the engine decides each row.
+
+    Once it is bound, ``condition`` is about the value of ``call``, of which bounds of the column tell something; its
+    column has the id of the one in ``columns`` and the type of the value. ``exact`` says the same of a column of
+    dates or wall-clock times itself, if that is possible; ``bind`` takes it then.
+    """
+
+    call: Call = ()
+    condition: Expr | None = None
+    exact: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lakemark.client.calls import Calls
 from lakemark.client.names import parse_table_name
 from lakemark.convert import ColumnValue, partition_from_proto, schema_from_proto
+from lakemark.convert_predicate import predicate_to_proto
 from lakemark.files import ColumnStatistics
 from lakemark.files.messages import statistics_from_message
 from lakemark.types import Schema
@@ -53,7 +54,7 @@ def aggregate(
         table=parse_table_name(table), at=reference, columns=columns, by_partition=by_partition
     )
     if predicate is not None:
-        request.predicate.sql = predicate
+        request.predicate.CopyFrom(predicate_to_proto(predicate))
     answer = calls(SnapshotServiceStub(calls.channel).Aggregate, request)
     schema = schema_from_proto(answer.schema)
     groups = [_group(one, columns, schema, by_partition=by_partition) for one in answer.groups]

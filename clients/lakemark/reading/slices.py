@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from lakemark.client.calls import Calls
 from lakemark.client.names import parse_table_name
 from lakemark.convert import ColumnValue, schema_from_proto
+from lakemark.convert_predicate import predicate_to_proto
 from lakemark.errors import InvalidArgument
 from lakemark.files import DataFile
 from lakemark.files.pages import files_of_page
@@ -54,7 +55,7 @@ def list_slices(
         file_groups=file_groups,
     )
     if predicate is not None:
-        request.predicate.sql = predicate
+        request.predicate.CopyFrom(predicate_to_proto(predicate))
     return slices_of(_files(calls, request))
 
 

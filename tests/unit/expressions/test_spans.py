@@ -84,21 +84,10 @@ def test_several_years() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "year(at) = 2026",  # which day an instant lies on depends on the session's zone
-        "CAST(at AS DATE) = DATE '2026-03-01'",
         "to_date(text) = '2026-03-01'",  # texts are dates in many ways
         "to_date(text, 'yyyyMMdd') = '2026-03-01'",
-        "year(day) = 99999",
-        "year(day) = '2026'",
-        "year(day) = 2026.5",
-        "year(day) IN (2026, NULL)",
-        "trunc(day, 'MM') = DATE '2026-03-02'",
-        "trunc(day, 'quarter') = DATE '2026-03-01'",
-        "trunc(day, 'YEAR') = DATE '2026-03-01'",
-        "trunc(day, 'week') = DATE '2026-03-02'",
-        "month(day) = 3",
-        "to_date(day) = '2026-3-1'",
-        "to_date(day) = DATE '9999-12-31'",
+        "trunc(day, 'century') = DATE '2026-03-02'",
+        "hour(at) = 3",  # the session's zone decides it
         "year(day) = year(wall)",
     ],
 )

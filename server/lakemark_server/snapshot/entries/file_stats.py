@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,8 @@ class PreparedColumn:
         return 500 + sum(bounds.values()) + sum(mask.nbytes for mask in masks) + exact
 
 
+BoundsOf = Callable[[AnyArray, AnyArray], tuple[AnyArray, AnyArray] | None]
+"""Bounds of a function's value from those of its argument; null, or None for all, is unknown."""
 Keep = Callable[[int, Callable[[], PreparedColumn]], PreparedColumn]
 
 
@@ -90,6 +92,23 @@ class PreparedStats:
             )
         return None
 
+    def applied(self, column_id: int, bounds: BoundsOf) -> PreparedColumn | None:
+        """The column of what a function gives for this column: null for null, else within ``bounds``."""
+        plain = self.column(column_id)
+        if plain is None:
+            return None
+        low = high = self._stats.partition.get(column_id)
+        if low is None:
+            stats = self._stats.columns[column_id]
+            low, high = stats.min, stats.max
+        found = None
+        if low is not None or high is not None:
+            kind: Any = high.type if low is None else low.type
+            nothing = pa.nulls(self.size, kind)
+            found = bounds(*(_plain(nothing if array is None else array) for array in (low, high)))
+        low_bound, high_bound = (None, None) if found is None else (bound_of(one, size=self.size) for one in found)
+        return replace(plain, low=low_bound, high=high_bound, exact=None)
+
     def _keep_all(self, column_id: int, make: Callable[[], PreparedColumn]) -> PreparedColumn:
         found = self._columns.get(column_id)
         if found is None:
@@ -108,6 +127,9 @@ class PartitionsOnly(PreparedStats):
 
     def column(self, column_id: int) -> PreparedColumn | None:
         return self._whole.column(column_id) if column_id in self._ids else None
+
+    def applied(self, column_id: int, bounds: BoundsOf) -> PreparedColumn | None:
+        return self._whole.applied(column_id, bounds) if column_id in self._ids else None
 
 
 def prepare(stats: FileStats) -> PreparedStats:
@@ -130,6 +152,12 @@ def _from_stats(stats: ColumnStats, rows: npt.NDArray[np.integer[Any]]) -> Prepa
     low = None if stats.min is None else bound_of(stats.min, size=size)
     high = None if stats.max is None else bound_of(stats.max, size=size)
     return PreparedColumn(low, high, no_nulls, all_null, may_nan, all_nan)
+
+
+def _plain(array: AnyArray | pa.ChunkedArray[Any]) -> AnyArray:
+    whole: Any = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    found: AnyArray = whole.dictionary_decode() if isinstance(whole, pa.DictionaryArray) else whole
+    return found
 
 
 def _from_values(values: AnyArray | pa.ChunkedArray[Any], size: int) -> PreparedColumn:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 
 from lakemark.expressions import (
     And,
+    Applied,
     ColumnRef,
     Compare,
     Expr,
@@ -39,6 +41,7 @@ from lakemark.expressions import (
 )
 from lakemark_server.snapshot.entries.bounds import AnyArray, Bound, Mask, Order, both, either, filled, flags
 from lakemark_server.snapshot.entries.file_stats import FileStats, PreparedColumn, PreparedStats, prepare
+from lakemark_server.snapshot.pruning.calls import call_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,34 @@ def _verdict(expr: Expr, stats: PreparedStats) -> _Verdict:
         case Compare() | In() | IsNull() | Like() | StartsWith():
             column = _column(expr.column, stats)
             return _UNDECIDED if column is None else _leaf(expr, column)
+        case Applied():
+            return _call(expr, stats)
+        case _:
+            return _UNDECIDED
+
+
+def _call(expr: Applied, stats: PreparedStats) -> _Verdict:
+    (column,) = expr.columns
+    if expr.condition is None or column.type is None:
+        return _UNDECIDED
+    value = stats.applied(column.id, partial(call_bounds, expr.call, column.type))
+    return _UNDECIDED if value is None else _of_value(expr.condition, value)
+
+
+def _of_value(condition: Expr, value: PreparedColumn) -> _Verdict:
+    """The verdict on a condition about one value only."""
+    match condition:
+        case And(terms):
+            verdicts = [_of_value(term, value) for term in terms]
+            return _Verdict(both(*(one.may for one in verdicts)), both(*(one.all for one in verdicts)))
+        case Or(terms):
+            return _any_of([_of_value(term, value) for term in terms])
+        case TrueConst():
+            return _Verdict(np.True_, np.True_)
+        case FalseConst():
+            return _NEVER
+        case Compare() | In() | IsNull():
+            return _leaf(condition, value)
         case _:
             return _UNDECIDED
 
