@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
-from lakemark.arguments import checked
+from lakemark.arguments import Natural, checked
 from lakemark.client.calls import Calls
 from lakemark.client.model import Table, table_from
 from lakemark.client.names import parse_table_name
@@ -74,7 +74,7 @@ class TableDrops:
         """Lake tables that were dropped and can be brought back, in order of name; ``database`` "": of all."""
         return list(self._dropped(database))
 
-    def undrop(self, name: str, new_name: str = "", *, table_id: int = 0) -> Table:
+    def undrop(self, name: str, new_name: str = "", *, table_id: Natural = 0) -> Table:
         """Brings a dropped lake table back, with its versions, branches and tags, under its own name or ``new_name``.
 
         Of several that had the name it is the one dropped last, or ``table_id``. Raises TableNotFound if there is none,
@@ -90,7 +90,7 @@ class TableDrops:
         )
         return table_from(self._call(self._stub.UndropTable, request, mutation=True, tell_user=True))
 
-    def purge(self, name: str, *, table_id: int = 0) -> None:
+    def purge(self, name: str, *, table_id: Natural = 0) -> None:
         """Deletes a dropped lake table before its time is over; ``table_id``: which of several that had the name.
 
         Raises TableNotFound if there is none, InvalidArgument if there are several.

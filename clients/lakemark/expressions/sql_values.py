@@ -93,7 +93,9 @@ def literal_of(node: exp.Expr) -> Literal | None:
             return _cast(node)
         case exp.Add() | exp.Sub() | exp.Mul():
             return _combined(node)
-        case exp.Concat() if not node.args.get("safe") and all(isinstance(one, exp.Literal) for one in node.expressions):
+        case exp.Concat() if not node.args.get("safe") and all(
+            isinstance(one, exp.Literal) for one in node.expressions
+        ):
             # Spark 3 joins adjacent strings, Spark 4 takes '' as a quote; the function concat is marked as safe.
             raise InvalidPredicate("two strings stand side by side; write a quote within a string as \\'")
     return None
