@@ -7,6 +7,8 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from lakemark.errors import CorruptStore, NotEmpty
+from lakemark_server.clock import ClockMs, now_ms
+from lakemark_server.keyspace import DROPPED_DUE, RESTORED
 from lakemark_server.kv import CommitUnknownResult, KeyValue, Store, Transaction
 from lakemark_server.kv.api import KEYS_END
 from lakemark_server.verify import verify
@@ -26,7 +28,9 @@ _UNKNOWN_MAX: Final = 10
 T = TypeVar("T")
 
 
-def restore(store: Store, repository: Repository, manifest: Manifest, *, check: bool = True) -> None:
+def restore(
+    store: Store, repository: Repository, manifest: Manifest, *, check: bool = True, clock: ClockMs = now_ms
+) -> None:
     """Fills an empty store, or goes on with one that this backup was being restored into. Then nobody serves it before
     it is complete, and, with ``check``, was compared with the backup and has all invariants.
 
@@ -47,7 +51,15 @@ def restore(store: Store, repository: Repository, manifest: Manifest, *, check: 
                 f"the restored store is as the backup is, but {len(problems)} invariants do not hold in it: "
                 f"{problems[0]}. Restore an older backup into another store, or take it as it is with --no-verify"
             )
-    _settled(store, lambda tx: tx.clear(marker.KEY))
+    _settled(store, lambda tx: _end(tx, clock()))
+
+
+def _end(tx: Transaction, now_ms: int) -> None:
+    """From then on it may be served. What was to be deleted at a time that passed meanwhile is kept for as long as it
+    was to be kept (``catalog.dropped_tables``): the tables that came back after the backup are dropped in it."""
+    tx.clear(marker.KEY)
+    if tx.get_range(*DROPPED_DUE.range(), limit=1):
+        tx.set(RESTORED, now_ms.to_bytes(8, "big"))
 
 
 def start_over(store: Store) -> None:

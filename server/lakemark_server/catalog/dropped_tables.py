@@ -33,7 +33,7 @@ from lakemark_server.catalog import clean_schedule, databases, drop_policy, lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import catalog_name, legal_name
 from lakemark_server.clock import ClockMs, time_text
-from lakemark_server.keyspace import DROPPED, DROPPED_DUE
+from lakemark_server.keyspace import DROPPED, DROPPED_DUE, RESTORED
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.requests import once
 
@@ -305,10 +305,15 @@ class DroppedTables:
         return names
 
     def _purge_one_due(self, tx: Transaction, key: bytes) -> LakeTableRecord | None:
-        """None: it was brought back, or deleted by somebody else."""
+        """None: it was brought back, deleted by somebody else, or its time is not over after all."""
         if tx.get(key) is None:
             return None
         record = lake.get_record(tx, cast(int, DROPPED_DUE.unpack(key)[-1]), or_dropped=True)
+        if _prolong(tx, record.dropped):
+            tx.clear(key)
+            tx.set(DROPPED_DUE.key(record.dropped.until_ms, record.table_id), b"")
+            lake.put(tx, record)
+            return None
         self._purge(tx, record)
         return record
 
@@ -349,6 +354,17 @@ class DroppedTables:
             lambda tx: databases.find(tx, record.catalog, record.database)
         ):
             storage.remove_if_empty(parent)
+
+
+def _prolong(tx: ReadTransaction, how: Dropped) -> bool:
+    """Moves the time if the store was made of a backup since: the backup may be old, and a table that was brought back
+    after it is dropped in it. False if there is nothing to move."""
+    stored = tx.get(RESTORED)
+    restored_ms = 0 if stored is None else int.from_bytes(stored, "big")
+    if restored_ms <= how.dropped_ms or how.restored_ms == restored_ms:
+        return False
+    how.restored_ms, how.until_ms = restored_ms, max(how.until_ms, restored_ms + how.until_ms - how.dropped_ms)
+    return True
 
 
 def _how(now_ms: int, retain_ms: int, size: Size | None, *, keep_files: bool) -> Dropped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,13 @@ from lakemark_server import caller
 from lakemark_server.admission import usage
 from lakemark_server.admission.limits import Limits
 from lakemark_server.admission.quotas import Quotas
+from lakemark_server.backup import Repository, restore, take
 from lakemark_server.catalog import clean_schedule, storage
 from lakemark_server.catalog.drop_policy import PROTECTED_PROPERTY, RETAIN_PROPERTY
 from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.keyspace import OF_TABLE
+from lakemark_server.kv import open_store
 from lakemark_server.verify import verify
 from tests.lakes import SCHEMA, Lake
 
@@ -332,3 +335,23 @@ def test_a_commit_on_a_dropped_table_is_refused(lake: Lake) -> None:
     drop(lake)
     with pytest.raises((TableNotFound, CommitConflict)):
         lake.commit(table, instant, [])
+
+
+def test_in_a_restored_store_its_time_begins_anew(lake: Lake, tmp_path: Path) -> None:
+    """The backup may be older than dropped tables are kept, and the table may have come back after it."""
+    lake.table()
+    drop(lake)
+    repository = Repository(tmp_path / "backups")
+    with repository.writing():
+        manifest = take(lake.store, repository, "1.2.3")
+    lake.catalog.dropped.undrop(*NAME)
+    lake.clock.advance(3 * RETAIN_MS_DEFAULT)
+    with closing(open_store(f"sqlite:///{tmp_path}/again.db")) as store:
+        restore(store, repository, manifest, clock=lake.clock)
+        again = Catalog(store, f"{tmp_path}/warehouse", lake.clock)
+        for days in (0, 6):
+            lake.clock.advance(days * 86_400_000)
+            assert again.dropped.purge_due() == []
+        assert verify(store) == []
+        lake.clock.advance(86_400_000)
+        assert again.dropped.purge_due() == ["default.t"]
