@@ -75,7 +75,8 @@ class Calls:
     ) -> Response:
         """The answer; ``tell_user``: the service is told who asks.
 
-        Raises what the service answered, or Unavailable, or UnknownOutcome of a mutation."""
+        Raises what the service answered, or Unavailable, or UnknownOutcome of a mutation.
+        """
         deadline = time.monotonic() + (timeout_s or self._timeout_s)
         metadata = ((USER_KEY, user_name().encode("ascii", "replace").decode()),) if tell_user else None
         unknown: LakemarkError | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import grpc
 
@@ -29,6 +29,9 @@ _OPTIONS: Final = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
+
+
+Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def open_channel(addresses: Sequence[str]) -> grpc.Channel:
@@ -71,7 +74,7 @@ class _Method:
         self._channels = channels
         self._methods = methods
 
-    def __call__(self, request: Any, timeout: float) -> Any:
+    def __call__(self, request: Any, timeout: float, metadata: Metadata | None = None) -> Any:
         """The answer of the first service that can be reached, each asked once.
 
         A request that may have reached a service is not sent to another one here: whether it is asked again, and how
@@ -82,7 +85,7 @@ class _Method:
         for _ in self._methods:
             place = self._channels.current
             try:
-                return self._methods[place](request, timeout=max(deadline - time.monotonic(), 0.001))
+                return self._methods[place](request, timeout=max(deadline - time.monotonic(), 0.001), metadata=metadata)
             except grpc.RpcError as error:
                 if is_away(error):
                     self._channels.leave(place)
