@@ -11,6 +11,7 @@ from lakemark.evolution.statements import parse_changes
 from lakemark.types import Field, Schema, parse_type
 from lakemark_hms.facet import is_hidden, lake_write_error
 from lakemark_hms.lake.tables import SCHEMA_PARAMETER, VERSION_PARAMETER
+from lakemark_hms.lake_intent import files_left
 from lakemark_hms.lake_schema import changes_between
 from lakemark_hms.objects import DDL_TIME, EXTERNAL, MANAGED, partition_columns, sent_location, table_type
 from lakemark_hms.services import Found, Services
@@ -56,9 +57,10 @@ class LakeDdl:
         chosen = location if location and (location != default or table_type(table) == EXTERNAL) else ""
         if not storage.is_empty(chosen or default):
             raise UnsupportedOperation(
-                f"{label}: the directory {chosen or default} has files in it, and a lake table begins without any; "
-                "CREATE TABLE … AS SELECT is not possible: create the table, then write it through lakemark_spark",
+                f"{label}: a lake table begins without files, so CREATE TABLE … AS SELECT is not possible; "
+                f"{files_left(chosen or default)}. Then create the table, and write it through lakemark_spark",
                 table=label,
+                location=chosen or default,
             )
         record = LakeTableRecord(
             catalog=database.catalog,

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from lakemark.errors import InvalidArgument
+from lakemark_hms.objects import MANAGED, sent_location, table_type
+from lakemark_server.catalog import storage
 from lakemark_server.catalog.lake import PROPERTIES, TYPE_PROPERTY
 from lakemark_thrift.ttypes import Table
 
@@ -33,11 +35,35 @@ def check_not_meant(table: Table, before: Table | None = None) -> None:
         raise InvalidArgument(f"{label}: {_what_is_wrong(name, value)}", property=name)
     options = _ours(_options(table) - (_options(before) if before is not None else set()))
     if options:
+        left = "" if before is not None else _left(table)
         raise InvalidArgument(
             f"{label}: {options[0]} is given as an option of the files (OPTIONS, DataFrameWriter.option), and not as a "
-            f"property of the table: create the table by SQL with {_WAY}, then write it through lakemark_spark",
+            f"property of the table: create the table by SQL with {_WAY}, then write it through lakemark_spark{left}",
             property=options[0],
         )
+
+
+def files_left(location: str) -> str:
+    """Of a directory whose files may be those of a statement that is refused.
+
+    Spark writes the rows of CREATE TABLE … AS SELECT and of saveAsTable first, and asks for the table then; the
+    request looks like one for a directory that holds somebody's data. So nothing is deleted here.
+    """
+    return (
+        f"the directory {location} has files in it, which Spark wrote before it asked for the table if this was CREATE "
+        "TABLE … AS SELECT or saveAsTable. They are not deleted, since they could be somebody's data, and Spark "
+        "refuses the name as long as they are there: delete the directory if it holds nothing else"
+    )
+
+
+def _left(table: Table) -> str:
+    """What Spark has written to the place of a table that is its own; "": nothing."""
+    serde = table.sd.serdeInfo if table.sd is not None else None
+    location = sent_location(table) or ((serde.parameters if serde is not None else None) or {}).get("path", "")
+    if not location or table_type(table) != MANAGED:
+        return ""
+    location = storage.normal_uri(location)
+    return "" if storage.is_empty(location) else f". And {files_left(location)}"
 
 
 def _what_is_wrong(name: str, value: str) -> str:

@@ -15,8 +15,8 @@ from tests.stores import store_url
 
 
 @contextmanager
-def running_service(directory: Path) -> Iterator[Service]:
-    """A service without the Hive Metastore protocol, whose data lives in ``directory``."""
+def running_service(directory: Path, **settings: Any) -> Iterator[Service]:
+    """A service without the Hive Metastore protocol, whose data lives in ``directory``; ``settings``: more of them."""
     given: dict[str, Any] = {
         "store": store_url(directory),
         "warehouse": str(directory / "warehouse"),
@@ -24,6 +24,7 @@ def running_service(directory: Path) -> Iterator[Service]:
         "hms_enabled": False,
         "sweep_interval_s": 0.05,
         "log_level": "error",
+        **settings,
     }
     with Service(Settings(**given)) as service:
         yield service

@@ -321,3 +321,13 @@ def test_verify_checks_a_store_served_or_not(tmp_path: Path, capsys: pytest.Capt
     assert "do not hold" in found.err
     assert run(["verify", "--store", f"sqlite:///{tmp_path}/other.db"]) == NotFound.exit_code
     assert not (tmp_path / "other.db").exists(), "looking makes nothing"
+
+
+def test_limits_of_a_catalog_without_databases_are_kept_and_told(cli: Cli) -> None:
+    code, out, err = cli("quota", "set", "hvie", "tables=5")
+    assert (code, out) == (0, "catalog hvie: tables=5\n")
+    assert err == (
+        "catalog hvie has no databases: the limits hold as soon as it gets one. Catalogs that have some: hive\n"
+    )
+    assert cli.json("quota", "set", "hvie", "tables=6")["usage"]["databases"] == 0
+    assert cli.text("quota", "set", "hive", "tables=5") == "catalog hive: tables=5\n"

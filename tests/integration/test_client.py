@@ -588,3 +588,26 @@ def test_there_is_one_type_of_table_to_ask_for(client: Client) -> None:
             client.tables.create("db.t", "id bigint", properties={"lakemark.type": kind})
     made = client.tables.create("db.t", "id bigint", properties={"lakemark.type": "Lake"})
     assert made.properties["lakemark.type"] == "lake"
+
+
+def test_a_merge_shows_what_it_replayed(client: Client, table: str) -> None:
+    append(client, table, rows(0, 3))
+    client.branches.create(table, "dev")
+    replayed = []
+    for first, month in ((10, 1), (20, 2)):
+        with client.begin(table, branch="dev") as writer:
+            writer.write(rows(first, first + 5, month))
+            replayed.append(writer.commit().version)
+    with client.begin(table, "overwrite_predicate", partitions=[(1, "JFK")], branch="dev") as writer:
+        gone = next(one for one in client.plan(table, branch="dev") if one.added_version == replayed[0])
+        writer.commit(removed=[gone.path])
+    client.branches.merge(table, "dev")
+
+    own = [one for one in client.timeline.versions(table, branch="dev") if one.version > 1]
+    merged = client.timeline.versions(table, newest_first=True, limit=1)[0]
+    assert (merged.merged_branch, merged.added_files, merged.removed_files) == ("dev", 2, 1)
+    for count in ("added_files", "added_rows", "added_bytes", "removed_files", "removed_rows", "removed_bytes"):
+        assert getattr(merged, count) == sum(getattr(one, count) for one in own), count
+    shown = client.timeline.instant(table, merged.instant)
+    assert (shown.staged_files, shown.staged_rows, shown.removed_files) == (2, 10, 1)
+    assert len(ids(client, table)) == 3 + 5

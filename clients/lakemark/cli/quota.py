@@ -41,7 +41,16 @@ def set_limits(
     numbers = {name: _number(name, text) for name, text in parse_pairs(limits, "limit").items()}
     with call.client() as client:
         changed = client.quotas.set(catalog, **numbers)
+        # Limits may come before what they limit, and a name may be misspelt: only the operator knows which it was.
+        empty = not call.as_json and not changed.usage["databases"]
+        others = [one.catalog for one in client.quotas.list() if one.usage["databases"]] if empty else []
     _tell(context, changed)
+    if empty:
+        typer.echo(
+            f"catalog {changed.catalog} has no databases: the limits hold as soon as it gets one. Catalogs that have "
+            f"some: {', '.join(others) or 'none'}",
+            err=True,
+        )
 
 
 @app.command()

@@ -50,7 +50,7 @@ def why_not_widen(old: Type, new: Type) -> str:
         return _date(new)
     if is_textual(old) and is_textual(new):
         return _text(old, new)
-    return f"{format_type(new)} does not hold every value of {format_type(old)}"
+    return _not_lossless(old, new)
 
 
 def keeps_text(old: Type, new: Type) -> bool:
@@ -62,6 +62,13 @@ def keeps_text(old: Type, new: Type) -> bool:
     if old in INTEGER_BITS and isinstance(new, Decimal):
         return new.scale == 0
     return True
+
+
+def _not_lossless(old: Type, new: Type) -> str:
+    return (
+        f"a change from {format_type(old)} to {format_type(new)} is not lossless: values, their order or what readers "
+        f"of older files see would differ; add a column of type {format_type(new)} and fill it instead"
+    )
 
 
 def _integer(old: Type, new: Type) -> str:
@@ -80,7 +87,7 @@ def _integer(old: Type, new: Type) -> str:
         return f"{format_type(new)} would round large values of {format_type(old)}"
     if new in (FLOAT, DOUBLE):
         return ""
-    return f"{format_type(new)} does not hold every value of {format_type(old)}"
+    return _not_lossless(old, new)
 
 
 def _decimal(old: Decimal, new: Decimal) -> str:
@@ -96,7 +103,7 @@ def _date(new: Type) -> str:
         return ""
     if new == TIMESTAMP:
         return "which instant a date begins at depends on a time zone; use timestamp_ntz"
-    return f"{format_type(new)} does not hold every value of date"
+    return _not_lossless(DATE, new)
 
 
 def _text(old: Type, new: Type) -> str:

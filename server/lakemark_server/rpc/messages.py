@@ -147,6 +147,9 @@ def savepoint(record: TagRecord) -> timeline_pb2.ListSavepointsResponse.Savepoin
 
 
 def version(record: VersionRecord) -> timeline_pb2.Version:
+    """A merge has the files of the versions that it replays."""
+    of = record.merged if record.HasField("merged") else None
+    added, removed = (record.staged, record.removed) if of is None else (of.added, of.removed)
     message = timeline_pb2.Version(
         version=record.version,
         instant=record.instant,
@@ -154,16 +157,16 @@ def version(record: VersionRecord) -> timeline_pb2.Version:
         operation=record.operation,
         read_version=record.read_version,
         schema_id=record.schema_id,
-        added_files=record.staged.files,
-        added_rows=record.staged.rows,
-        added_bytes=record.staged.bytes,
+        added_files=added.files,
+        added_rows=added.rows,
+        added_bytes=added.bytes,
         metadata=record.metadata,
         partitions=record.partitions,
         all_partitions=record.all_partitions,
         owner=record.owner,
-        removed_files=record.removed.files,
-        removed_rows=record.removed.rows,
-        removed_bytes=record.removed.bytes,
+        removed_files=removed.files,
+        removed_rows=removed.rows,
+        removed_bytes=removed.bytes,
         columns=record.touched.columns,
         restored_version=record.restored_version,
     )

@@ -83,7 +83,9 @@ class GrpcServer:
             {
                 _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots, timeline),
                 _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline),
-                _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner),
+                _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(
+                    snapshots, planner, limits.message_bytes_max
+                ),
                 _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
             },
             self._lanes,

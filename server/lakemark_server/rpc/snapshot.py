@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import grpc
 import pyarrow as pa
@@ -87,8 +87,30 @@ def _again(method: Callable[[Any, Any, Context], Answer]) -> Callable[[Any, Any,
     return twice
 
 
+def _in_one_message(method: Callable[[Any, Any, Context], Answer]) -> Callable[[Any, Any, Context], Answer]:
+    """Makes a page again with fewer files if it is larger than a message may be: how many bytes a file takes depends on
+    its path and on the bounds of its texts."""
+
+    @wraps(method)
+    def fitting(self: Any, request: Any, context: Context) -> Answer:
+        answer: Any = method(self, request, context)
+        asked, bytes_max = request, self._page_bytes_max
+        while (size := answer.ByteSize()) > bytes_max and asked.page_size != 1:
+            files = getattr(answer, "page_files", 0) or _page_size(asked)
+            asked = type(request)()
+            asked.CopyFrom(request)
+            asked.page_size = max(1, files * bytes_max // size * 9 // 10)
+            answer = method(self, asked, context)
+        return cast(Answer, answer)
+
+    return fitting
+
+
 class SnapshotServicer(SnapshotServiceServicer):
-    def __init__(self, snapshots: Snapshots, planner: Planner) -> None:
+    """``page_bytes_max``: of an answer with files."""
+
+    def __init__(self, snapshots: Snapshots, planner: Planner, page_bytes_max: int = 64 << 20) -> None:
+        self._page_bytes_max = page_bytes_max
         self._snapshots = snapshots
         self._planner = planner
         self._slices: ByteLru[tuple[str, int], FileSlices] = ByteLru(_SLICES_BYTES, lambda slices: slices.memory_bytes)
@@ -109,6 +131,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         found = self._snapshots.snapshots(wanted)
         return pb.GetSnapshotsResponse(snapshots=map(_message, request.snapshots, found))
 
+    @_in_one_message
     @_again
     def PlanFiles(self, request: pb.PlanFilesRequest, context: Context) -> pb.PlanFilesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
@@ -153,6 +176,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         ]
         return pb.PlanPartitionsResponse(version=found.snapshot.version, partitions=partitions)
 
+    @_in_one_message
     @_again
     def ListChanges(self, request: pb.ListChangesRequest, context: Context) -> pb.ListChangesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
@@ -197,6 +221,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             message.columns.extend(map(bounds_message, group.columns))
         return response
 
+    @_in_one_message
     @_again
     def ListFileSlices(self, request: pb.ListFileSlicesRequest, context: Context) -> pb.PlanFilesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None

@@ -112,7 +112,7 @@ class Comparer:
 
     def _merge(self, tx: ReadTransaction, table: LakeTable, between: Divergence) -> DryMerge:
         try:
-            count = check_merge(tx, self._log, table, between)
+            count, _ = check_merge(tx, self._log, table, between)
         except (CommitConflict, LimitExceeded) as error:
             # Its traceback holds all that the check looked at.
             return DryMerge(between.fast_forward, refused=error.with_traceback(None))

@@ -17,7 +17,7 @@ from lakemark_server.kv import ReadTransaction
 from lakemark_server.timeline.branching.branches import name_of
 from lakemark_server.timeline.branching.divergence import LOOKED_AT_MAX, Head, Known, Side, side
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
-from lakemark_server.timeline.conflicts.changes import Change, Operation, Run, by_group
+from lakemark_server.timeline.conflicts.changes import NO_TOTALS, Change, Operation, Run, Totals, by_group
 from lakemark_server.timeline.conflicts.rules import RULES, Collision, Verdict, commute, find_collision
 
 
@@ -52,11 +52,13 @@ class _Moved:
         self._policy = policy
         self._by_kind: dict[tuple[Operation, bool], list[tuple[str, Change]]] = {}
         self.count = 0
+        self.totals = NO_TOTALS
 
     def add(self, branch: str, changes: Iterable[Change]) -> None:
         for change in changes:
             self._by_kind.setdefault((change.operation, change.once), []).append((branch, by_group(change)))
             self.count += 1
+            self.totals = self.totals.plus(change.totals)
 
     def against(self, theirs: Change) -> Iterator[tuple[str, Collision]]:
         """Those that must not follow ``theirs``, and whose they are."""
@@ -69,8 +71,8 @@ class _Moved:
                     yield branch, collision
 
 
-def check_merge(tx: ReadTransaction, log: ChangeLog, table: LakeTable, found: Divergence) -> int:
-    """How many versions the merge replays. Raises CommitConflict, LimitExceeded."""
+def check_merge(tx: ReadTransaction, log: ChangeLog, table: LakeTable, found: Divergence) -> tuple[int, Totals]:
+    """How many versions the merge replays, and what they add and remove. Raises CommitConflict, LimitExceeded."""
     found.source.check_own()
     table_id = table.table_id
     moved, looked_at = _Moved(table.policy), 0
@@ -99,7 +101,7 @@ def check_merge(tx: ReadTransaction, log: ChangeLog, table: LakeTable, found: Di
         for theirs in changes(run):
             for branch, collision in moved.against(theirs):
                 raise _refusal(table, found, branch, run, collision, passed=False)
-    return moved.count
+    return moved.count, moved.totals
 
 
 def _refusal(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import add
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, VersionRecord
@@ -27,6 +28,23 @@ class Run(NamedTuple):
     branch: str
     after: int
     upto: int
+
+
+class Totals(NamedTuple):
+    """Of files that are added, and of those that are removed by name."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    removed_files: int = 0
+    removed_rows: int = 0
+    removed_bytes: int = 0
+
+    def plus(self, other: Totals) -> Totals:
+        return Totals(*map(add, self, other))
+
+
+NO_TOTALS: Final = Totals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,7 @@ class Change:
     owner: str = ""
     replays: tuple[Run, ...] = ()
     group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
+    totals: Totals = field(default=NO_TOTALS, compare=False)
 
     @property
     def once(self) -> bool:
@@ -85,8 +104,14 @@ def of_record(record: InstantRecord | VersionRecord) -> Change:
         version=record.version,
         owner=record.owner,
         replays=() if isinstance(record, InstantRecord) else replays_of(record),
+        totals=_totals(record),
     )
     return _with_touched(change, record) if record.HasField("touched") else change
+
+
+def _totals(record: InstantRecord | VersionRecord) -> Totals:
+    added, removed = record.staged, record.removed
+    return Totals(added.files, added.rows, added.bytes, removed.files, removed.rows, removed.bytes)
 
 
 def _with_touched(change: Change, record: InstantRecord | VersionRecord) -> Change:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from lakemark.errors import FailedPrecondition, InvalidArgument, LimitExceeded, VersionNotFound
-from lakemark_proto.store.v1.store_pb2 import InstantRecord, Merged, Replayed, VersionRecord
+from lakemark_proto.store.v1.store_pb2 import (
+    InstantRecord,
+    Merged,
+    RemovedTotals,
+    Replayed,
+    StagedTotals,
+    VersionRecord,
+)
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.keyspace import MAIN
 from lakemark_server.timeline import records
@@ -40,6 +47,9 @@ def publish_now(
         schema_id=version.schema_id,
         owner=version.owner,
         metadata=version.metadata,
+        # What a merge brought, for whoever looks at the instant; it has no blocks of its own.
+        staged=version.merged.added if version.HasField("merged") else None,
+        removed=version.merged.removed if version.HasField("merged") else None,
     )
     put(state, branch, record, version)
     return version
@@ -89,7 +99,7 @@ def merge(
             shared_version=str(found.target.after),
             latest=str(target.head.version),
         )
-    count = check_merge(tx, log, table, found)
+    count, totals = check_merge(tx, log, table, found)
     runs = found.source.own
     if len(runs) > RUNS_MAX:
         raise LimitExceeded(
@@ -102,6 +112,8 @@ def merge(
         after_version=found.source.after,
         upto_version=source.head.version,
         replayed=(Replayed(branch=run.branch, after_version=run.after, upto_version=run.upto) for run in runs),
+        added=StagedTotals(files=totals.files, rows=totals.rows, bytes=totals.bytes),
+        removed=RemovedTotals(files=totals.removed_files, rows=totals.removed_rows, bytes=totals.removed_bytes),
     )
     version = publish_now(state, target, VersionRecord(merged=merged, owner=owner), pb.MERGE_BRANCH, now_ms)
     put_merge(tx, table_id, target.lineage.key, version.version, found.source)

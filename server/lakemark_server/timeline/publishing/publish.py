@@ -168,9 +168,9 @@ def _how_long(table: str, rival: Alive, now_ms: int) -> str:
     """How long a writer in flight may be in the way of others, and how to end it."""
     left_s = max(0, rival.deadline_ms - now_ms + 999) // 1000
     return (
-        f"Instant {rival.instant} is in the way until it commits or rolls back. If its writer has ended without a word, "
-        f"then for {left_s} s from now: its heartbeat may pause {rival.timeout_ms / 1000:g} s. To end it at once: "
-        f"lakemark timeline rollback {table} {rival.instant}, or client.timeline.rollback({table!r}, {rival.instant})"
+        f"Instant {rival.instant} is in the way until it commits or rolls back. If its writer has ended silently, then "
+        f"for {left_s} s from now: its heartbeat may pause {rival.timeout_ms / 1000:g} s. To end it at once: lakemark "
+        f"timeline rollback {table} {rival.instant}, or client.timeline.rollback({table!r}, {rival.instant})"
     )
 
 
