@@ -15,16 +15,18 @@ from lakemark.types import format_type
 
 app = typer.Typer(help="Tables: definition, properties, names.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="DATABASE.TABLE")]
-Properties = Annotated[list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE")]
+Properties = Annotated[
+    list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="a property; may be repeated")
+]
 
 
 @app.command("list")
 def list_tables(
     context: typer.Context,
     database: Annotated[str, typer.Argument(metavar="DATABASE")],
-    kind: Annotated[str, typer.Option(help="only 'lake' or 'warehouse' tables")] = "",
+    kind: Annotated[str, typer.Option(help="only tables of this kind: lake or warehouse")] = "",
 ) -> None:
-    """The tables of a database."""
+    """Lists the tables of a database."""
     call = invocation(context)
     with call.client() as client:
         found = client.tables.list(database, kind=kind)
@@ -36,7 +38,7 @@ def list_tables(
 
 @app.command()
 def show(context: typer.Context, name: Name) -> None:
-    """One table with its columns."""
+    """Shows one table with its columns."""
     call = invocation(context)
     with call.client() as client:
         _show(call, client.tables.get(name))
@@ -47,13 +49,13 @@ def create(
     context: typer.Context,
     name: Name,
     columns: Annotated[str, typer.Argument(help="as in SQL: 'id bigint NOT NULL, name string, month int'")],
-    partitioned_by: Annotated[str, typer.Option(help="names of partition columns, with commas")] = "",
+    partitioned_by: Annotated[str, typer.Option(help="partition columns, with commas: year,month")] = "",
     properties: Properties = None,
-    location: Annotated[str, typer.Option(help="directory or URI; default: below the database's")] = "",
-    comment: Annotated[str, typer.Option()] = "",
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists")] = False,
+    location: Annotated[str, typer.Option(help="directory or URI; default: a directory below the database's")] = "",
+    comment: Annotated[str, typer.Option(help="what it holds")] = "",
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="no error if there is one already")] = False,
 ) -> None:
-    """Makes a lake table."""
+    """Creates a lake table."""
     call = invocation(context)
     with call.client() as client:
         table = client.tables.create(
@@ -106,11 +108,13 @@ def set_properties(
     context: typer.Context,
     name: Name,
     properties: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE…")] = None,
-    remove: Annotated[list[str] | None, typer.Option("--remove", "-r", metavar="KEY")] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", "-r", metavar="KEY", help="a property to remove; may be repeated")
+    ] = None,
 ) -> None:
     """Sets and removes properties of a table."""
     if not properties and not remove:
-        raise typer.BadParameter("name a property to set (key=value) or to --remove")
+        raise typer.BadParameter("name a property to set (key=value), or one to remove (--remove key)")
     call = invocation(context)
     with call.client() as client:
         table = client.tables.set_properties(name, parse_pairs(properties, "property"), remove=remove or ())
