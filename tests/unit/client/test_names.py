@@ -26,7 +26,7 @@ def test_other_names_are_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["db.t@v12", "db.t@dev@v1", "`db`.`t`@tag"])
 def test_a_snapshot_is_no_table(text: str) -> None:
     with pytest.raises(
-        InvalidName, match=r"names a snapshot where a table is wanted: write '.*t`?', .* by version, time"
+        InvalidName, match=r"names a snapshot where a table is wanted: write '.*t`?'; .* by version, time"
     ):
         parse_table_name(text)
 
