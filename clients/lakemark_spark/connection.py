@@ -1,4 +1,4 @@
-"""Which service is asked: an address, or a client that its owner keeps open."""
+"""Which service is asked: its address, or several (``a:9090,b:9090``), or a client that its owner keeps open."""
 
 from __future__ import annotations
 

@@ -275,6 +275,8 @@ def test_common_options_may_stand_anywhere() -> None:
         *("--json", "--server", "h:1"),
         *("tables", "list", "db"),
     ]
+    assert options_first(["x", "y", "-s", "h:1", "--timeout", "5"]) == ["-s", "h:1", "--timeout", "5", "x", "y"]
+    assert options_first(["x", "--timeout=5"]) == ["--timeout=5", "x"]
     assert options_first(["x", "--server=h:1", "--", "--json"]) == ["--server=h:1", "x", "--", "--json"]
     assert options_first(["x", "--server"]) == ["--server", "x"]
 

@@ -86,10 +86,11 @@ def test_tags(cli: Cli, tmp_path: Path) -> None:
     assert "for ever" in cli.text("tag", "list", "default.t")
     assert "is a tag of the table, not a branch" in cli("branch", "drop", "default.t", "again")[2]
     assert "is dropped" in cli.text("tag", "drop", "default.t", "again")
+    assert cli.json("tag", "drop", "default.t", "first") == {"dropped": "first"}
     cli.json("branch", "create", "default.t", "dev")
     assert [one["name"] for one in cli.json("branch", "list", "default.t")] == ["main", "dev"]
     assert "is a branch of the table, not a tag" in cli("tag", "drop", "default.t", "dev")[2]
-    assert "is dropped" in cli.text("branch", "drop", "default.t", "dev")
+    assert cli.json("branch", "drop", "default.t", "dev") == {"dropped": "dev"}
 
 
 def test_several_tables_are_committed_and_looked_at_together(cli: Cli, tmp_path: Path) -> None:
@@ -127,10 +128,10 @@ def test_several_tables_are_committed_and_looked_at_together(cli: Cli, tmp_path:
         ("[]", "is a list"),
         ('["t"]', "item 1"),
         ('[{"table": "default.t", "files": []}]', "list of paths"),
-        ('[{"table": "default.t", "files": ["none.parquet"]}]', "is no file"),
+        ('[{"table": "default.t", "files": ["none.parquet"]}]', "is not a file"),
         ('[{"table": "default.t", "files": ["plan.json"], "overwrite": "all"}]', "partitions, table"),
         ('[{"table": "default.t", "files": ["plan.json"], "partition": "m=1"}]', "is an object"),
-        ('[{"table": "default.t", "files": ["plan.json"], "rows": 1}]', "means nothing"),
+        ('[{"table": "default.t", "files": ["plan.json"], "rows": 1}]', "'rows' is not known"),
     ],
 )
 def test_a_plan_that_is_none(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str, word: str) -> None:

@@ -16,15 +16,20 @@ from lakemark.files import ColumnStatistics
 def aggregate(
     context: typer.Context,
     table: SnapshotName,
-    where: Annotated[str | None, typer.Option("--where", "-w", help="a condition in Spark SQL")] = None,
-    columns: Annotated[str, typer.Option(help="whose bounds and nulls are wanted: id,fare")] = "",
-    by_partition: Annotated[bool, typer.Option("--by-partition", help="a line for each partition")] = False,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where", "-w", help="only files that can hold rows for which this condition (Spark SQL) is true"
+        ),
+    ] = None,
+    columns: Annotated[str, typer.Option(help="columns whose bounds and nulls are shown, with commas: id,fare")] = "",
+    by_partition: Annotated[bool, typer.Option("--by-partition", help="one line for each partition")] = False,
     version: Version = None,
     timestamp: Timestamp = None,
     branch: Branch = "",
     tag: Tag = "",
 ) -> None:
-    """Files, rows, bytes and bounds of columns, from metadata alone."""
+    """Sums up files, rows and bytes, and bounds of columns, from metadata alone."""
     call = invocation(context)
     names = listed(columns)
     with call.client() as client:

@@ -27,7 +27,9 @@ from lakemark.errors import LakemarkError
 
 app = typer.Typer(
     name="lakemark",
-    help="Lakemark: a Hive Metastore whose lake tables have real commits and snapshots.",
+    help="Lakemark: a Hive Metastore whose lake tables have real commits and snapshots.\n\n"
+    "'lakemark serve' starts a service, and most other commands ask one (--server). 'backup', 'restore' and 'verify' "
+    "work on a store itself (--store).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,12 +59,20 @@ app.command("version")(process.version)
 def options(
     context: typer.Context,
     server: Annotated[
-        str, typer.Option("--server", "-s", envvar="LAKEMARK_SERVER", help="host:port of the service")
+        str,
+        typer.Option(
+            "--server",
+            "-s",
+            envvar="LAKEMARK_SERVER",
+            help="host:port of the service; several services of one store with commas: a:9090,b:9090",
+        ),
     ] = SERVER_DEFAULT,
-    as_json: Annotated[bool, typer.Option("--json", help="write one JSON document instead of tables")] = False,
-    timeout: Annotated[float, typer.Option(help="seconds for a request with its retries", min=0.001)] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="write one JSON document instead of text")] = False,
+    timeout: Annotated[
+        float, typer.Option(help="how many seconds a request may take, with its retries", min=0.001)
+    ] = 30.0,
 ) -> None:
-    """What every command takes; it stands before the command."""
+    """What every command takes, before the command or behind it."""
     context.obj = Invocation(server, as_json=as_json, timeout_s=timeout)
 
 
@@ -95,15 +105,15 @@ def _told(error: LakemarkError) -> dict[str, object]:
 
 
 def options_first(arguments: list[str]) -> list[str]:
-    """The same command line with ``--json`` and ``--server`` in front, where they are understood for every command."""
+    """The same command line with the options of all commands in front, where they are understood for every command."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     front: list[str] = []
     rest: list[str] = []
     words = iter(arguments[:end])
     for word in words:
-        if word == "--json" or word.startswith("--server="):
+        if word == "--json" or word.startswith(("--server=", "--timeout=")):
             front.append(word)
-        elif word == "--server":
+        elif word in ("--server", "-s", "--timeout"):
             front += [word, *(value for value in (next(words, None),) if value is not None)]
         else:
             rest.append(word)

@@ -38,7 +38,7 @@ app = typer.Typer(
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="the directory of backups", show_default=False)]
 StoreUrl = Annotated[str, typer.Option("--store", envvar="LAKEMARK_STORE", help="URL of the key-value store")]
 _HEADINGS = ("backup", "store", "lakemark", "pairs", "holds", "written for it", "data files", "data size", "problem")
-Keep = Annotated[int | None, typer.Option(help="remove all but so many of the newest backups", min=1)]
+Keep = Annotated[int | None, typer.Option(help="how many of the newest backups stay; older ones are removed", min=1)]
 
 
 @app.command("take")
@@ -47,9 +47,9 @@ def take(
     directory: Directory,
     store: StoreUrl = STORE_DEFAULT,
     keep: Keep = None,
-    verify: Annotated[bool, typer.Option(help="check every invariant of the store, too")] = False,
+    verify: Annotated[bool, typer.Option(help="check the store as 'lakemark verify' does, too")] = False,
 ) -> None:
-    """Copies what no backup in DIR has yet, and adds one. Data files are not part of it."""
+    """Takes a backup into DIR; what an earlier backup there has is not copied again. Data files are not part of it."""
     repository = _repository(directory)
     from lakemark_server import backup
     from lakemark_server.process import open_existing
@@ -126,7 +126,7 @@ def prune(
     directory: Directory,
     keep: Annotated[int, typer.Option(help="how many of the newest backups stay", min=1)],
 ) -> None:
-    """Removes older backups, and what no other one needs."""
+    """Removes all but the newest backups."""
     repository = _repository(directory)
     repository.ids()
     with repository.writing():
@@ -141,11 +141,18 @@ def restore(
     context: typer.Context,
     directory: Directory,
     store: StoreUrl = STORE_DEFAULT,
-    backup: Annotated[str, typer.Option(help="its id; default: the newest")] = "",
-    verify: Annotated[bool, typer.Option(help="compare the store with the backup and check its invariants")] = True,
-    start_over: Annotated[bool, typer.Option("--start-over", help="drop what an earlier restore has left")] = False,
+    backup: Annotated[str, typer.Option(help="the backup's id; default: the newest")] = "",
+    verify: Annotated[
+        bool, typer.Option(help="compare the store with the backup, and check it as 'lakemark verify' does")
+    ] = True,
+    start_over: Annotated[
+        bool, typer.Option("--start-over", help="remove first what a restore that was cut off has left")
+    ] = False,
 ) -> None:
-    """Fills an empty store of any kind from a backup in DIR; asked again, goes on where it was cut off."""
+    """Fills a new store, of any kind, from a backup in DIR. Data files are not part of it.
+
+    A restore that was cut off goes on where it stopped when it is run again.
+    """
     repository = _repository(directory)
     from lakemark_server import backup as backups
     from lakemark_server.process import open_or_make

@@ -20,10 +20,13 @@ from lakemark.client import Client, Commit, Writer
 from lakemark.client.model import Operation
 from lakemark.parquet.adopting import adopt_files
 
-Metadata = Annotated[list[str] | None, typer.Option("--metadata", "-m", metavar="KEY=VALUE")]
+Metadata = Annotated[
+    list[str] | None,
+    typer.Option("--metadata", "-m", metavar="KEY=VALUE", help="kept with the version; may be repeated"),
+]
 RequestId = Annotated[
     str | None,
-    typer.Option(help="commits once, however often it is given within the day that the service remembers it"),
+    typer.Option(help="the same id commits only once, however often the command is run; remembered for a day"),
 ]
 
 
@@ -61,18 +64,23 @@ def commit(
     table: Name,
     files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="local parquet files")],
     partition: Annotated[
-        list[str] | None, typer.Option("--partition", metavar="COLUMN=VALUE", help="the partition of all files")
+        list[str] | None,
+        typer.Option(
+            "--partition",
+            metavar="COLUMN=VALUE",
+            help="the partition of all of the files; once for each partition column",
+        ),
     ] = None,
     overwrite: Annotated[
-        Overwrite | None, typer.Option(help="replace the files' partitions, or the whole table")
+        Overwrite | None, typer.Option(help="replace the partitions that the files are in, or the whole table")
     ] = None,
     metadata: Metadata = None,
     request_id: RequestId = None,
-    branch: Annotated[str, typer.Option(help="of this branch; empty: main")] = "",
+    branch: Annotated[str, typer.Option(help="the branch; default: main")] = "",
 ) -> None:
-    """Takes existing parquet files into a table, by links or copies, as one commit.
+    """Copies existing parquet files into a table, as one commit.
 
-    The partition of a file is told by --partition or by its path (…/month=1/file.parquet).
+    The partition of a file is given by --partition, or by its path (…/month=1/file.parquet).
     """
     call = invocation(context)
     pairs = parse_pairs(metadata, "metadata")
@@ -93,9 +101,9 @@ def commit_together(
     metadata: Metadata = None,
     request_id: RequestId = None,
 ) -> None:
-    """Takes existing parquet files into several tables as one transaction: all become versions, or none.
+    """Copies existing parquet files into several tables in one transaction: all tables get a version, or none.
 
-    PLAN is a list: [{"table": "db.orders", "files": ["a.parquet"]}, …]. What else 'commit' takes is "partition":
+    PLAN is a list: [{"table": "db.orders", "files": ["a.parquet"]}, …]. Each item may also have "partition":
     {"month": "1"}, "overwrite": "partitions" or "table", and "branch".
     """
     call = invocation(context)
@@ -148,13 +156,13 @@ def _parse_work(place: int, item: Any) -> Work:
         raise wrong('it is an object with "table", "files" and perhaps "partition", "overwrite", "branch"')
     unknown = item.keys() - {"table", "files", "partition", "overwrite", "branch"}
     if unknown:
-        raise wrong(f"{', '.join(sorted(map(repr, unknown)))} means nothing here")
+        raise wrong(f"{', '.join(sorted(map(repr, unknown)))} is not known here")
     files, partition = item.get("files"), item.get("partition", {})
     if not isinstance(files, list) or not files or not all(isinstance(one, str) for one in files):
         raise wrong('"files" is a list of paths')
     missing = [one for one in files if not Path(one).is_file()]
     if missing:
-        raise wrong(f"{missing[0]!r} is no file")
+        raise wrong(f"{missing[0]!r} is not a file")
     if not isinstance(partition, dict):
         raise wrong('"partition" is an object: {"month": "1"}')
     overwrite = item.get("overwrite")

@@ -10,13 +10,13 @@ from lakemark.cli.context import invocation
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows
 from lakemark.cli.pairs import parse_pairs
 
-app = typer.Typer(help="Databases.", no_args_is_help=True)
+app = typer.Typer(help="Databases: list, show, create, drop.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="DATABASE")]
 
 
 @app.command("list")
 def list_databases(context: typer.Context) -> None:
-    """Names of all databases."""
+    """Lists the names of all databases."""
     call = invocation(context)
     with call.client() as client:
         names = client.databases.list()
@@ -28,7 +28,7 @@ def list_databases(context: typer.Context) -> None:
 
 @app.command()
 def show(context: typer.Context, name: Name) -> None:
-    """One database."""
+    """Shows one database."""
     call = invocation(context)
     with call.client() as client:
         found = client.databases.get(name)
@@ -50,12 +50,16 @@ def show(context: typer.Context, name: Name) -> None:
 def create(
     context: typer.Context,
     name: Name,
-    location: Annotated[str, typer.Option(help="directory or URI; default: in the service's warehouse")] = "",
-    description: Annotated[str, typer.Option()] = "",
-    properties: Annotated[list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists")] = False,
+    location: Annotated[
+        str, typer.Option(help="directory or URI; default: a directory in the service's warehouse")
+    ] = "",
+    description: Annotated[str, typer.Option(help="what it is for")] = "",
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="a property; may be repeated")
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="no error if there is one already")] = False,
 ) -> None:
-    """Makes a database."""
+    """Creates a database."""
     call = invocation(context)
     with call.client() as client:
         made = client.databases.create(
@@ -72,8 +76,12 @@ def create(
 
 
 @app.command()
-def drop(context: typer.Context, name: Name, if_exists: Annotated[bool, typer.Option("--if-exists")] = False) -> None:
-    """Removes an empty database."""
+def drop(
+    context: typer.Context,
+    name: Name,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="no error if there is none")] = False,
+) -> None:
+    """Drops a database, which must be empty."""
     call = invocation(context)
     with call.client() as client:
         client.databases.drop(name, if_exists=if_exists)

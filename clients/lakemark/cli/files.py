@@ -15,9 +15,11 @@ from lakemark.cli.snapshots import RangeName, SnapshotName, range_of, snapshot_o
 from lakemark.files.columns import name_of_partition
 from lakemark.reading import Plan
 
-app = typer.Typer(help="Files of a table's snapshots.", no_args_is_help=True)
-Since = Annotated[int | None, typer.Option("--since", help="after this version", min=0)]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="at most so many files; 0: all")]
+app = typer.Typer(
+    help="The data files of a table's snapshots: list them, compare them, commit new ones.", no_args_is_help=True
+)
+Since = Annotated[int | None, typer.Option("--since", help="after this version, which is not included", min=0)]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="how many files at most; 0: all")]
 
 
 class SliceView(StrEnum):
@@ -30,14 +32,19 @@ class SliceView(StrEnum):
 def list_files(
     context: typer.Context,
     table: SnapshotName,
-    where: Annotated[str | None, typer.Option("--where", "-w", help="only files that can hold such rows")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where", "-w", help="only files that can hold rows for which this condition (Spark SQL) is true"
+        ),
+    ] = None,
     version: Version = None,
     timestamp: Timestamp = None,
     branch: Branch = "",
     tag: Tag = "",
     limit: Limit = 0,
 ) -> None:
-    """The files of a snapshot."""
+    """Lists the files of a snapshot."""
     call = invocation(context)
     with call.client() as client:
         at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
@@ -50,15 +57,17 @@ def list_files(
 def plan(
     context: typer.Context,
     table: SnapshotName,
-    where: Annotated[str | None, typer.Option("--where", "-w", help="a condition in Spark SQL")] = None,
+    where: Annotated[str | None, typer.Option("--where", "-w", help="the query's condition, in Spark SQL")] = None,
     version: Version = None,
     timestamp: Timestamp = None,
     branch: Branch = "",
     tag: Tag = "",
-    statistics: Annotated[str, typer.Option(help="columns whose statistics are wanted (--json)")] = "",
+    statistics: Annotated[
+        str, typer.Option(help="columns whose statistics come with the files, with commas (only with --json)")
+    ] = "",
     limit: Limit = 0,
 ) -> None:
-    """Which files a query needs, and what is left to evaluate in them."""
+    """Shows which files a query needs, and which part of its condition remains to be evaluated in them."""
     call = invocation(context)
     with call.client() as client:
         at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
@@ -79,15 +88,18 @@ def plan(
 def slices(
     context: typer.Context,
     table: SnapshotName,
-    view: Annotated[SliceView, typer.Option(help="which ones")] = SliceView.LATEST,
-    before_instant: Annotated[int, typer.Option(min=0, help="with --view before_instant")] = 0,
-    where: Annotated[str | None, typer.Option("--where", "-w", help="only groups that can hold such rows")] = None,
+    view: Annotated[SliceView, typer.Option(help="which slices")] = SliceView.LATEST,
+    before_instant: Annotated[int, typer.Option(min=0, help="the instant; only with --view before_instant")] = 0,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", "-w", help="only file groups that can hold rows for which this condition is true"),
+    ] = None,
     version: Version = None,
     timestamp: Timestamp = None,
     branch: Branch = "",
     tag: Tag = "",
 ) -> None:
-    """File groups with their base files and the deltas on top."""
+    """Lists file groups with their base files and the delta files on top of them."""
     call = invocation(context)
     if bool(before_instant) != (view is SliceView.BEFORE_INSTANT):
         raise typer.BadParameter("--view before_instant and --before-instant INSTANT belong together")
@@ -126,7 +138,7 @@ def changes(
     upto: Annotated[int | None, typer.Option("--upto", help="up to this version; 0: the latest", min=0)] = None,
     branch: Branch = "",
 ) -> None:
-    """The files that came and went between two versions."""
+    """Lists the files that came and went between two versions."""
     call = invocation(context)
     with call.client() as client:
         name, first, last, of = range_of(table, since, upto, branch)
@@ -150,7 +162,7 @@ def replaced(
     upto: Annotated[int | None, typer.Option("--upto", help="up to this version instead of the latest", min=0)] = None,
     branch: Branch = "",
 ) -> None:
-    """Every file that a version took out of the table, also one that came and went in between."""
+    """Lists every file that a version removed from the table, even one that came only after the first version."""
     call = invocation(context)
     with call.client() as client:
         name, first, last, of = range_of(table, since, upto, branch)
@@ -172,7 +184,7 @@ def snapshots(
         typer.Argument(metavar="DATABASE.TABLE[@SNAPSHOT]…", help="as in 'files list': @v12, @BRANCH, @TAG …"),
     ],
 ) -> None:
-    """Snapshots of several tables at one moment: a transaction over several is in all of them or in none."""
+    """Shows snapshots of several tables as of one moment: a transaction is in all of them or in none."""
     call = invocation(context)
     with call.client() as client:
         found = client.snapshots([snapshot_of(client, one) for one in tables])

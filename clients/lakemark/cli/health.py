@@ -11,7 +11,7 @@ from lakemark.cli.output import show_done, show_json
 
 
 def health(context: typer.Context) -> None:
-    """Asks the service for something that it has to read from its store."""
+    """Tells whether the service answers, by asking for something that it has to read from its store."""
     began = time.monotonic()
     with invocation(context).client() as client:
         client.databases.list()

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-Version = Annotated[int | None, typer.Option(help="this version instead of the latest")]
-Timestamp = Annotated[str | None, typer.Option(help="the last version at or before this time (UTC)")]
-Branch = Annotated[str, typer.Option(help="of this branch; empty: main")]
-Tag = Annotated[str, typer.Option(help="the version that this tag keeps")]
+Version = Annotated[int | None, typer.Option(help="read this version instead of the latest")]
+Timestamp = Annotated[str | None, typer.Option(help="read the last version committed at or before this time (UTC)")]
+Branch = Annotated[str, typer.Option(help="the branch; default: main")]
+Tag = Annotated[str, typer.Option(help="read the version that this tag keeps")]
 
 
 def listed(text: str) -> list[str]:

@@ -20,17 +20,21 @@ PROBLEMS_SHOWN_MAX: Final = 1_000
 def serve(
     store: Annotated[
         str | None,
-        typer.Option(help="sqlite:///file.db, postgresql://user@host/database or fdb:///fdb.cluster"),
+        typer.Option(help="URL of the store: sqlite:///file.db, postgresql://user@host/database or fdb:///fdb.cluster"),
     ] = None,
-    warehouse: Annotated[str | None, typer.Option(help="directory or URI below which databases live")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="directory or URI below which new databases are placed")] = None,
     host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
-    grpc_port: Annotated[int | None, typer.Option(help="0: any free port", min=0, max=65535)] = None,
+    grpc_port: Annotated[int | None, typer.Option(help="port for gRPC; 0: any free port", min=0, max=65535)] = None,
     hms_port: Annotated[
-        int | None, typer.Option(help="Hive Metastore port; 0: any free port", min=0, max=65535)
+        int | None, typer.Option(help="port for the Hive Metastore protocol; 0: any free port", min=0, max=65535)
     ] = None,
     log_format: Annotated[str | None, typer.Option(help="console or json")] = None,
 ) -> None:
-    """Runs the service until it is interrupted. What is not given comes from LAKEMARK_STORE … or the defaults."""
+    """Runs the service until it is interrupted.
+
+    A setting that is not given here comes from the environment (LAKEMARK_STORE and so on), or is the default:
+    docs/settings.md has all of them.
+    """
     try:
         from pydantic import ValidationError
 
@@ -50,16 +54,16 @@ def serve(
         settings = Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        raise InvalidArgument(f"the settings are not right: {wrong}") from error
+        raise InvalidArgument(f"some settings are wrong: {wrong}") from error
     process.main(settings)
 
 
 def demo(
     directory: Annotated[
-        Path | None, typer.Option(help="work and leave the data here; default: a temporary one")
+        Path | None, typer.Option(help="where to work and leave the data; default: a temporary directory")
     ] = None,
 ) -> None:
-    """Shows on real data what Lakemark does: a service of its own, plain Spark, and a table of what was checked."""
+    """Shows on real data what Lakemark does: starts a service and plain Spark, and lists what was checked."""
     try:
         from lakemark.demo import main as demo_main
     except ImportError as error:
@@ -72,10 +76,12 @@ def verify(
     store: Annotated[str, typer.Option(envvar="LAKEMARK_STORE", help="URL of the key-value store")] = STORE_DEFAULT,
     files: Annotated[
         bool,
-        typer.Option("--files", help="look also whether the data files of the latest versions are there, whole"),
+        typer.Option(
+            "--files", help="check also that the data files of the latest versions are there and have their sizes"
+        ),
     ] = False,
 ) -> None:
-    """Checks every invariant of a store's key space, and a SQLite file itself; also while it is served."""
+    """Checks that a store is consistent, and for SQLite the file itself; also while it is served."""
     try:
         from lakemark_server import store_format
         from lakemark_server.backup import refuse_half_restored
@@ -119,7 +125,7 @@ def verify(
 
 
 def version(context: typer.Context) -> None:
-    """The version of this program."""
+    """Shows the version of this program."""
     try:
         number = metadata.version("lakemark")
     except metadata.PackageNotFoundError:

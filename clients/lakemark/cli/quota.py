@@ -12,14 +12,14 @@ from lakemark.cli.pairs import parse_pairs
 from lakemark.client.quotas import QUOTA_NAMES, TenantQuota
 
 app = typer.Typer(help="Quotas of tenants; a tenant is a catalog.", no_args_is_help=True)
-Catalog = Annotated[str, typer.Argument(metavar="CATALOG")]
+Catalog = Annotated[str, typer.Argument(metavar="CATALOG", help="the tenant")]
 
 
 @app.command()
 def show(
-    context: typer.Context, catalog: Annotated[str | None, typer.Argument(help="default: every tenant")] = None
+    context: typer.Context, catalog: Annotated[str | None, typer.Argument(help="the tenant; default: all")] = None
 ) -> None:
-    """Limits and what is used of them. A * marks the tenant's own limits."""
+    """Shows limits and how much of them is used. A * marks limits that were set for the tenant."""
     call = invocation(context)
     with call.client() as client:
         found = [client.quotas.get(catalog)] if catalog else list(client.quotas.list())
@@ -36,7 +36,7 @@ def set_limits(
     catalog: Catalog,
     limits: Annotated[list[str], typer.Argument(metavar="LIMIT=NUMBER …", help=", ".join(QUOTA_NAMES))],
 ) -> None:
-    """Gives a tenant limits of its own; those that are not named stay."""
+    """Sets limits of a tenant; those that are not named stay as they are."""
     call = invocation(context)
     numbers = {name: _number(name, text) for name, text in parse_pairs(limits, "limit").items()}
     with call.client() as client:
@@ -57,9 +57,9 @@ def set_limits(
 def clear(
     context: typer.Context,
     catalog: Catalog,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[LIMIT …]", help="default: all")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[LIMIT …]", help="which limits; default: all")] = None,
 ) -> None:
-    """Limits of the tenant's own are the service's defaults again."""
+    """Removes limits that were set for a tenant: the service's defaults hold again."""
     call = invocation(context)
     with call.client() as client:
         changed = client.quotas.clear(catalog, *(names or ()))

@@ -15,13 +15,13 @@ from lakemark.client import Client
 from lakemark.client.comparison import DryMerge, FileChanges
 from lakemark.client.model import Reference
 
-branch = typer.Typer(help="Branches of a table: isolated views that can be written.", no_args_is_help=True)
+branch = typer.Typer(help="Branches of a table: isolated views of it that can be written.", no_args_is_help=True)
 tag = typer.Typer(help="Tags of a table: names that keep a version.", no_args_is_help=True)
 
-ReferenceName = Annotated[str, typer.Argument(help="of the branch or tag")]
-FromVersion = Annotated[int, typer.Option("--version", min=0, help="from this version; 0: the latest")]
-RetainDays = Annotated[float, typer.Option(min=0, help="dropped after so many days; 0: never")]
-Compared = Annotated[str, typer.Argument(help="a branch, a tag, or a version: dev@v5, v5")]
+ReferenceName = Annotated[str, typer.Argument(help="its name")]
+FromVersion = Annotated[int, typer.Option("--version", min=0, help="the version that it begins with; 0: the latest")]
+RetainDays = Annotated[float, typer.Option(min=0, help="after how many days it is dropped; 0: never")]
+Compared = Annotated[str, typer.Argument(help="a branch, a tag, or a version: dev, dev@v5, v5 (of main)")]
 _CHANGES = ["files", "rows", "size"]
 _HEADINGS = ["name", "version", "from", "fork", "made (UTC)", "retained"]
 
@@ -35,7 +35,7 @@ def create_branch(
     version: FromVersion = 0,
     retain_days: RetainDays = 0,
 ) -> None:
-    """Makes a branch; nothing is copied."""
+    """Creates a branch; no data is copied."""
     retain = dt.timedelta(days=retain_days)
     _create(
         context,
@@ -46,7 +46,7 @@ def create_branch(
 
 @branch.command("list")
 def list_branches(context: typer.Context, table: Name) -> None:
-    """Branches with their latest versions."""
+    """Lists branches with their latest versions."""
     _list(context, lambda client: client.branches.list(table))
 
 
@@ -55,12 +55,12 @@ def merge_branch(
     context: typer.Context,
     table: Name,
     name: ReferenceName,
-    into: Annotated[str, typer.Option(help="the branch that gets it, any other one")] = "main",
+    into: Annotated[str, typer.Option(help="the branch that gets the changes")] = "main",
     fast_forward_only: Annotated[
-        bool, typer.Option("--fast-forward-only", help="only if that one has nothing of its own")
+        bool, typer.Option("--fast-forward-only", help="only if that branch has no changes of its own")
     ] = False,
 ) -> None:
-    """Replays what a branch has as one version of another branch; 'main --into dev' brings dev up to date."""
+    """Brings the changes of a branch into another one, as one version; 'main --into dev' brings dev up to date."""
     call = invocation(context)
     with call.client() as client:
         merged = client.branches.merge(table, name, into=into, fast_forward_only=fast_forward_only)
@@ -78,9 +78,9 @@ def compare_branches(
     table: Name,
     left: Compared,
     right: Compared,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="partitions to show; 0: all")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="how many partitions to show; 0: all")] = 20,
 ) -> None:
-    """What each of two has that the other does not, and whether one can be merged into the other."""
+    """Compares two branches, tags or versions: what each one has alone, and whether it can be merged into the other."""
     call = invocation(context)
     with call.client() as client:
         found = client.branches.compare(table, left, right, limit=limit)
@@ -118,11 +118,11 @@ def compare_branches(
 
 @branch.command("drop")
 def drop_branch(context: typer.Context, table: Name, name: ReferenceName) -> None:
-    """Drops a branch; its writers in flight cannot commit any more."""
+    """Drops a branch; writers that are open on it cannot commit any more."""
     call = invocation(context)
     with call.client() as client:
         client.branches.drop(table, name)
-    show_done(f"branch {name} of {table} is dropped")
+    _tell_dropped(context, "branch", table, name)
 
 
 @tag.command("create")
@@ -130,11 +130,11 @@ def create_tag(
     context: typer.Context,
     table: Name,
     name: ReferenceName,
-    source: Annotated[str, typer.Option("--branch", help="of whose version it is")] = "main",
+    source: Annotated[str, typer.Option("--branch", help="the branch whose version it names")] = "main",
     version: FromVersion = 0,
     retain_days: RetainDays = 0,
 ) -> None:
-    """Names a version, which is kept as long as the tag is."""
+    """Gives a version a name; the version is kept as long as the tag is there."""
     retain = dt.timedelta(days=retain_days)
     _create(
         context,
@@ -145,17 +145,17 @@ def create_tag(
 
 @tag.command("list")
 def list_tags(context: typer.Context, table: Name) -> None:
-    """Tags with the versions that they keep."""
+    """Lists tags with the versions that they keep."""
     _list(context, lambda client: client.tags.list(table))
 
 
 @tag.command("drop")
 def drop_tag(context: typer.Context, table: Name, name: ReferenceName) -> None:
-    """Drops a tag."""
+    """Drops a tag; its version may be cleaned then."""
     call = invocation(context)
     with call.client() as client:
         client.tags.drop(table, name)
-    show_done(f"tag {name} of {table} is dropped")
+    _tell_dropped(context, "tag", table, name)
 
 
 def _changes(changes: FileChanges) -> list[str]:
@@ -185,6 +185,13 @@ def _create(context: typer.Context, make: Callable[[Client], Reference], say: Ca
         show_json(made)
     else:
         show_done(say(made))
+
+
+def _tell_dropped(context: typer.Context, kind: str, table: str, name: str) -> None:
+    if invocation(context).as_json:
+        show_json({"dropped": name})
+    else:
+        show_done(f"{kind} {name} of {table} is dropped")
 
 
 def _list(context: typer.Context, find: Callable[[Client], list[Reference]]) -> None:

@@ -11,19 +11,19 @@ from lakemark.cli.context import invocation
 from lakemark.cli.output import show_done, show_json, show_rows, size_text, time_text
 from lakemark.cli.tables import Name
 
-app = typer.Typer(help="Versions that cleaning keeps.", no_args_is_help=True)
-Branch = Annotated[str, typer.Option(help="of this branch; empty: main")]
+app = typer.Typer(help="Savepoints: versions that cleaning keeps.", no_args_is_help=True)
+Branch = Annotated[str, typer.Option(help="the branch; default: main")]
 
 
 @app.command("create")
 def create(
     context: typer.Context,
     table: Name,
-    version: Annotated[int, typer.Option(min=0, help="0: the latest")] = 0,
+    version: Annotated[int, typer.Option(min=0, help="the version to keep; 0: the latest")] = 0,
     branch: Branch = "",
-    comment: Annotated[str, typer.Option()] = "",
+    comment: Annotated[str, typer.Option(help="why it is kept")] = "",
 ) -> None:
-    """Keeps a version."""
+    """Keeps a version and its files from being cleaned, until the savepoint is dropped."""
     call = invocation(context)
     with call.client() as client:
         made = client.timeline.make_savepoint(table, version, branch=branch, comment=comment)
@@ -35,7 +35,7 @@ def create(
 
 @app.command("list")
 def list_savepoints(context: typer.Context, table: Name) -> None:
-    """Savepoints of all branches."""
+    """Lists the savepoints of all branches."""
     call = invocation(context)
     with call.client() as client:
         found = client.timeline.savepoints(table)
@@ -48,9 +48,12 @@ def list_savepoints(context: typer.Context, table: Name) -> None:
 
 @app.command("drop")
 def drop(
-    context: typer.Context, table: Name, version: Annotated[int, typer.Argument(min=1)], branch: Branch = ""
+    context: typer.Context,
+    table: Name,
+    version: Annotated[int, typer.Argument(min=1, help="the version that it keeps")],
+    branch: Branch = "",
 ) -> None:
-    """Does not keep a version any more."""
+    """Drops a savepoint: the version may be cleaned again."""
     call = invocation(context)
     with call.client() as client:
         client.timeline.drop_savepoint(table, version, branch=branch)
@@ -63,14 +66,18 @@ def drop(
 def clean(
     context: typer.Context,
     table: Name,
-    retain_versions: Annotated[int, typer.Option(min=0, help="at least so many of the newest stay")] = 0,
-    retain_days: Annotated[float, typer.Option(min=0, help="every time since then can be read")] = 0,
+    retain_versions: Annotated[int, typer.Option(min=0, help="how many of the newest versions stay at least")] = 0,
+    retain_days: Annotated[float, typer.Option(min=0, help="for how many days back the table can still be read")] = 0,
     branch: Branch = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only tell what would be done")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and do nothing")] = False,
 ) -> None:
-    """Ends old versions and deletes the files that only they have."""
+    """Ends old versions and deletes the files that no other version has.
+
+    What tags, savepoints, branches and open writers need is kept. Backups that are older may need files that are
+    deleted here.
+    """
     if not retain_versions and not retain_days:
-        raise typer.BadParameter("say what is to stay: --retain-versions, --retain-days or both")
+        raise typer.BadParameter("say what must stay: --retain-versions, --retain-days or both")
     call = invocation(context)
     with call.client() as client:
         done = client.timeline.clean(

@@ -25,21 +25,27 @@ from lakemark.evolution import (
 from lakemark.evolution.statements import parse_changes
 from lakemark.types import Field, ListOf, MapOf, Schema, Struct, format_type, parse_type
 
-app = typer.Typer(help="The columns of a table: what they are and were, and changes of them.", no_args_is_help=True)
+app = typer.Typer(help="The columns of a table: show them and their history, and change them.", no_args_is_help=True)
 Column = Annotated[str, typer.Argument(metavar="COLUMN", help="a name, or a path: address.city, points.element.x")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="change nothing, say what would be or what is refused")]
-Expect = Annotated[int, typer.Option("--expect", metavar="SCHEMA", help="only if this is the latest schema", min=0)]
-First = Annotated[bool, typer.Option("--first")]
-After = Annotated[str, typer.Option("--after", metavar="COLUMN", help="a column beside it")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="change nothing; say what would come of it, or why it is refused")
+]
+Expect = Annotated[
+    int, typer.Option("--expect", metavar="SCHEMA", help="change it only if the latest schema has this id", min=0)
+]
+First = Annotated[bool, typer.Option("--first", help="in front of all other columns")]
+After = Annotated[str, typer.Option("--after", metavar="COLUMN", help="right behind this column")]
 
 
 @app.command()
 def show(
     context: typer.Context,
     name: SnapshotName,
-    version: Annotated[int | None, typer.Option("--version", "-v", min=0, help="default: the latest")] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", "-v", min=0, help="show this version's; default: the latest")
+    ] = None,
 ) -> None:
-    """The columns of a table, or of one of its versions, with all that lies within them."""
+    """Shows the columns of a table, or of one of its snapshots, with their nested fields."""
     call = invocation(context)
     with call.client() as client:
         at = snapshot_of(client, name, version=version)
@@ -51,7 +57,7 @@ def show(
 
 @app.command()
 def history(context: typer.Context, name: Name) -> None:
-    """All schemas of a table: when each came, and with which version."""
+    """Lists all schemas of a table: since when, since which version, and what changed."""
     call = invocation(context)
     with call.client() as client:
         found = client.tables.schemas(name)
@@ -70,13 +76,15 @@ def add(
     context: typer.Context,
     name: Name,
     column: Annotated[str, typer.Argument(metavar="COLUMN", help="as in SQL: \"tip decimal(8,2) COMMENT 'text'\"")],
-    to: Annotated[str, typer.Option("--to", metavar="STRUCT", help="the struct that gets it as a field")] = "",
+    to: Annotated[
+        str, typer.Option("--to", metavar="STRUCT", help="the path of a struct, which gets it as a field")
+    ] = "",
     first: First = False,
     after: After = "",
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
-    """Adds a column; rows that exist have null in it."""
+    """Adds a column; existing rows have null in it."""
     _alter(context, name, added_column(column, to, first=first, after=after), dry_run=dry_run, expect=expect)
 
 
@@ -91,7 +99,7 @@ def rename(
     context: typer.Context,
     name: Name,
     column: Column,
-    new_name: Annotated[str, typer.Argument(metavar="NEW_NAME")],
+    new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="without the path")],
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
@@ -104,7 +112,7 @@ def widen(
     context: typer.Context,
     name: Name,
     column: Column,
-    new_type: Annotated[str, typer.Argument(metavar="TYPE", help="one that holds every value of the old one")],
+    new_type: Annotated[str, typer.Argument(metavar="TYPE", help="a type that holds every value of the old one")],
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
@@ -131,7 +139,7 @@ def comment(
     context: typer.Context,
     name: Name,
     column: Column,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="'' takes it away")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="'' removes it")],
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
@@ -141,7 +149,7 @@ def comment(
 
 @app.command()
 def relax(context: typer.Context, name: Name, column: Column, dry_run: DryRun = False, expect: Expect = 0) -> None:
-    """Lets a NOT NULL column have nulls; there is no way back."""
+    """Allows nulls in a NOT NULL column; this cannot be undone."""
     _alter(context, name, RelaxColumn(column), dry_run=dry_run, expect=expect)
 
 
@@ -152,13 +160,13 @@ def alter(
     changes: Annotated[
         str,
         typer.Argument(
-            metavar="CHANGES", help="what follows ALTER TABLE in SQL: 'DROP COLUMN a; RENAME COLUMN b TO a'"
+            metavar="CHANGES", help="what follows ALTER TABLE t in SQL: 'DROP COLUMN a; RENAME COLUMN b TO a'"
         ),
     ],
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
-    """Several changes at once, all or none."""
+    """Makes several changes at once, all or none."""
     _alter(context, name, *parse_changes(changes), dry_run=dry_run, expect=expect)
 
 

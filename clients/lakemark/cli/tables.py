@@ -15,7 +15,9 @@ from lakemark.types import format_type
 
 app = typer.Typer(help="Tables: definition, properties, names.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="DATABASE.TABLE")]
-Properties = Annotated[list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE")]
+Properties = Annotated[
+    list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="a property; may be repeated")
+]
 
 
 TableId = Annotated[
@@ -28,10 +30,10 @@ TableId = Annotated[
 def list_tables(
     context: typer.Context,
     database: Annotated[str, typer.Argument(metavar="DATABASE")],
-    kind: Annotated[str, typer.Option(help="only 'lake' or 'warehouse' tables")] = "",
-    dropped: Annotated[bool, typer.Option("--dropped", help="those that can be brought back by undrop")] = False,
+    kind: Annotated[str, typer.Option(help="only tables of this kind: lake or warehouse")] = "",
+    dropped: Annotated[bool, typer.Option("--dropped", help="only those that can be brought back by undrop")] = False,
 ) -> None:
-    """The tables of a database."""
+    """Lists the tables of a database."""
     call = invocation(context)
     if dropped:
         _list_dropped(call, database)
@@ -46,7 +48,7 @@ def list_tables(
 
 @app.command()
 def show(context: typer.Context, name: Name) -> None:
-    """One table with its columns."""
+    """Shows one table with its columns."""
     call = invocation(context)
     with call.client() as client:
         _show(call, client.tables.get(name))
@@ -57,13 +59,13 @@ def create(
     context: typer.Context,
     name: Name,
     columns: Annotated[str, typer.Argument(help="as in SQL: 'id bigint NOT NULL, name string, month int'")],
-    partitioned_by: Annotated[str, typer.Option(help="names of partition columns, with commas")] = "",
+    partitioned_by: Annotated[str, typer.Option(help="partition columns, with commas: year,month")] = "",
     properties: Properties = None,
-    location: Annotated[str, typer.Option(help="directory or URI; default: below the database's")] = "",
-    comment: Annotated[str, typer.Option()] = "",
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists")] = False,
+    location: Annotated[str, typer.Option(help="directory or URI; default: a directory below the database's")] = "",
+    comment: Annotated[str, typer.Option(help="what it holds")] = "",
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="no error if there is one already")] = False,
 ) -> None:
-    """Makes a lake table."""
+    """Creates a lake table."""
     call = invocation(context)
     with call.client() as client:
         table = client.tables.create(
@@ -152,11 +154,13 @@ def set_properties(
     context: typer.Context,
     name: Name,
     properties: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE…")] = None,
-    remove: Annotated[list[str] | None, typer.Option("--remove", "-r", metavar="KEY")] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", "-r", metavar="KEY", help="a property to remove; may be repeated")
+    ] = None,
 ) -> None:
     """Sets and removes properties of a table."""
     if not properties and not remove:
-        raise typer.BadParameter("name a property to set (key=value) or to --remove")
+        raise typer.BadParameter("name a property to set (key=value), or one to remove (--remove key)")
     call = invocation(context)
     with call.client() as client:
         table = client.tables.set_properties(name, parse_pairs(properties, "property"), remove=remove or ())

@@ -13,8 +13,11 @@ from lakemark.cli.snapshots import BranchName, SnapshotName, branch_of, snapshot
 from lakemark.cli.tables import Name
 from lakemark.client import Version
 
-app = typer.Typer(help="Instants and versions of a table.", no_args_is_help=True)
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1)]
+app = typer.Typer(
+    help="The timeline of a table: its instants (what writers do) and its versions (what they committed).",
+    no_args_is_help=True,
+)
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="how many at most")]
 
 
 class State(StrEnum):
@@ -26,7 +29,7 @@ class State(StrEnum):
 
 @app.command()
 def show(context: typer.Context, table: SnapshotName, limit: Limit = 20) -> None:
-    """The latest version, or another snapshot, and the newest instants of all branches: also who is writing now."""
+    """Shows a snapshot and the newest instants of all branches: who writes now, and what became of other writers."""
     call = invocation(context)
     with call.client() as client:
         at = snapshot_of(client, table)
@@ -70,9 +73,9 @@ def instants(
     table: Name,
     state: Annotated[list[State] | None, typer.Option(help="only those in this state; may be repeated")] = None,
     limit: Limit = 100,
-    oldest_first: Annotated[bool, typer.Option("--oldest-first")] = False,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="begin with the oldest")] = False,
 ) -> None:
-    """Instants, newest first."""
+    """Lists instants, newest first."""
     call = invocation(context)
     with call.client() as client:
         found = client.timeline.instants(
@@ -92,11 +95,11 @@ def instants(
 def versions(
     context: typer.Context,
     table: BranchName,
-    branch: Annotated[str, typer.Option(help="of this branch; empty: main")] = "",
+    branch: Annotated[str, typer.Option(help="the branch; default: main")] = "",
     limit: Limit = 100,
-    oldest_first: Annotated[bool, typer.Option("--oldest-first")] = False,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="begin with the oldest")] = False,
 ) -> None:
-    """Versions, newest first."""
+    """Lists versions, newest first."""
     call = invocation(context)
     with call.client() as client:
         name, of = branch_of(table, branch)
@@ -148,10 +151,10 @@ def _what(version: Version) -> str:
 def restore(
     context: typer.Context,
     table: Name,
-    version: Annotated[int, typer.Argument(min=1)],
-    branch: Annotated[str, typer.Option(help="of this branch; empty: main")] = "",
+    version: Annotated[int, typer.Argument(min=1, help="the version whose files are wanted")],
+    branch: Annotated[str, typer.Option(help="the branch; default: main")] = "",
 ) -> None:
-    """A new version with the files of an old one; writers in flight cannot commit any more."""
+    """Makes a new version with the files of an old one; writers that are open cannot commit any more."""
     call = invocation(context)
     with call.client() as client:
         done = client.timeline.restore(table, version, branch=branch)
@@ -165,10 +168,10 @@ def restore(
 def rollback(
     context: typer.Context,
     table: Name,
-    instant: Annotated[int, typer.Argument()],
-    reason: Annotated[str, typer.Option()] = "rolled back by hand",
+    instant: Annotated[int, typer.Argument(help="as 'timeline instants' shows it")],
+    reason: Annotated[str, typer.Option(help="kept with the instant")] = "rolled back by hand",
 ) -> None:
-    """Gives up a writer that is requested or inflight; its files are never seen."""
+    """Ends a writer that has not committed (requested or inflight); no reader ever sees its files."""
     call = invocation(context)
     with call.client() as client:
         found = client.timeline.rollback(table, instant, reason)

@@ -57,7 +57,8 @@ _NOT_SENT: Final = (
     "errors resolving",
 )
 # And that there is nothing to wait for: the machine is there and refuses, or there is no such machine.
-_NOBODY: Final = ("connection refused", "domain name not found", "name or service not known")
+_REFUSED: Final = "connection refused"
+_NO_MACHINE: Final = ("domain name not found", "name or service not known")
 
 
 def is_away(error: grpc.RpcError) -> bool:
@@ -72,7 +73,7 @@ def is_not_sent(error: grpc.RpcError) -> bool:
 
 def nobody_listens(error: grpc.RpcError) -> bool:
     """Whether the address is wrong or its service is not running; a connection that is only slow is neither."""
-    return is_not_sent(error) and _says(error, _NOBODY)
+    return is_not_sent(error) and _says(error, (_REFUSED, *_NO_MACHINE))
 
 
 def translate(error: grpc.RpcError, target: str, *, mutation: bool) -> LakemarkError:
@@ -122,7 +123,7 @@ def _from_status(call: grpc.Call, target: str, *, mutation: bool) -> LakemarkErr
             if any(words in text.lower() for words in _NOT_SENT):
                 return Unavailable(
                     f"no Lakemark service answers at {target}; is it running? Start one with 'lakemark serve', or give "
-                    f"the address of one that runs ({text})",
+                    f"the address of one that runs ({_briefly(text)})",
                     server=target,
                 )
             if not mutation:
@@ -142,6 +143,15 @@ def _from_status(call: grpc.Call, target: str, *, mutation: bool) -> LakemarkErr
             return Unimplemented(f"the service at {target} cannot do this; it may be another release ({text})")
         case _:
             return _BY_STATUS.get(status, Internal)(text or f"the service at {target} answered {status.name}")
+
+
+def _briefly(text: str) -> str:
+    """gRPC's words for the two common reasons are long, and say no more."""
+    if _REFUSED in text.lower():
+        return _REFUSED
+    if any(one in text.lower() for one in _NO_MACHINE):
+        return "there is no machine of this name"
+    return text
 
 
 def _unknown(what: str, target: str) -> UnknownOutcome:

@@ -19,6 +19,13 @@ Columns: TypeAlias = Annotated[
 
 def parse_table_name(text: str) -> TableName:
     """``database.table`` or ``catalog.database.table``; parts may stand in backquotes. Raises InvalidName."""
+    table, at, snapshot = text.partition("@")
+    if at:
+        raise InvalidName(
+            f"{text!r} names a snapshot where a table is wanted: write {table.strip()!r}; where a snapshot is "
+            f"read, choose {snapshot!r} by version, timestamp, branch or tag",
+            name=text,
+        )
     parts = [part.strip().strip("`") for part in text.split(".")]
     if len(parts) not in (2, 3) or not all(parts):
         raise InvalidName(f"{text!r} is not the name of a table; write database.table", name=text)

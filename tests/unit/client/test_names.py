@@ -23,6 +23,14 @@ def test_other_names_are_refused(text: str) -> None:
         parse_table_name(text)
 
 
+@pytest.mark.parametrize("text", ["db.t@v12", "db.t@dev@v1", "`db`.`t`@tag"])
+def test_a_snapshot_is_no_table(text: str) -> None:
+    with pytest.raises(
+        InvalidName, match=r"names a snapshot where a table is wanted: write '.*t`?'; .* by version, time"
+    ):
+        parse_table_name(text)
+
+
 @pytest.mark.parametrize(
     "columns", ["month int, id bigint COMMENT 'key'", {"month": "int", "id": "bigint"}, {"month": INT, "id": BIGINT}]
 )
