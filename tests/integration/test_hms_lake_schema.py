@@ -167,7 +167,7 @@ def test_changes_in_a_property(hive: Client, catalog: Catalog) -> None:
     assert "lakemark.alter" not in hive.get_table("default", "t").parameters
     assert "lakemark.alter" not in catalog.get_lake_table("hive", "default", "t").record.properties
     refused(hive, catalog, "drop column m: it is a partition column", statements("DROP COLUMN id; DROP COLUMN m"))
-    refused(hive, catalog, "is no change of a schema", statements("DROP id"))
+    refused(hive, catalog, "is not a change of a schema", statements("DROP id"))
 
 
 def test_spark_tries_again_without_columns_and_must_hear_the_reason(hive: Client, catalog: Catalog) -> None:

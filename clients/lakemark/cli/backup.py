@@ -193,12 +193,13 @@ def _show_needs(manifest: Manifest, what: str) -> None:
     )
     if needs.warehouse_tables:
         typer.echo(f"It needs the files of {counted(needs.warehouse_tables, 'warehouse table')}, too.")
-    if needs.unreadable_tables:
-        typer.echo(f"The files of {counted(needs.unreadable_tables, 'lake table')} could not be counted.")
+    if needs.uncounted_tables:
+        typer.echo(f"The files of {counted(needs.uncounted_tables, 'lake table')} were not counted.")
     for place in needs.directories:
         typer.echo(f"  {place}")
     if needs.directories_left_out:
-        typer.echo(f"  … and {needs.directories_left_out} more directories")
+        more = "directory" if needs.directories_left_out == 1 else "directories"
+        typer.echo(f"  … and {needs.directories_left_out} more {more}")
 
 
 def _row(backup_id: str, found: Manifest | LakemarkError) -> list[object]:

@@ -65,7 +65,7 @@ def _change(statement: str) -> SchemaChange:
         match = form.fullmatch(statement)
         if match is not None:
             return _of(kind, match)
-    raise InvalidSchema(f"{statement[:100]!r} is no change of a schema; {_HELP}")
+    raise InvalidSchema(f"{statement[:100]!r} is not a change of a schema; {_HELP}")
 
 
 def _of(kind: str, match: re.Match[str]) -> SchemaChange:

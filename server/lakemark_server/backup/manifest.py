@@ -31,7 +31,8 @@ class DataNeeded:
 
     ``files`` of ``bytes`` are those of the latest versions of the lake tables on all branches; older versions and tags
     may need more. ``directories`` are those of the databases, and of lake tables that lie elsewhere; there are
-    ``directories_left_out`` more. ``unreadable_tables``: lake tables whose files could not be counted.
+    ``directories_left_out`` more. ``uncounted_tables``: lake tables whose files are
+    not in these numbers, because there are too many tables, or they could not be read.
     """
 
     lake_tables: int
@@ -40,7 +41,7 @@ class DataNeeded:
     bytes: int
     directories: Sequence[str]
     directories_left_out: int
-    unreadable_tables: int
+    uncounted_tables: int
 
 
 @dataclass(frozen=True, slots=True)

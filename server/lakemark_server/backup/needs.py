@@ -13,6 +13,8 @@ from lakemark_server.verify import Heads
 from .manifest import DataNeeded
 
 DIRECTORIES_MAX: Final = 100
+TABLES_COUNTED_MAX: Final = 20_000
+"""A table takes some milliseconds, and a backup should not wait long for a number that is only told."""
 
 
 def data_needed(store: Store) -> DataNeeded:
@@ -23,13 +25,14 @@ def data_needed(store: Store) -> DataNeeded:
     heads = Heads(store)
     names = heads.names()
     lake_tables = [one for one in names if one.entry.kind == catalog_pb2.LAKE]
-    files = size_bytes = unreadable = 0
+    files = size_bytes = 0
+    uncounted = max(0, len(lake_tables) - TABLES_COUNTED_MAX)
     places = {one.owner.location for one in names if one.owner is not None}
-    for one in lake_tables:
+    for one in lake_tables[:TABLES_COUNTED_MAX]:
         try:
             head = heads.files(one.entry.table_id)
         except LakemarkError:
-            unreadable += 1
+            uncounted += 1
             continue
         if head is not None:
             files += head.files
@@ -43,7 +46,7 @@ def data_needed(store: Store) -> DataNeeded:
         bytes=size_bytes,
         directories=directories[:DIRECTORIES_MAX],
         directories_left_out=max(0, len(directories) - DIRECTORIES_MAX),
-        unreadable_tables=unreadable,
+        uncounted_tables=uncounted,
     )
 
 

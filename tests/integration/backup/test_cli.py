@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from lakemark.cli.app import run
-from lakemark_server.backup import BackupDamaged, BackupFormatUnknown, Repository
+from lakemark_server.backup import BackupDamaged, BackupFormatUnknown, Repository, needs
+from lakemark_server.backup import manifest as manifests
 from lakemark_server.backup.needs import outermost
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
 from tests.integration.grpc_server import connected
-
-Run = Any
 
 
 @pytest.fixture
@@ -127,8 +125,6 @@ def test_every_command_says_that_data_files_are_not_in_it(backups: Backups, tmp_
 
 
 def test_a_backup_of_an_older_release_says_that_it_does_not_know(backups: Backups, tmp_path: Path) -> None:
-    from lakemark_server.backup import manifest as manifests
-
     path = backups.manifest(backups.take())
     document = json.loads(path.read_text())
     del document["needs"], document["checksum"]
@@ -137,6 +133,15 @@ def test_a_backup_of_an_older_release_says_that_it_does_not_know(backups: Backup
     code, out, _ = backups("restore", str(backups.directory), "--store", f"sqlite:///{tmp_path}/restored.db")
     assert code == 0
     assert "which data files it needs is not known" in out
+
+
+def test_not_all_of_very_many_tables_are_counted(backups: Backups, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "TABLES_COUNTED_MAX", 2)  # by name: db.empty and db.far
+    monkeypatch.setattr(needs, "DIRECTORIES_MAX", 1)
+    _, out, _ = backups("backup", str(backups.directory), "--store", backups.store)
+    assert "needs 1 data file (" in out
+    assert "The files of 1 lake table were not counted." in out
+    assert "… and 1 more directory\n" in out
 
 
 def test_outermost_directories() -> None:

@@ -10,6 +10,7 @@ from lakemark import connect
 from lakemark.cli.app import run
 from lakemark.client.addresses import parse_addresses
 from lakemark.errors import InvalidArgument
+from lakemark_spark.connection import use_client
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,10 @@ def test_what_is_no_text_is_no_address(server: Any) -> None:
 def test_the_command_line_refuses_it_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--server", "http://a:9090", "databases", "list"]) == InvalidArgument.exit_code
     assert capsys.readouterr().err.startswith("error: 'http://a:9090' is not the address of a service")
+
+
+def test_lakemark_spark_takes_several_addresses() -> None:
+    with use_client("a:9090, b:9090") as client:
+        assert client.address == "a:9090,b:9090"
+    with pytest.raises(InvalidArgument, match="it has no port"), use_client("a"):
+        pass
