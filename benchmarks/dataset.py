@@ -33,7 +33,16 @@ class Selection:
 
     @property
     def sql(self) -> str:
-        return f"{PARTITION_COLUMN} = {self.partition} AND id >= {self.low} AND id < {self.high}"
+        return self.moved_sql(0)
+
+    def moved_sql(self, ids: int) -> str:
+        """The same selection of ids that are greater by so much: of nearly the same files, but another plan."""
+        return f"{PARTITION_COLUMN} = {self.partition} AND id >= {self.low + ids} AND id < {self.high + ids}"
+
+
+def other_unclustered(number: int) -> str:
+    """Another plan like UNCLUSTERED for each number from 1 to 1,000."""
+    return f"code = {123_456 + 719 * number} AND amount > {900 + number / 1_000}"
 
 
 @dataclass(frozen=True)

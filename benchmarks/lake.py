@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,8 @@ import grpc
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from grpc_health.v1.health_pb2 import HealthCheckRequest
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from benchmarks.dataset import APPENDS, COLUMNS, FILE_ROWS, PARTITION_COLUMN, Dataset
 from benchmarks.service import Service
@@ -36,6 +38,7 @@ class Lake:
         self._catalog = CatalogServiceStub(channel)
         self._timeline = TimelineServiceStub(channel)
         self._snapshots = SnapshotServiceStub(channel)
+        self._health = HealthStub(channel)
 
     def create(self, table: str) -> None:
         """With the columns of ``dataset``."""
@@ -89,6 +92,10 @@ class Lake:
 
         return append
 
+    def empty_request(self) -> None:
+        """One of which the service has nothing to do (gRPC's own health check): what any answer takes."""
+        self._health.Check(HealthCheckRequest())
+
     def plan(self, table: str, sql: str, version: int | None = None) -> int:
         """How many files the plan has."""
         request = snapshot_pb2.PlanFilesRequest(table=_name(table), predicate=types_pb2.Predicate(sql=sql))
@@ -122,6 +129,21 @@ def median_s(run: Callable[[], object], runs: int) -> tuple[float, int]:
         run()
         took.append(time.perf_counter() - began)
     return statistics.median(took), len(took)
+
+
+def medians_in_turns_s(calls: Mapping[str, Callable[[], object]], runs: int) -> dict[str, tuple[float, int]]:
+    """As ``median_s`` of each, but one call of each after the other, forwards and backwards in turn: what else runs
+    meanwhile slows all alike, and so does what a call leaves behind."""
+    took: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    while min(map(len, took.values())) < runs and sum(map(sum, took.values())) < SECONDS_MAX:
+        for name in names:
+            call = calls[name]
+            began = time.perf_counter()
+            call()
+            took[name].append(time.perf_counter() - began)
+        names.reverse()
+    return {name: (statistics.median(times), len(times)) for name, times in took.items()}
 
 
 @contextmanager

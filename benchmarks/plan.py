@@ -4,9 +4,12 @@ A table of a million files (entries only, no data) in 1,000 partitions with stat
 gRPC, and folded as far as the background fold would. Then plans are asked for over gRPC: a selective predicate on a
 partition and a clustered column; one on columns by which no page can be skipped; all files, listed by the client as
 plain Arrow columns (without and with statistics, page by page and as one table); and the selective one as the first
-after a restart.
+after a restart. Plans with a predicate are asked for in turns with an empty request (gRPC's own health check): the same
+one again (``_warm``), and ones with other values each time (``_new``); ``_vs_empty`` is how many times an empty request
+they take.
 PyIceberg, delta-rs and DuckLake plan the same files in the same run; ratios are theirs / ours, of tables that they have
-loaded already. What is generated for them stays in DIR. They take part up to a million files.
+loaded already and, as they keep no answers, of plans that Lakemark was not asked for before. What is generated for them
+stays in DIR. They take part up to a million files.
 What is measured is a median of a number of runs, of fewer if these take longer than SECONDS_MAX of ``benchmarks.lake``;
 ``runs`` says of how many. So ten million files take less than ten minutes.
 """
@@ -19,18 +22,20 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import folds, machine
-from benchmarks.dataset import COLUMNS, UNCLUSTERED, Dataset
-from benchmarks.lake import EMPTY, Lake, connected, median_s, stored_bytes
+from benchmarks.dataset import COLUMNS, UNCLUSTERED, Dataset, other_unclustered
+from benchmarks.lake import EMPTY, Lake, connected, median_s, medians_in_turns_s, stored_bytes
 from benchmarks.peers import environment
-from benchmarks.service import running_service
+from benchmarks.service import Service, running_service
 
 FILES: Final = 1_000_000
 PARTITIONS: Final = 1_000
 RUNS: Final = 50
+CPU_RUNS: Final = 300
 LISTINGS: Final = 3
 PEERS: Final = {"pyiceberg": "vs_pyiceberg", "delta": "vs_delta_rs", "ducklake": "vs_ducklake"}
 
@@ -78,18 +83,17 @@ def _measure(work_dir: Path, dataset: Dataset) -> dict[str, Any]:
     with running_service(work_dir, hms=False) as service, connected(service) as lake:
         result["selective_cold_ms"] = lake.cold_plan_ms("planned", selective)
         measures = _Measures(lake, dataset, result)
-        measures.plan("selective_warm_ms", selective)
         result["selective_files"] = lake.plan("planned", selective)
         assert result["selective_files"] == dataset.selected_files
         result["unclustered_files"] = lake.plan("planned", UNCLUSTERED)
-        measures.plan("unclustered_warm_ms", UNCLUSTERED)
+        measures.against_empty(service)
         measures.listing("full_listing_first_s", lambda: lake.list_all("planned"), 1)
         measures.listing("full_listing_s", lambda: lake.list_all("planned"))
         measures.listing("full_table_s", lambda: lake.table_of_all("planned"))
         result["rss_mb"] = service.rss_mb()
         names = [name for name, _ in COLUMNS]
         measures.listing("full_listing_statistics_s", lambda: lake.list_all("planned", names))
-        measures.plan("unclustered_after_ms", UNCLUSTERED)
+        measures.unclustered("unclustered_after_ms")
         result["rss_after_mb"] = service.rss_mb()
     return result
 
@@ -97,13 +101,46 @@ def _measure(work_dir: Path, dataset: Dataset) -> dict[str, Any]:
 class _Measures:
     """Puts figures into ``result``, and under "runs" how many times each was taken."""
 
+    _numbers = count(1)
+
     def __init__(self, lake: Lake, dataset: Dataset, result: dict[str, Any]) -> None:
         self._lake, self._dataset, self._result = lake, dataset, result
         self._runs = result.setdefault("runs", {})
 
-    def plan(self, key: str, sql: str) -> None:
-        took, self._runs[key] = median_s(lambda: self._lake.plan("planned", sql), RUNS)
+    def unclustered(self, key: str) -> float:
+        """Of plans that were not asked for before; seconds."""
+        took, self._runs[key] = median_s(
+            lambda: self._lake.plan("planned", other_unclustered(next(self._numbers))), RUNS
+        )
         self._result[key] = round(took * 1e3, 3)
+        return took
+
+    def against_empty(self, service: Service) -> None:
+        """Plans that were asked for before, and plans that never were, in turns with requests of which the service has
+        nothing to do; what of it the service takes in processor time."""
+        selection, lake = self._dataset.selection, self._lake
+        calls: dict[str, Callable[[], object]] = {
+            "empty_request": lake.empty_request,
+            "selective_warm": lambda: lake.plan("planned", selection.sql),
+            "selective_new": lambda: lake.plan("planned", selection.moved_sql(next(self._numbers))),
+            "unclustered_warm": lambda: lake.plan("planned", UNCLUSTERED),
+        }
+        for call in calls.values():
+            call()
+        found = medians_in_turns_s(calls, RUNS)
+        # Apart: it leaves nothing of what the processor has at hand, and whoever comes next would look slow.
+        found["unclustered_new"] = self.unclustered("unclustered_new_ms"), self._runs["unclustered_new_ms"]
+        for name, (took, runs) in found.items():
+            self._result[f"{name}_ms"] = round(took * 1e3, 3)
+            self._runs[f"{name}_ms"] = runs
+        empty, _ = found.pop("empty_request")
+        for name, (took, _) in found.items():
+            self._result[f"{name.removesuffix('_warm')}_vs_empty"] = round(took / empty, 2)
+        for name in ("empty_request", "selective_warm", "selective_new"):
+            began = service.cpu_s()
+            for _ in range(CPU_RUNS):
+                calls[name]()
+            self._result[f"{name}_cpu_ms"] = round((service.cpu_s() - began) / CPU_RUNS * 1e3, 2)
 
     def listing(self, key: str, list_files: Callable[[], int], runs: int = LISTINGS) -> None:
         def checked() -> None:
@@ -121,7 +158,9 @@ def _measure_scattered(work_dir: Path, dataset: Dataset) -> dict[str, Any]:
     folds.fold_if_due(work_dir, "planned")
     with running_service(work_dir, hms=False) as service, connected(service) as lake:
         assert lake.plan("planned", scattered.selection.sql) == scattered.selected_files
-        return {"selective_scattered_ms": lake.plan_ms("planned", scattered.selection.sql, RUNS)}
+        numbers = count(1)
+        took, _ = median_s(lambda: lake.plan("planned", scattered.selection.moved_sql(next(numbers))), RUNS)
+        return {"selective_scattered_ms": round(took * 1e3, 3)}
 
 
 def measure_peers(data: Path, dataset: Dataset, ours: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +173,7 @@ def measure_peers(data: Path, dataset: Dataset, ours: dict[str, Any]) -> dict[st
             print(error, file=sys.stderr, flush=True)
             theirs = {"error": str(error)}
         result["peers"][peer] = theirs
-        result[key] = _ratio(theirs, "selective_loaded_ms", ours["selective_warm_ms"])
+        result[key] = _ratio(theirs, "selective_loaded_ms", ours["selective_new_ms"])
         result[f"{key}_listing"] = _ratio(theirs, "full_listing_s", ours["full_listing_s"])
         if "selective_scattered_ms" in theirs:
             result[f"{key}_scattered"] = _ratio(theirs, "selective_scattered_ms", ours["selective_scattered_ms"])

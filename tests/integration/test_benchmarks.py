@@ -12,7 +12,8 @@ from benchmarks.peers import environment
 REPOSITORY = Path(__file__).resolve().parents[2]
 TINY = ["--files", "1000", "--partitions", "10"]
 PLAN = {"files", "selective_warm_ms", "selective_cold_ms", "unclustered_warm_ms", "full_listing_s", "bytes_per_file"}
-PLAN |= {"rss_mb"}
+PLAN |= {"rss_mb", "empty_request_ms", "selective_vs_empty", "selective_new_vs_empty", "unclustered_vs_empty"}
+PLAN |= {"unclustered_new_vs_empty"}
 COMMIT = {"hot_table_commits_per_s", "ten_files_1m_vs_10k", "files_100k_s", "old_version_vs_latest"}
 COMMIT |= {"deep_versions_ratio", "ten_files_1m_next_ms"}
 FOLD = {
@@ -43,6 +44,9 @@ def test_plan() -> None:
 
     assert _positive(figures, PLAN) == PLAN
     assert figures["selective_files"] == 50
+    assert figures["selective_vs_empty"] == pytest.approx(
+        figures["selective_warm_ms"] / figures["empty_request_ms"], abs=0.02
+    )
     assert (figures["runs"]["unclustered_warm_ms"], figures["runs"]["full_listing_s"]) == (50, 3)
 
 

@@ -26,7 +26,7 @@ def _peers(monkeypatch: pytest.MonkeyPatch, figures: dict[str, Any]) -> None:
 
 def test_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _peers(monkeypatch, {"selective_loaded_ms": 300.0, "selective_scattered_ms": 8_000.0, "full_listing_s": 50.0})
-    ours = {"selective_warm_ms": 2.0, "selective_scattered_ms": 4.0, "full_listing_s": 0.5}
+    ours = {"selective_new_ms": 2.0, "selective_scattered_ms": 4.0, "full_listing_s": 0.5}
 
     found = plan.measure_peers(tmp_path, DATASET, ours)
 

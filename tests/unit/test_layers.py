@@ -36,6 +36,7 @@ ALLOWED = {
 # The two domains that know each other, and their sub-packages: each imports only those before it.
 ORDER = (
     "snapshot.arrow",
+    "snapshot.at_hand",
     "snapshot.cache",
     "snapshot.entries",
     "snapshot.pages",

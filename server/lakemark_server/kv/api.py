@@ -198,6 +198,22 @@ class Store(ABC):
     def read(self, body: Callable[[ReadTransaction], T]) -> T:
         """Runs ``body`` once on one consistent snapshot that holds everything acknowledged before the call."""
 
+    def read_at_once(self, keys: Sequence[bytes]) -> list[bytes | None] | None:
+        """The values that ``read`` would give, for callers that must not wait, as event loops: only if it takes some
+        ten microseconds, which it does where no network, no queue and no other thread is in between.
+
+        None: it would wait, or could not read; ``read`` says why.
+        """
+        return None
+
+    def writes_begun(self) -> int | None:
+        """A count of the commits of this store, each of which is in it before any read can see it. As long as it stays
+        the same, what was read after it was looked up is what ``read`` would give.
+
+        None: a commit is being applied, or nobody knows, since other processes write, too.
+        """
+        return None
+
     @abstractmethod
     def transact(self, body: Callable[[Transaction], T], *, attempts_max: int = 50) -> T:
         """Runs ``body`` and commits durably; runs it again on Conflict, TransactionTooOld and TryAgain.

@@ -1,7 +1,7 @@
 """Answers of functions of the store, kept together with what they had read.
 
 Such a function gives the same answer as long as it would read the same; so an answer that was kept is checked with one
-read of all its keys, in the caller's own transaction, and can never be stale.
+read of all its keys, in the caller's own transaction or by ``Store.read_at_once``, and can never be stale.
 """
 
 from __future__ import annotations
@@ -10,30 +10,42 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from .api import KeyValue, ReadTransaction
+from .api import KeyValue, ReadTransaction, Store
+
+_BYTES_MAX: Final = 16 << 20
+_ENTRY_BYTES: Final = 1_000  # about, of an answer and its keys
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Kept(Generic[T]):
+    """``checked``: ``Store.writes_begun`` before the values were last found to be the same."""
+
     keys: list[bytes]
     values: list[bytes | None]
     answer: T
+    size: int
+    checked: int | None = None
 
 
 class ReadMemo(Generic[K, T]):
-    """Up to ``entries_max`` answers of ``body``, which must depend on nothing but its arguments and what it reads.
+    """Up to ``entries_max`` answers of ``body``, which must depend on nothing but its arguments and what it reads; what
+    they had read takes at most ``bytes_max``.
 
     Thread-safe. Answers are shared: callers must not change them. What raises or reads ranges is not kept.
     """
 
-    def __init__(self, body: Callable[[ReadTransaction, K], T], *, entries_max: int) -> None:
+    def __init__(
+        self, body: Callable[[ReadTransaction, K], T], *, entries_max: int, bytes_max: int = _BYTES_MAX
+    ) -> None:
         self._body = body
         self._entries_max = entries_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
         self._lock = threading.Lock()
         self._kept: OrderedDict[K, _Kept[T]] = OrderedDict()
 
@@ -45,12 +57,31 @@ class ReadMemo(Generic[K, T]):
         reads = _Reads(tx)
         answer = self._body(reads, key)
         with self._lock:
-            self._kept.pop(key, None)
+            old = self._kept.pop(key, None)
+            self._bytes -= 0 if old is None else old.size
             if not reads.ranges:
-                self._kept[key] = _Kept(list(reads.points), list(reads.points.values()), answer)
-                if len(self._kept) > self._entries_max:
-                    self._kept.popitem(last=False)
+                keys, values = list(reads.points), list(reads.points.values())
+                size = _ENTRY_BYTES + sum(map(len, keys)) + sum(len(value or b"") for value in values)
+                self._kept[key] = _Kept(keys, values, answer, size)
+                self._bytes += size
+                while len(self._kept) > self._entries_max or self._bytes > self._bytes_max:
+                    self._bytes -= self._kept.popitem(last=False)[1].size
         return answer
+
+    def get_at_once(self, store: Store, key: K) -> T | None:
+        """What ``body`` would give, if it was kept and ``Store.read_at_once`` can check it; else None.
+
+        Nothing is read if nothing was written since the last time.
+        """
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        begun = store.writes_begun()
+        if begun is None or kept.checked != begun:
+            if store.read_at_once(kept.keys) != kept.values:
+                return None
+            kept.checked = begun
+        return kept.answer
 
     def reads(self, key: K) -> Sequence[bytes]:
         """The keys that ``get`` is going to read, as far as it is known."""

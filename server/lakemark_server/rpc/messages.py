@@ -62,7 +62,7 @@ def lake_table(table: LakeTable, version: int) -> catalog_pb2.Table:
         properties=record.properties,
         owner=record.owner,
         created_ms=record.created_ms,
-        schema=_schema(table.schema),
+        schema=schema_message(table.schema),
         conflict_policy=POLICIES[table.policy],
         version=version,
         comment=record.comment,
@@ -87,7 +87,10 @@ def dropped_table(record: LakeTableRecord) -> catalog_pb2.DroppedTable:
 
 def schema_version(found: SchemaVersion) -> catalog_pb2.SchemaVersion:
     return catalog_pb2.SchemaVersion(
-        schema=_schema(found.schema), version=found.version, committed_ms=found.committed_ms, changes=found.changes
+        schema=schema_message(found.schema),
+        version=found.version,
+        committed_ms=found.committed_ms,
+        changes=found.changes,
     )
 
 
@@ -125,13 +128,13 @@ def opened_instant(record: InstantRecord, table: LakeTable) -> timeline_pb2.Inst
     """With what a writer needs to begin."""
     message = instant(record, table)
     message.staging_location = f"{table.record.location}/{record.instant}"
-    message.schema.CopyFrom(_schema(table.schema))
+    message.schema.CopyFrom(schema_message(table.schema))
     message.conflict_policy = POLICIES[table.policy]
     return message
 
 
 @lru_cache(maxsize=256)
-def _schema(schema: Schema) -> types_pb2.Schema:
+def schema_message(schema: Schema) -> types_pb2.Schema:
     """Shared: not to be changed."""
     return schema_to_proto(schema)
 

@@ -2,7 +2,8 @@
 
 Requests arrive on the event loop (``rpc.loop``) as bytes. A servicer's ordinary method is run by a thread of a lane,
 which decodes and encodes too, so that a large request or a slow plan holds up nobody else. What a servicer offers in
-``quick`` runs on the loop itself: small requests that wait for a batch (``timeline.batching``) cost no thread then.
+``quick`` runs on the loop itself: small requests that wait for a batch (``timeline.batching``), and plans that take
+less than the way to a thread and back (``rpc.plans``), cost no thread then.
 Whether its tenant may make a request, and whether there is room for it, is decided before it waits or is worked on.
 """
 
@@ -22,7 +23,7 @@ from google.protobuf.message_factory import GetMessageClass
 from lakemark.errors import Internal, InvalidArgument, LakemarkError, Unimplemented
 from lakemark.user import USER_KEY
 from lakemark_server import caller, deadline
-from lakemark_server.admission.tenants import Kind, Tenants
+from lakemark_server.admission.tenants import Entered, Kind, Tenants
 from lakemark_server.deadline import Deadline
 from lakemark_server.rpc.admission import Admission, Receiving, kind_of
 from lakemark_server.rpc.errors import abort
@@ -99,7 +100,9 @@ def _served(
 
     async def in_lane(data: bytes, context: Context) -> bytes:
         until = _deadline_of(context, request_s_max)
-        entered = admission.enter(data)
+        return await by_thread(data, context, until, admission.enter(data))
+
+    async def by_thread(data: bytes, context: Context, until: Deadline, entered: Entered | None) -> bytes:
         try:
             answer = lanes.run(
                 admission.kind, partial(whole, data, context, until), len(data), partial(admission.leave, entered)
@@ -126,12 +129,15 @@ def _served(
         try:
             with lanes.on_loop(admission.kind, len(data)), deadline.within(until):
                 answer = await quick.answer(request)
-        except asyncio.CancelledError:
-            until.abandon()
-            raise
-        finally:
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                until.abandon()
             admission.leave(entered)
-        return await in_lane(data, context) if answer is None else answer.SerializeToString()
+            raise
+        if answer is None:
+            return await by_thread(data, context, until, entered)
+        admission.leave(entered)
+        return answer.SerializeToString()
 
     return in_lane if quick is None else quickly
 

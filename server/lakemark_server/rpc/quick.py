@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
-
-from google.protobuf.message import Message
+from typing import Any, Final, Protocol
 
 QUICK_BYTES_MAX: Final = 16 << 10
 """Larger ones would keep the loop busy with decoding."""
+
+
+class Answer(Protocol):
+    """A message, or what has its bytes already."""
+
+    def SerializeToString(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,4 +21,4 @@ class Quick:
     """``takes`` says which requests of a method. ``answer`` must not block; None: the method itself has to do it."""
 
     takes: Callable[[Any], bool]
-    answer: Callable[[Any], Awaitable[Message | None]]
+    answer: Callable[[Any], Awaitable[Answer | None]]

@@ -5,19 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
 import grpc
 import pyarrow as pa
 from google.protobuf.message import Message
 
-from lakemark.convert import schema_to_proto
-from lakemark.convert_predicate import predicate_from_proto
 from lakemark.errors import InvalidArgument, InvalidPredicate
-from lakemark.expressions import Expr
+from lakemark.expressions import TRUE
 from lakemark.types import Field, Schema, is_nested
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
@@ -26,8 +24,21 @@ from lakemark_server.keyspace import MAIN
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
+from lakemark_server.rpc.plans import (
+    QUICK_FILES_MAX,
+    QUICK_PARTS_MAX,
+    QUICK_SNAPSHOT_PARTS_MAX,
+    PlanAnswers,
+    Predicates,
+    is_short,
+    is_small,
+    parsed,
+)
+from lakemark_server.rpc.quick import Answer as QuickAnswer
+from lakemark_server.rpc.quick import Quick
+from lakemark_server.snapshot.at_hand import NotAtHand, only_at_hand
 from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.snapshot.pages.blocks import to_ipc, to_plain_ipc
+from lakemark_server.snapshot.pages.blocks import to_ipc, to_plain_ipc, to_small_ipc
 from lakemark_server.snapshot.parts.changes import added_between, removed_between
 from lakemark_server.snapshot.parts.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.snapshot.planning.aggregates import aggregate
@@ -42,8 +53,8 @@ PAGE_FILES: Final = 20_000
 PAGE_FILES_MAX: Final = 100_000
 COMPACT_FILES_MIN: Final = 1_000  # fewer are not worth it
 PAGE_MESSAGES_MAX: Final = 5_000
+SMALL_BYTES_MAX: Final = 64 << 10  # compressing less than that costs more than it saves
 _SLICES_BYTES: Final = 32 << 20
-_PREDICATE_BYTES_KEPT: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,9 @@ class SnapshotServicer(SnapshotServiceServicer):
         self._page_bytes_max = page_bytes_max
         self._snapshots = snapshots
         self._planner = planner
+        self._predicates = Predicates()
+        self._answers = PlanAnswers()
+        self.quick: Mapping[str, Quick] = {"PlanFiles": Quick(is_small, self._plan_at_once)}
         self._slices: ByteLru[tuple[str, int], FileSlices] = ByteLru(_SLICES_BYTES, lambda slices: slices.memory_bytes)
 
     @_again
@@ -136,11 +150,15 @@ class SnapshotServicer(SnapshotServiceServicer):
     def PlanFiles(self, request: pb.PlanFilesRequest, context: Context) -> pb.PlanFilesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
         found, offset = self._snapshot(request.table, at_of(request.at), token), token.offset if token else 0
-        same = pb.PlanFilesRequest(table=request.table, at=request.at, predicate=request.predicate, limit=request.limit)
-        digest = _check_same(token, same, found)
+        if token:
+            _check_same(token, _same_plan(request), found)
+        return self._plan_page(request, found, self._plan(found, request), offset)
+
+    def _plan_page(
+        self, request: pb.PlanFilesRequest, found: TableSnapshot, plan: Plan, offset: int
+    ) -> pb.PlanFilesResponse:
         if request.limit < 0:
             raise InvalidArgument(f"limit is {request.limit}: it must be 0 (all files) or more")
-        plan = self._plan(found, request)
         columns = [_statistics_column(found.schema, name) for name in request.statistics_columns]
         wanted = min(plan.files, request.limit) if request.limit > 0 else plan.files
         compact = request.encoding == pb.ARROW_COMPACT
@@ -155,14 +173,39 @@ class SnapshotServicer(SnapshotServiceServicer):
             put_files(response.files, plan.page(offset, size, columns), found.schema, request.encoding)
         response.page_files = size
         if offset + size < wanted:
+            digest = _check_same(None, _same_plan(request), found)
             response.next_page_token = PageToken(
                 found.snapshot.version, offset + size, digest, found.snapshot.origin
             ).encode()
         if not offset:
-            response.schema.CopyFrom(schema_to_proto(found.schema))
+            response.schema.CopyFrom(messages.schema_message(found.schema))
             response.location = found.table.record.location
             response.summary.CopyFrom(_summary(plan))
+        self._answers.keep(found.reference, request, response)
         return response
+
+    async def _plan_at_once(self, request: pb.PlanFilesRequest) -> QuickAnswer | None:
+        """The answer, if it was given before, or if it takes little and all that it needs is in memory."""
+        name = require_name(request.table)
+        reference = self._snapshots.resolve_at_once(name.catalog, name.database, name.table, at_of(request.at))
+        if reference is None:
+            return None
+        known = self._answers.find(reference, request)
+        if known is not None or not is_short(request):
+            return known
+        found = self._snapshots.at_hand(reference)
+        if found is None or len(found.snapshot.parts) > QUICK_SNAPSHOT_PARTS_MAX:
+            return None
+        try:
+            with only_at_hand():
+                bound = self._predicates.bound(request.predicate, found.schema)
+                plan = self._planner.plan_bound(found.snapshot, bound, QUICK_PARTS_MAX)
+                if plan.files > QUICK_FILES_MAX:
+                    return None
+                answer = self._plan_page(request, found, plan, 0)
+        except NotAtHand:
+            return None
+        return answer if answer.ByteSize() <= self._page_bytes_max else None
 
     @_again
     def PlanPartitions(self, request: pb.PlanPartitionsRequest, context: Context) -> pb.PlanPartitionsResponse:
@@ -198,7 +241,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             total += page.num_rows
             first += plan.files
         if not offset:
-            response.schema.CopyFrom(schema_to_proto(newer.schema))
+            response.schema.CopyFrom(messages.schema_message(newer.schema))
             response.location = newer.table.record.location
         if offset + total < first:
             response.next_page_token = PageToken(
@@ -212,7 +255,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         plan = self._plan(found, request)
         fields = [_data_column(found.schema, name) for name in request.columns]
         groups, exact = aggregate(plan, fields, by_partition=request.by_partition)
-        schema = schema_to_proto(found.schema)
+        schema = messages.schema_message(found.schema)
         response = pb.AggregateResponse(version=found.snapshot.version, exact=exact, schema=schema)
         for group in groups:
             message = response.groups.add(name=group.partition, files=group.files, rows=group.rows, bytes=group.bytes)
@@ -244,7 +287,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             token = PageToken(found.snapshot.version, offset + page.num_rows, digest, found.snapshot.origin)
             response.next_page_token = token.encode()
         if not offset:
-            response.schema.CopyFrom(schema_to_proto(schema))
+            response.schema.CopyFrom(messages.schema_message(schema))
             response.location = found.table.record.location
         return response
 
@@ -253,7 +296,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         if request.view not in request.View.values():
             raise InvalidArgument(f"view {request.view} is not one of {', '.join(request.View.keys()[1:])}")
         groups: frozenset[str] | None = frozenset(request.file_groups) or None
-        given = _predicate(request.predicate) if request.HasField("predicate") else None
+        given = parsed(request.predicate) if request.HasField("predicate") else None
         if request.view == request.REPLACED:
             return replaced_files(
                 self._planner, self._snapshots, table, lineage, request.from_version, snapshot.version, given, groups
@@ -288,8 +331,8 @@ class SnapshotServicer(SnapshotServiceServicer):
     def _plan(
         self, found: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest | pb.AggregateRequest
     ) -> Plan:
-        given = _predicate(request.predicate) if request.HasField("predicate") else None
-        return self._planner.plan(found.snapshot, given)
+        bound = self._predicates.bound(request.predicate, found.schema) if request.HasField("predicate") else TRUE
+        return self._planner.plan_bound(found.snapshot, bound)
 
 
 def _message(request: pb.GetSnapshotRequest, found: TableSnapshot) -> pb.Snapshot:
@@ -298,7 +341,7 @@ def _message(request: pb.GetSnapshotRequest, found: TableSnapshot) -> pb.Snapsho
         table=messages.table_name(found.table),
         branch=request.at.branch or MAIN,
         version=snapshot.version,
-        schema=schema_to_proto(snapshot.schema),
+        schema=messages.schema_message(snapshot.schema),
         files=snapshot.files,
         rows=snapshot.rows,
         bytes=snapshot.size_bytes,
@@ -333,7 +376,7 @@ def put_files(files: types_pb2.DataFiles, page: pa.RecordBatch, schema: Schema, 
     if encoding == pb.PROTOBUF:
         files.list.files.extend(to_messages(page, schema))
     else:
-        files.arrow = to_ipc(page)
+        files.arrow = to_small_ipc(page) if page.nbytes <= SMALL_BYTES_MAX else to_ipc(page)
 
 
 def _page_size(
@@ -356,16 +399,9 @@ def _check_same(token: PageToken | None, same: Message, found: TableSnapshot) ->
     return digest
 
 
-def _predicate(message: types_pb2.Predicate) -> Expr:
-    """Raises InvalidPredicate, InvalidArgument."""
-    stored = message.SerializeToString(deterministic=True)
-    return _parsed(stored) if len(stored) <= _PREDICATE_BYTES_KEPT else predicate_from_proto(message)
-
-
-@lru_cache(maxsize=1_000)
-def _parsed(stored: bytes) -> Expr:
-    """Engines ask the same again and again, and parsing takes longer than planning."""
-    return predicate_from_proto(types_pb2.Predicate.FromString(stored))
+def _same_plan(request: pb.PlanFilesRequest) -> pb.PlanFilesRequest:
+    """What must stay the same from page to page."""
+    return pb.PlanFilesRequest(table=request.table, at=request.at, predicate=request.predicate, limit=request.limit)
 
 
 def _data_column(schema: Schema, name: str) -> Field:

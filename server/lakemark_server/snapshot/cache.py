@@ -31,6 +31,9 @@ class ByteLru(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         size = self._size(value)
         with self._lock:
+            if self._entries.get(key) is value:
+                self._entries.move_to_end(key)
+                return
             old = self._entries.pop(key, None)
             if old is not None:
                 self._bytes -= self._released(old)

@@ -14,7 +14,7 @@ from lakemark.types import Schema
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import time_text
-from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.kv import ReadMemo, ReadTransaction, Store
 from lakemark_server.snapshot.arrow import concat_batches, take, take_rows
 from lakemark_server.snapshot.cache import SharingLru
 from lakemark_server.snapshot.entries.columns import FIXED
@@ -29,6 +29,7 @@ from lakemark_server.timeline.lineage import Lineage
 
 CACHE_BYTES_DEFAULT: Final = 512 << 20
 _NAMED_MAX: Final = 3
+_REFERENCES_KEPT: Final = 2_000
 
 T = TypeVar("T")
 
@@ -70,6 +71,10 @@ class TableSnapshot:
     def schema(self) -> Schema:
         return self.snapshot.schema
 
+    @property
+    def reference(self) -> Reference:
+        return Reference(self.table, self.lineage, self.snapshot.version)
+
 
 class Snapshots:
     """Thread-safe. Only heads and names are read afresh; versions never change, so what is cached never gets old.
@@ -81,6 +86,7 @@ class Snapshots:
         self._store = store
         self.cache = make_cache(cache_bytes * 3 // 4)
         self._source = PageSource(store, self.cache)
+        self._references: ReadMemo[Named, Reference] = ReadMemo(_resolve_named, entries_max=_REFERENCES_KEPT)
         self._snapshots: SnapshotCache = SharingLru(cache_bytes // 4, Snapshot.pieces)
 
     def resolve(self, catalog: str, database: str, name: str, at: At) -> Reference:
@@ -89,15 +95,16 @@ class Snapshots:
         Raises DatabaseNotFound, TableNotFound, UnsupportedOperation, BranchNotFound, NotFound (tag), VersionNotFound,
         InvalidArgument.
         """
-        return self.resolve_together([(catalog, database, name, at)])[0]
+        found = self.resolve_at_once(catalog, database, name, at)
+        return found or self.resolve_together([(catalog, database, name, at)])[0]
 
     def resolve_together(self, wanted: Sequence[Named]) -> list[Reference]:
         """Several, all as of one moment: in one read of the store. Raises as ``resolve``."""
-        return self._store.read(
-            lambda tx: [
-                _resolve(tx, lake.get(tx, catalog, database, name), at) for catalog, database, name, at in wanted
-            ]
-        )
+        return self._store.read(lambda tx: [self._references.get(tx, one) for one in wanted])
+
+    def resolve_at_once(self, catalog: str, database: str, name: str, at: At) -> Reference | None:
+        """For event loops: what ``resolve`` would give, if that can be told without waiting; else None."""
+        return self._references.get_at_once(self._store, (catalog, database, name, at))
 
     def version(self, catalog: str, database: str, name: str, at: At) -> tuple[LakeTable, int]:
         """The table and the number of the version that is meant. Raises as ``resolve``."""
@@ -112,6 +119,12 @@ class Snapshots:
     def snapshots(self, wanted: Sequence[Named]) -> list[TableSnapshot]:
         """Of several tables or branches, all as of one moment. Raises as ``resolve`` and ``load``."""
         return [self._loaded(found) for found in self.resolve_together(wanted)]
+
+    def at_hand(self, found: Reference) -> TableSnapshot | None:
+        """What is meant, if it is in memory."""
+        table, lineage, version = found.table, found.lineage, found.version
+        snapshot = self._snapshots.get(((table.table_id, lineage.owner(version), version), None))
+        return None if snapshot is None else TableSnapshot(table, lineage, snapshot)
 
     def _loaded(self, found: Reference, origin: Origin | None = None) -> TableSnapshot:
         loaded = self.load(found.table, found.lineage, found.version, origin)
@@ -222,6 +235,11 @@ def _not_there(table: LakeTable, version: int, wanted: Sequence[str], found: set
         path=missing[0],
         version=str(version),
     )
+
+
+def _resolve_named(tx: ReadTransaction, named: Named) -> Reference:
+    catalog, database, name, at = named
+    return _resolve(tx, lake.get(tx, catalog, database, name), at)
 
 
 def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:

@@ -82,3 +82,37 @@ def test_only_so_many_are_kept(store: Store) -> None:
     for key in (b"a", b"b", b"c", b"c", b"b", b"a"):
         store.read(lambda tx, key=key: memo.get(tx, key))  # type: ignore[misc]
     assert runs == [b"a", b"b", b"c", b"a"]
+
+
+def test_at_once_is_never_stale_and_reads_nothing_while_nothing_is_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow = Follow()
+    memo = ReadMemo(follow, entries_max=10)
+    assert memo.get_at_once(store, b"name") is None
+    store.transact(lambda tx: (tx.set(b"name", b"one"), tx.set(b"one", b"1"), tx.set(b"two", b"2")))
+    store.read(lambda tx: memo.get(tx, b"name"))
+    read: list[int] = []
+    at_once = store.read_at_once
+    monkeypatch.setattr(store, "read_at_once", lambda keys: read.append(len(keys)) or at_once(keys))
+    assert [memo.get_at_once(store, b"name") for _ in range(3)] == [b"1"] * 3
+    assert read == [2]
+    store.transact(lambda tx: tx.set(b"two", b"22"))
+    assert [memo.get_at_once(store, b"name") for _ in range(2)] == [b"1"] * 2
+    assert read == [2, 2]
+    store.transact(lambda tx: tx.set(b"one", b"11"))
+    assert memo.get_at_once(store, b"name") is None
+    assert store.read(lambda tx: memo.get(tx, b"name")) == b"11"
+    assert memo.get_at_once(store, b"name") == b"11"
+    store.transact(lambda tx: tx.clear(b"name"))
+    assert memo.get_at_once(store, b"name") is None
+    assert follow.runs == 2
+
+
+def test_what_was_read_is_bounded_by_bytes(store: Store) -> None:
+    runs = []
+    memo = ReadMemo(lambda tx, key: runs.append(key) or tx.get(key), entries_max=10, bytes_max=4_000)
+    store.transact(lambda tx: (tx.set(b"a", b"x" * 10), tx.set(b"b", b"x" * 10), tx.set(b"c", b"x" * 3_500)))
+    for key in (b"a", b"b", b"b", b"a", b"c", b"c", b"b", b"a"):
+        store.read(lambda tx, key=key: memo.get(tx, key))  # type: ignore[misc]
+    assert runs == [b"a", b"b", b"c", b"c", b"b", b"a"], "the large one leaves, with all that came before it"

@@ -49,5 +49,5 @@ def test_files_of_one_page_and_of_several(tmp_path: Path, monkeypatch: pytest.Mo
         assert plan.page(0, FILES, [1]).drop_columns([MATCHES.name]).equals(whole.slice(first, plan.files))
         assert (plan.rows, plan.size_bytes) == (5 * plan.files, 10 * plan.files)
         names = snapshots.cache.keys()
-        decoded = {key[1] for key in names if isinstance(key, tuple) and key[-1] == "path"}
+        decoded = {key[1] for key in names if isinstance(key, tuple) and key[-1] == "#told"}
         assert decoded == {len(ends) if several else 1}, "how many pages"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from ..buffered_store import BufferedStore
 from ..reads import Clock
 from .file import connect, integrity_check
-from .reader import READER_CACHE_KIB, SqliteReaders, SqliteSnapshot
+from .reader import KEYS_PER_STATEMENT, READER_CACHE_KIB, SqliteReaders, SqliteSnapshot, values_of
 
 
 class SqliteFileStore(BufferedStore):
@@ -25,11 +26,30 @@ class SqliteFileStore(BufferedStore):
         super().__init__(clock)
         self.path = path.resolve()
         self._anchor = open_file(self.path)
-        self._readers = SqliteReaders(partial(connect, self.path, cache_kib=READER_CACHE_KIB, read_only=True))
+        self._connect = partial(connect, self.path, cache_kib=READER_CACHE_KIB, read_only=True)
+        self._readers = SqliteReaders(self._connect)
+        self._at_once: sqlite3.Connection | None = None
+        self._at_once_taken = threading.Lock()
 
     def integrity_check(self) -> list[str]:
         self._check_open()
         return integrity_check(self.path)
+
+    def read_at_once(self, keys: Sequence[bytes]) -> list[bytes | None] | None:
+        """By a connection of its own, which waits for no other: of the log or the file, as a rule in memory."""
+        if len(keys) > KEYS_PER_STATEMENT or not self._at_once_taken.acquire(blocking=False):
+            return None
+        try:
+            if self._closed:
+                return None
+            if self._at_once is None:
+                self._at_once = self._connect()
+                self._at_once.execute("PRAGMA busy_timeout = 0")
+            return values_of(self._at_once.execute, keys)
+        except sqlite3.Error:
+            return None
+        finally:
+            self._at_once_taken.release()
 
     def _snapshot(self) -> SqliteSnapshot:
         return self._readers.snapshot()
@@ -39,6 +59,9 @@ class SqliteFileStore(BufferedStore):
 
     def _close(self) -> None:
         self._readers.close()
+        with self._at_once_taken, contextlib.suppress(sqlite3.Error):
+            if self._at_once is not None:
+                self._at_once.close()
         # The last to close moves the log into the file; if it cannot, the next start does.
         with contextlib.suppress(sqlite3.Error):
             self._anchor.close()

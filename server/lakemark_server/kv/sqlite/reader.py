@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -16,7 +16,7 @@ from .file import translated
 READER_CACHE_KIB: Final = 2_048
 READERS_KEPT: Final = 64
 READERS_MAX: Final = 256
-_KEYS_PER_STATEMENT: Final = 256
+KEYS_PER_STATEMENT: Final = 256
 
 
 class SqliteReaders(ReaderPool):
@@ -47,6 +47,20 @@ class SqliteReaders(ReaderPool):
             snapshot.release()
 
 
+def values_of(
+    execute: Callable[[str, tuple[bytes, ...]], Iterable[tuple[bytes, bytes]]], keys: Sequence[bytes]
+) -> list[bytes | None]:
+    """In the order of the keys. Up to KEYS_PER_STATEMENT are read as of one moment. Raises sqlite3.Error."""
+    found: dict[bytes, bytes] = {}
+    for start in range(0, len(keys), KEYS_PER_STATEMENT):
+        some = tuple(keys[start : start + KEYS_PER_STATEMENT])
+        # Padded to a power of two, so that few different statements are prepared and all stay cached.
+        padded = some + some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))
+        marks = ",".join("?" * len(padded))
+        found.update(execute(f"SELECT key, value FROM kv WHERE key IN ({marks})", padded))  # noqa: S608
+    return [found.get(key) for key in keys]
+
+
 class SqliteSnapshot:
     """One WAL snapshot, taken by its first statement. Driver-level cursors: this is the hot path."""
 
@@ -66,17 +80,10 @@ class SqliteSnapshot:
         return row[0] if row else None
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        found: dict[bytes, bytes] = {}
-        for start in range(0, len(keys), _KEYS_PER_STATEMENT):
-            some = tuple(keys[start : start + _KEYS_PER_STATEMENT])
-            # Padded to a power of two, so that few different statements are prepared and all stay cached.
-            padded = some + some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))
-            marks = ",".join("?" * len(padded))
-            try:
-                found.update(self._execute(f"SELECT key, value FROM kv WHERE key IN ({marks})", padded))  # noqa: S608
-            except sqlite3.Error as error:
-                raise translated(error) from error
-        return [found.get(key) for key in keys]
+        try:
+            return values_of(self._execute, keys)
+        except sqlite3.Error as error:
+            raise translated(error) from error
 
     def get_range(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
         order = "DESC" if reverse else "ASC"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from lakemark.errors import LakemarkError
+
 from ..buffer import CommitRequest
-from ..group_commit import GroupCommitter
+from ..group_commit import Apply, GroupCommitter
 from ..reads import Clock
 from .base import SqliteFileStore
 from .file import FileLock, connect, prepare
@@ -32,7 +35,26 @@ class SqliteStore(SqliteFileStore):
             self._lock.release()
             raise
         self._writer = SqliteWriter(partial(connect, self.path, cache_kib=WRITER_CACHE_KIB, read_only=False), clock)
-        self._committer = GroupCommitter(self._announcing(self._writer.apply), f"lakemark-commit {self.path.name}")
+        self._writes_begun, self._applying = 0, False
+        apply = self._counted(self._announcing(self._writer.apply))
+        self._committer = GroupCommitter(apply, f"lakemark-commit {self.path.name}")
+
+    def writes_begun(self) -> int | None:
+        begun = self._writes_begun  # before the flag: a batch that begins now has another number
+        return None if self._applying else begun
+
+    def _counted(self, apply: Apply) -> Apply:
+        """For the one thread that commits: nobody else writes into the file."""
+
+        def counted(batch: Sequence[CommitRequest]) -> Sequence[LakemarkError | None]:
+            self._applying = True
+            self._writes_begun += 1
+            try:
+                return apply(batch)
+            finally:
+                self._applying = False
+
+        return counted
 
     def _submit(self, request: CommitRequest) -> None:
         self._committer.commit(request)

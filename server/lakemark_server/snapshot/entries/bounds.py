@@ -14,7 +14,7 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ _ORDERS: dict[Order, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+RANGE_GROWTH_MAX: Final = 2.0**-10
+"""By how much of a usual range the ranges of doubles may become wider to be kept in less memory."""
 _INT64 = 1 << 63
 _INT128 = 1 << 127
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -119,7 +121,8 @@ class NumberBound(Bound):
         if encoded is None:
             return np.False_
         if isinstance(encoded, float):
-            return both(np.asarray(_ORDERS[order](self.values, encoded)), self.known)
+            limit = _single(encoded, up=order in ("<", ">=")) if self.values.dtype == np.float32 else encoded
+            return both(np.asarray(_ORDERS[order](self.values, limit)), self.known)
         floor = math.floor(encoded)
         if floor != encoded:  # between two values of the unit: only the one below can be compared with
             order = "<=" if order in ("<", "<=") else ">"
@@ -136,7 +139,8 @@ class NumberBound(Bound):
     def reaches(self, values: Sequence[LiteralValue], high: Bound) -> Mask:
         if not isinstance(high, NumberBound):
             return np.True_
-        keys = np.sort(np.array(self._keys(values), dtype=self.values.dtype))
+        kind = np.float64 if self.values.dtype == np.float32 else self.values.dtype
+        keys = np.sort(np.array(self._keys(values), dtype=kind))
         if not len(keys):
             return np.False_
         first = np.searchsorted(keys, self.values)
@@ -161,6 +165,37 @@ class NumberBound(Bound):
             elif encoded is not None and encoded.denominator == 1 and -self._limit <= encoded < self._limit:
                 keys.append(self._key(int(encoded)))
         return keys
+
+
+def halved(low: Bound | None, high: Bound | None) -> tuple[Bound | None, Bound | None]:
+    """Doubles in half the memory: as floats of 32 bits, the lower one rounded down and the upper one up, so that they
+    still are bounds. Only if no file's range becomes wider on either side by more than RANGE_GROWTH_MAX of the files'
+    median range, and single values stay what they are."""
+    if not isinstance(low, NumberBound) or not isinstance(high, NumberBound):
+        return low, high
+    if low.values.dtype != np.float64 or high.values.dtype != np.float64:
+        return low, high
+    lowest, highest = np.where(low.known, low.values, 0.0), np.where(high.known, high.values, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        down, up = lowest.astype(np.float32), highest.astype(np.float32)
+        down = np.where(down > lowest, np.nextafter(down, np.float32(-np.inf)), down)
+        up = np.where(up < highest, np.nextafter(up, np.float32(np.inf)), up)
+        ranges = np.where(low.known & high.known, highest - lowest, 0.0)
+        several = ranges > 0
+        allowed = np.where(several, np.median(ranges[several]) * RANGE_GROWTH_MAX, 0.0) if several.any() else 0.0
+        # What is not a number, as the difference of infinities, is not allowed either.
+        if not (np.all(lowest - down <= allowed) and np.all(up - highest <= allowed)):
+            return low, high
+    return NumberBound(down, low.known, _double), NumberBound(up, high.known, _double)
+
+
+def _single(value: float, *, up: bool) -> np.float32:
+    """The nearest float of 32 bits that is not smaller (not greater): floats compare with it as with the value."""
+    with np.errstate(over="ignore"):
+        nearest = np.float32(value)
+    if up:
+        return nearest if float(nearest) >= value else np.nextafter(nearest, np.float32(np.inf))
+    return nearest if float(nearest) <= value else np.nextafter(nearest, np.float32(-np.inf))
 
 
 class TextBound(Bound):

@@ -11,7 +11,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark_server.snapshot.entries.bounds import AnyArray, Bound, Mask, both, bound_of, either, filled, flags, squash
+from lakemark_server.snapshot.at_hand import may_make
+from lakemark_server.snapshot.entries.bounds import (
+    AnyArray,
+    Bound,
+    Mask,
+    both,
+    bound_of,
+    either,
+    filled,
+    flags,
+    halved,
+    squash,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +124,7 @@ class PreparedStats:
     def _keep_all(self, column_id: int, make: Callable[[], PreparedColumn]) -> PreparedColumn:
         found = self._columns.get(column_id)
         if found is None:
+            may_make()
             found = self._columns[column_id] = make()
         return found
 
@@ -151,6 +164,7 @@ def _from_stats(stats: ColumnStats, rows: npt.NDArray[np.integer[Any]]) -> Prepa
         may_nan = all_nan = np.False_
     low = None if stats.min is None else bound_of(stats.min, size=size)
     high = None if stats.max is None else bound_of(stats.max, size=size)
+    low, high = halved(low, high)
     return PreparedColumn(low, high, no_nulls, all_null, may_nan, all_nan)
 
 

@@ -25,9 +25,12 @@ from lakemark_server.snapshot.pages.source import PageSource
 from lakemark_server.snapshot.pages.zone_table import ZoneTable, zone_of
 
 ADDED_VERSION: Final = pa.field("added_version", pa.int64())
+SCHEMA_ID: Final = pa.field("schema_id", pa.int32())
+TOLD: Final = FIXED.append(ADDED_VERSION).append(SCHEMA_ID)
+"""What readers are told of every file, whatever schema they read it with."""
 REMOVED_VERSION: Final = pa.field("removed_version", pa.int64())
 
-_FOUND_OUT_BYTES: Final = 2_500  # instants, partitions and zones of entries in memory, once they were asked for
+_FOUND_OUT_BYTES: Final = 4_000  # instants, partitions, zones and TOLD of entries in memory, once they were asked for
 
 Mask = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
@@ -54,6 +57,17 @@ class Entries(ABC):
         if found is None:
             raise CorruptStore(f"file entries lack the column {name!r}")
         return found
+
+    def told(self) -> pa.RecordBatch:
+        """The columns of TOLD, together."""
+        arrays: list[AnyArray] = []
+        for field in TOLD:
+            if field == SCHEMA_ID:
+                arrays.append(pa.array(np.full(self.size, self.schema.schema_id, np.int32)))
+            else:
+                found = self.find_column(field.name, keep=False)
+                arrays.append(nulls(self.size, field.type) if found is None else found)
+        return pa.RecordBatch.from_arrays(arrays, schema=TOLD)
 
     def runs(self, name: str) -> Runs:
         """A column that every entry has, by runs of equal values; not kept."""
@@ -115,6 +129,10 @@ class Entries(ABC):
         """What ``snapshot.zones`` has found out, by column id and the type it is read with."""
         return {}
 
+    zone_table: ZoneTable | None = None
+    """Of a base that knows the zones of these entries, in the row ``zone_row_number``."""
+    zone_row_number: int = 0
+
     def known_zone(self, field: Field) -> tuple[Any, Any, int | None, int | None] | None:
         """Low, high, nulls and nans of a column, in the type of the files' schema; None if it has to be found out."""
         return None
@@ -149,6 +167,13 @@ class MemoryEntries(Entries):
         at = self._batch.schema.get_field_index(name)
         return None if at < 0 else self._batch.column(at)
 
+    def told(self) -> pa.RecordBatch:
+        return self._told
+
+    @cached_property
+    def _told(self) -> pa.RecordBatch:
+        return super().told()
+
     @cached_property
     def partition_codes(self) -> PartitionCodes:
         return dictionary(self._batch.column("partition"))
@@ -167,7 +192,7 @@ class MemoryEntries(Entries):
 
     @cached_property
     def memory_bytes(self) -> int:
-        return batch_bytes(self._batch) + 8 * self.size + _FOUND_OUT_BYTES
+        return batch_bytes(self._batch) + 12 * self.size + _FOUND_OUT_BYTES
 
     def added_by(self, version: int) -> Entries:
         at = self._batch.schema.get_field_index(ADDED_VERSION.name)
@@ -227,6 +252,8 @@ class StoredEntries(Entries):
         self.pages = tuple(pages)
         self._source = source
         self._summary = summary
+        if summary:
+            self.zone_table, self.zone_row_number = summary.zones, summary.row
         self._name = (pages[0].key, len(pages))
 
     @cached_property
@@ -249,6 +276,9 @@ class StoredEntries(Entries):
             return self._decoded(name, data_type)
 
         return self._source.kept(key, decoded, _array_bytes) if keep else self._source.at_hand(key, decoded)
+
+    def told(self) -> pa.RecordBatch:
+        return self._source.kept((*self._name, "#told"), super().told, batch_bytes)
 
     def runs(self, name: str) -> Runs:
         data_type = self._type_of(name)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from lakemark.errors import CorruptStore, Unavailable
 from lakemark_server.kv import Store
+from lakemark_server.snapshot.at_hand import may_make
 from lakemark_server.snapshot.pages.blocks import page_of
 from lakemark_server.snapshot.pages.page import Page
 from lakemark_server.snapshot.pages.reuse import ReuseCache
@@ -31,9 +32,10 @@ def make_cache(bytes_max: int) -> Cache:
 
 
 def kept(cache: Cache, name: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
-    """From the cache, or made and kept."""
+    """From the cache, or made and kept. Raises NotAtHand (see ``at_hand``)."""
     found = cache.get(name)
     if found is None:
+        may_make()
         value = make()
         found = Kept(value, size(value) + _ENTRY_BYTES)
         cache.put(name, found)
@@ -59,7 +61,10 @@ class PageSource:
     def at_hand(self, name: Hashable, make: Callable[[], T]) -> T:
         """Like ``kept``, but what is made is not: for what reads all of a table once."""
         found = self._cache.get(name)
-        return make() if found is None else cast(T, found.value)
+        if found is None:
+            may_make()
+            return make()
+        return cast(T, found.value)
 
     def remember(self, key: bytes, page: Page) -> None:
         """A page that was read already."""
@@ -69,6 +74,8 @@ class PageSource:
         """Raises SnapshotGone, CorruptStore."""
         found = [self._cache.get(key) for key in keys]
         missing = [key for key, kept in zip(keys, found, strict=True) if kept is None]
+        if missing:
+            may_make()
         read: dict[bytes, Page] = {}
         for first in range(0, len(missing), _PAGES_A_READ):
             some = missing[first : first + _PAGES_A_READ]

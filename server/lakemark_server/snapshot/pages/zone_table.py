@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakemark.types import Field, Schema, is_nested, to_arrow
+from lakemark_server.snapshot.arrow import AnyArray, take
 from lakemark_server.snapshot.pages.blocks import to_ipc
 
 TOTALS: Final = ("row_count", "size_bytes")
@@ -51,6 +54,11 @@ class ZoneTable:
             found = [None] * self._batch.num_rows if at < 0 else self._batch.column(at).to_pylist()
             self._columns[name] = found
         return found[row]
+
+    def values(self, name: str, rows: npt.NDArray[np.int64]) -> AnyArray | None:
+        """Of several parts; null: unknown. None: a column that the zones do not have."""
+        at = self._batch.schema.get_field_index(name)
+        return None if at < 0 else take(self._batch.column(at), rows)
 
     def row(self, row: int) -> Row:
         return {name: self.value(name, row) for name in self._batch.schema.names}

@@ -8,7 +8,7 @@ columns that the reader's schema lacks is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,6 @@ from lakemark_server.snapshot.entries.columns import STATISTICS, entry_schema, s
 from lakemark_server.snapshot.entries.file_stats import ColumnStats
 from lakemark_server.snapshot.pages.contents import ADDED_VERSION, Integers
 from lakemark_server.snapshot.parts.part import Part
-
-SCHEMA_ID: Final = pa.field("schema_id", pa.int32())
 
 
 def converted(values: AnyArray, wanted: pa.DataType) -> AnyArray:
@@ -82,11 +80,9 @@ def in_schema(part: Part, places: Integers | None, schema: Schema, statistics_id
 
 
 def output_column(part: Part, places: Integers | None, field: pa.Field[Any], schema: Schema) -> AnyArray:
-    """One column of ``entry_schema``, or the version or schema of the files."""
+    """One column of ``entry_schema``, or the version of the files."""
     kind, _, number = field.name.partition(".")
     size = part.size if places is None else len(places)
-    if field.name == SCHEMA_ID.name:
-        return pa.array(np.full(size, part.schema.schema_id, np.int32))
     if number:
         column = schema.find_id(int(number))
         found = None if column is None else statistic(part, kind, column, keep=True)

@@ -17,9 +17,9 @@ from lakemark.types import Schema
 from lakemark_server.snapshot.arrow import AnyArray, nulls, take
 from lakemark_server.snapshot.entries.bounds import Mask
 from lakemark_server.snapshot.entries.columns import entry_schema
-from lakemark_server.snapshot.pages.contents import ADDED_VERSION, Integers
+from lakemark_server.snapshot.pages.contents import ADDED_VERSION, SCHEMA_ID, Integers
 from lakemark_server.snapshot.pages.runs import Runs, constant, runs_of
-from lakemark_server.snapshot.parts.evolution import SCHEMA_ID, statistic
+from lakemark_server.snapshot.parts.evolution import statistic
 from lakemark_server.snapshot.parts.part import Part
 
 MATCHES: Final = pa.field("matches_entirely", pa.bool_())

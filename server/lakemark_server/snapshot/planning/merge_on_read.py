@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.snapshot.arrow import AnyArray, take
+from lakemark_server.snapshot.at_hand import may_make
 from lakemark_server.snapshot.pages.contents import Mask
 from lakemark_server.snapshot.parts.fold import Snapshot
 from lakemark_server.snapshot.parts.part import Part
@@ -46,6 +47,7 @@ class MergedOnRead:
 def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
     """None if there are no deltas."""
     if _NAME not in snapshot.derived:
+        may_make()
         snapshot.derived[_NAME] = _find(snapshot.parts)
     return cast("MergedOnRead | None", snapshot.derived[_NAME])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from lakemark.expressions import TRUE, Expr, bind, normalize, to_sql
 from lakemark.types import Schema
-from lakemark_server.snapshot.arrow import batch_bytes, concat_batches, take
+from lakemark_server.snapshot.arrow import batch_bytes, concat_batches, take, take_rows
+from lakemark_server.snapshot.at_hand import NotAtHand
 from lakemark_server.snapshot.entries.bounds import Mask
 from lakemark_server.snapshot.entries.columns import FIXED
 from lakemark_server.snapshot.entries.file_stats import PartitionsOnly, PreparedColumn
-from lakemark_server.snapshot.pages.contents import ADDED_VERSION, Entries
+from lakemark_server.snapshot.pages.contents import ADDED_VERSION, TOLD, Entries
 from lakemark_server.snapshot.pages.source import Cache, kept, make_cache
 from lakemark_server.snapshot.parts.evolution import output_column
 from lakemark_server.snapshot.parts.fold import Snapshot
@@ -50,7 +51,8 @@ class Selection:
 
     @property
     def files_matching_entirely(self) -> int:
-        return int(np.broadcast_to(self.matches, self.files).sum())
+        matches = self.matches
+        return int(np.count_nonzero(matches)) if isinstance(matches, np.ndarray) else self.files * int(matches)
 
     @property
     def places(self) -> npt.NDArray[np.int64]:
@@ -63,8 +65,7 @@ class Selection:
     def total(self, name: str) -> int:
         if self.chosen is None:
             return self.part.total(name)
-        part, chosen = _narrowed(self.part, self.chosen)
-        return int(part.column(name).to_numpy()[chosen].sum())
+        return int(self.part.column(name).to_numpy()[self.chosen].sum())
 
     def among(self, places: npt.NDArray[np.int64]) -> Selection:
         """Only the files at these places of the selection."""
@@ -106,6 +107,8 @@ class Plan:
         schema = self.snapshot.schema
         wanted = plan_schema(schema, statistics)
         batches = [_taken(one, wanted, schema) for one in self.between(offset, limit)]
+        if len(batches) == 1:
+            return batches[0]
         return concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=wanted)
 
     def whole_parts(self, offset: int, about: int) -> int:
@@ -159,10 +162,19 @@ class Planner:
 
     def plan(self, snapshot: Snapshot, predicate: Expr | None) -> Plan:
         """Raises InvalidPredicate for unknown columns and literals of a wrong type."""
-        bound = TRUE if predicate is None else normalize(bind(predicate, snapshot.schema))
+        return self.plan_bound(snapshot, TRUE if predicate is None else normalize(bind(predicate, snapshot.schema)))
+
+    def plan_bound(self, snapshot: Snapshot, bound: Expr, parts_max: int | None = None) -> Plan:
+        """With a predicate that is bound to the snapshot's schema and normalized.
+
+        Raises NotAtHand if more than ``parts_max`` parts have to be looked at.
+        """
         merged = None if bound == TRUE else merged_on_read(snapshot)
         selections = []
-        for part in self._candidates(snapshot, bound, merged):
+        candidates = self._candidates(snapshot, bound, merged)
+        if parts_max is not None and len(candidates) > parts_max:
+            raise NotAtHand
+        for part in candidates:
             mask = None if merged is None else merged.mask(part)
             selection = self._select(part, bound, snapshot.schema, mask)
             if selection.files:
@@ -183,7 +195,7 @@ class Planner:
                 found.append(make())
         return found
 
-    def _candidates(self, snapshot: Snapshot, bound: Expr, merged: MergedOnRead | None) -> Iterable[Part]:
+    def _candidates(self, snapshot: Snapshot, bound: Expr, merged: MergedOnRead | None) -> Sequence[Part]:
         """The parts that can hold a file to be read."""
         parts = snapshot.parts
         if bound == TRUE or len(parts) == 1:
@@ -209,6 +221,8 @@ class Planner:
         )
         result = prune_normal(bound, stats)
         may, entirely = result.may_match, result.all_match
+        if merged is None and not may.any():
+            return Selection(part, np.empty(0, np.int64), np.False_)
         if merged is not None:
             by_partition = prune_normal(bound, PartitionsOnly(stats, _partition_ids(schema)))
             may = np.where(merged, by_partition.may_match, may)
@@ -216,7 +230,8 @@ class Planner:
         places = np.flatnonzero(may if live is None else may & live)
         if len(places) == part.size:
             return Selection(part, None, entirely)
-        return Selection(part, places, entirely[places])
+        part, chosen = _narrowed(part, places)
+        return Selection(part, chosen, entirely[places])
 
     def _keep(
         self, entries: Entries, schema_id: int, column_id: int, make: Callable[[], PreparedColumn]
@@ -240,6 +255,20 @@ def _narrowed(part: Part, chosen: npt.NDArray[np.int64]) -> tuple[Part, npt.NDAr
 def _taken(one: Selection, wanted: pa.Schema, schema: Schema) -> pa.RecordBatch:
     """Statistics that no entry of the part has are null."""
     matches = pa.array(np.broadcast_to(one.matches, one.files))
-    part, chosen = (one.part, None) if one.chosen is None else _narrowed(one.part, one.chosen)
-    arrays = [matches if field == MATCHES else output_column(part, chosen, field, schema) for field in wanted]
+    told = one.part.entries.told()
+    if one.chosen is not None:
+        told = _rows(told, one.chosen)
+    if len(wanted) == told.num_columns + 1:
+        return told.append_column(MATCHES, matches)
+    known = {MATCHES.name: matches} | dict(zip(TOLD.names, told.columns, strict=True))
+    arrays = [
+        known[field.name] if field.name in known else output_column(one.part, one.chosen, field, schema)
+        for field in wanted
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _rows(batch: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Those at these places, which ascend; neighbours, as plans often choose them, are not copied."""
+    first, last = int(places[0]), int(places[-1])
+    return batch.slice(first, len(places)) if last - first + 1 == len(places) else take_rows(batch, places)

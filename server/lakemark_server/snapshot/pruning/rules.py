@@ -9,7 +9,7 @@ aggregates, Moerkotte 1998).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -52,14 +52,24 @@ class PruneResult:
     all_match: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Verdict:
+    """``all`` is found out when it is asked for: where no file may match, nobody does."""
+
     may: Mask
-    all: Mask
+    all: Callable[[], Mask]
 
 
-_UNDECIDED = _Verdict(np.True_, np.False_)
-_NEVER = _Verdict(np.False_, np.False_)
+def _yes() -> Mask:
+    return np.True_
+
+
+def _no() -> Mask:
+    return np.False_
+
+
+_UNDECIDED = _Verdict(np.True_, _no)
+_NEVER = _Verdict(np.False_, _no)
 
 
 def prune(expr: Expr, stats: FileStats | PreparedStats) -> PruneResult:
@@ -72,7 +82,8 @@ def prune_normal(expr: Expr, prepared: PreparedStats) -> PruneResult:
     """``prune`` for a predicate that ``normalize`` gave."""
     verdict = _verdict(expr, prepared)
     may = both(verdict.may, prepared.not_empty)
-    return PruneResult(_spread(may, prepared.size), _spread(both(verdict.all, may), prepared.size))
+    sure = both(verdict.all(), may) if may.any() else np.False_
+    return PruneResult(_spread(may, prepared.size), _spread(sure, prepared.size))
 
 
 def _spread(mask: Mask, size: int) -> npt.NDArray[np.bool_]:
@@ -86,9 +97,9 @@ def _verdict(expr: Expr, stats: PreparedStats) -> _Verdict:
         case Or(terms):
             return _any_of([_verdict(term, stats) for term in terms])
         case TrueConst():
-            return _Verdict(np.True_, np.True_)
+            return _Verdict(np.True_, _yes)
         case FalseConst():
-            return _Verdict(np.False_, np.False_)
+            return _NEVER
         case Compare() | In() | IsNull() | Like() | StartsWith():
             column = _column(expr.column, stats)
             return _UNDECIDED if column is None else _leaf(expr, column)
@@ -126,17 +137,18 @@ def _of_value(condition: Expr, value: PreparedColumn) -> _Verdict:
 
 def _all_of(terms: Sequence[Expr], stats: PreparedStats) -> _Verdict:
     """Once no file is left, the columns of further terms are not looked at: they may have to be read."""
-    found = _Verdict(np.True_, np.True_)
+    may: Mask = np.True_
+    verdicts = []
     for term in terms:
-        one = _verdict(term, stats)
-        found = _Verdict(both(found.may, one.may), both(found.all, one.all))
-        if not found.may.any():
+        verdicts.append(_verdict(term, stats))
+        may = both(may, verdicts[-1].may)
+        if not may.any():
             return _NEVER
-    return found
+    return _Verdict(may, lambda: both(*(one.all() for one in verdicts)))
 
 
 def _any_of(verdicts: Sequence[_Verdict]) -> _Verdict:
-    return _Verdict(either(*(one.may for one in verdicts)), either(*(one.all for one in verdicts)))
+    return _Verdict(either(*(one.may for one in verdicts)), lambda: either(*(one.all() for one in verdicts)))
 
 
 def _column(column: ColumnRef, stats: PreparedStats) -> PreparedColumn | None:
@@ -161,8 +173,8 @@ def _leaf(expr: Compare | In | IsNull | Like | StartsWith, column: PreparedColum
 
 def _null_test(column: PreparedColumn, *, negated: bool) -> _Verdict:
     if negated:
-        return _Verdict(~column.all_null, column.no_nulls)
-    return _Verdict(~column.no_nulls, column.all_null)
+        return _Verdict(~column.all_null, lambda: column.no_nulls)
+    return _Verdict(~column.no_nulls, lambda: column.all_null)
 
 
 def _sure(bound: Bound | None, order: Order, value: LiteralValue) -> Mask:
@@ -180,41 +192,49 @@ def _comparison(op: Operator, value: LiteralValue, column: PreparedColumn) -> _V
         return _comparison_with_nan(op, column)
     some = ~column.all_null
     if not _comparable(column, (value,)):
-        return _Verdict(some, np.False_)
+        return _Verdict(some, _no)
     low, high, full = column.low, column.high, column.no_nulls
     some_nan = both(some, column.may_nan)
     some_number, no_nan = both(some, ~column.all_nan), ~column.may_nan
     match op:
         case "<":
-            return _Verdict(both(some_number, ~_sure(low, ">=", value)), both(full, no_nan, _sure(high, "<", value)))
+            may = both(some_number, ~_sure(low, ">=", value))
+            return _Verdict(may, lambda: both(full, no_nan, _sure(high, "<", value)))
         case "<=":
-            return _Verdict(both(some_number, ~_sure(low, ">", value)), both(full, no_nan, _sure(high, "<=", value)))
+            may = both(some_number, ~_sure(low, ">", value))
+            return _Verdict(may, lambda: both(full, no_nan, _sure(high, "<=", value)))
         case ">":
             may = either(both(some_number, ~_sure(high, "<=", value)), some_nan)
-            return _Verdict(may, both(full, either(_sure(low, ">", value), column.all_nan)))
+            return _Verdict(may, lambda: both(full, either(_sure(low, ">", value), column.all_nan)))
         case ">=":
             may = either(both(some_number, ~_sure(high, "<", value)), some_nan)
-            return _Verdict(may, both(full, either(_sure(low, ">=", value), column.all_nan)))
-    outside = either(_sure(low, ">", value), _sure(high, "<", value))
-    only = both(_sure(low, ">=", value), _sure(high, "<=", value))
+            return _Verdict(may, lambda: both(full, either(_sure(low, ">=", value), column.all_nan)))
+
+    def outside() -> Mask:
+        return either(_sure(low, ">", value), _sure(high, "<", value))
+
+    def only() -> Mask:
+        return both(_sure(low, ">=", value), _sure(high, "<=", value))
+
     if op == "!=":
-        return _Verdict(either(both(some_number, ~only), some_nan), both(full, either(outside, column.all_nan)))
-    return _Verdict(both(some_number, ~outside), both(full, no_nan, only))
+        may = either(both(some_number, ~only()), some_nan)
+        return _Verdict(may, lambda: both(full, either(outside(), column.all_nan)))
+    return _Verdict(both(some_number, ~outside()), lambda: both(full, no_nan, only()))
 
 
 def _comparison_with_nan(op: Operator, column: PreparedColumn) -> _Verdict:
     some = ~column.all_null
-    is_nan = _Verdict(both(some, column.may_nan), both(column.no_nulls, column.all_nan))
-    is_number = _Verdict(both(some, ~column.all_nan), both(column.no_nulls, ~column.may_nan))
+    is_nan = _Verdict(both(some, column.may_nan), lambda: both(column.no_nulls, column.all_nan))
+    is_number = _Verdict(both(some, ~column.all_nan), lambda: both(column.no_nulls, ~column.may_nan))
     match op:
         case "=" | ">=" | "<=>":
             return is_nan
         case "!=" | "<":
             return is_number
         case "<=":
-            return _Verdict(some, column.no_nulls)
+            return _Verdict(some, lambda: column.no_nulls)
         case ">":
-            return _Verdict(np.False_, np.False_)
+            return _NEVER
 
 
 def _membership(literals: tuple[Literal, ...], column: PreparedColumn, *, negated: bool) -> _Verdict:
@@ -223,31 +243,39 @@ def _membership(literals: tuple[Literal, ...], column: PreparedColumn, *, negate
     nan_listed = np.bool_(len(numbers) < len(values))
     some, full, low, high = ~column.all_null, column.no_nulls, column.low, column.high
     if low is None or high is None or not _comparable(column, numbers):
-        return _Verdict(some, np.False_)
+        return _Verdict(some, _no)
     reached = low.reaches(numbers, high) if numbers else np.False_
-    single = both(low.equals(high), reached)
+
+    def single() -> Mask:
+        return both(low.equals(high), reached)
+
     some_number, no_nan = both(some, ~column.all_nan), ~column.may_nan
     if negated:
-        may = either(both(some_number, ~single), both(some, column.may_nan, ~nan_listed))
-        return _Verdict(may, both(full, either(~reached, column.all_nan), either(no_nan, ~nan_listed)))
+        may = either(both(some_number, ~single()), both(some, column.may_nan, ~nan_listed))
+        return _Verdict(may, lambda: both(full, either(~reached, column.all_nan), either(no_nan, ~nan_listed)))
     may = either(both(some_number, reached), both(some, column.may_nan, nan_listed))
-    return _Verdict(may, both(full, either(single, column.all_nan), either(no_nan, nan_listed)))
+    return _Verdict(may, lambda: both(full, either(single(), column.all_nan), either(no_nan, nan_listed)))
 
 
 def _prefix(prefix: str, column: PreparedColumn, *, negated: bool) -> _Verdict:
     some, full = ~column.all_null, column.no_nulls
     if not prefix:
-        return _Verdict(np.False_, np.False_) if negated else _Verdict(some, full)
+        return _NEVER if negated else _Verdict(some, lambda: full)
     first = prefix.encode("utf-8", "surrogatepass")
     if not _comparable(column, (first,)):
-        return _Verdict(some, np.False_)
+        return _Verdict(some, _no)
     # UTF-8 has no byte 0xFF, so the last byte can be raised; the result bounds all strings with the prefix from above.
     behind = first[:-1] + bytes((first[-1] + 1,))
-    outside = either(_sure(column.high, "<", first), _sure(column.low, ">=", behind))
-    inside = both(_sure(column.low, ">=", first), _sure(column.high, "<", behind))
+
+    def outside() -> Mask:
+        return either(_sure(column.high, "<", first), _sure(column.low, ">=", behind))
+
+    def inside() -> Mask:
+        return both(_sure(column.low, ">=", first), _sure(column.high, "<", behind))
+
     if negated:
-        return _Verdict(both(some, ~inside), both(full, outside))
-    return _Verdict(both(some, ~outside), both(full, inside))
+        return _Verdict(both(some, ~inside()), lambda: both(full, outside()))
+    return _Verdict(both(some, ~outside()), lambda: both(full, inside()))
 
 
 def _pattern(pattern: str, column: PreparedColumn, *, negated: bool) -> _Verdict:
@@ -260,11 +288,11 @@ def _pattern(pattern: str, column: PreparedColumn, *, negated: bool) -> _Verdict
     if column.exact is not None and pa.types.is_string(_plain_type(column.exact)):
         matched = _matches(column.exact, pattern)
         matched = ~matched if negated else matched
-        return _Verdict(both(some, matched), both(full, matched))
+        return _Verdict(both(some, matched), lambda: both(full, matched))
     with_prefix = _prefix(known.prefix, column, negated=False)
     if negated:
-        return _Verdict(some, both(full, ~with_prefix.may))
-    return _Verdict(with_prefix.may, np.False_)
+        return _Verdict(some, lambda: both(full, ~with_prefix.may))
+    return _Verdict(with_prefix.may, _no)
 
 
 def _plain_type(array: AnyArray) -> pa.DataType:

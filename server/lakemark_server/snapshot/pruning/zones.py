@@ -6,7 +6,8 @@ as they are (small materialized aggregates, Moerkotte 1998). A column is summed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,9 +16,11 @@ import pyarrow.compute as pc
 
 from lakemark.types import Field, Schema, is_floating, to_arrow
 from lakemark_server.snapshot.arrow import AnyArray
+from lakemark_server.snapshot.at_hand import may_make
 from lakemark_server.snapshot.entries.bounds import flags
 from lakemark_server.snapshot.entries.columns import STATISTICS
 from lakemark_server.snapshot.entries.file_stats import ColumnStats, FileStats, PreparedStats, prepare
+from lakemark_server.snapshot.pages.zone_table import KINDS, ZoneTable
 from lakemark_server.snapshot.parts.evolution import converted, statistic
 from lakemark_server.snapshot.parts.fold import Snapshot
 from lakemark_server.snapshot.parts.part import Part
@@ -39,6 +42,7 @@ def zones(snapshot: Snapshot) -> PreparedStats:
     """One entry for each part of the snapshot, which keeps them."""
     found = snapshot.derived.get(_NAME)
     if not isinstance(found, PreparedStats):
+        may_make()
         rows = np.array([_rows(part) for part in snapshot.parts], np.int64)
         found = snapshot.derived[_NAME] = prepare(FileStats(rows, _Zones(snapshot.parts, snapshot.schema)))
     return found
@@ -55,14 +59,14 @@ class _Zones(Mapping[int, ColumnStats]):
         field = self._schema.find_id(column_id)
         if field is None:
             raise KeyError(column_id)
-        found = [_zone(part, field, self._schema) for part in self._parts]
-        bounds = to_arrow(field.type)
-        return ColumnStats(
-            min=pa.array([zone.low for zone in found], bounds),
-            max=pa.array([zone.high for zone in found], bounds),
-            null_count=pa.array([zone.nulls for zone in found], pa.int64()),
-            nan_count=pa.array([zone.nans for zone in found], pa.int64()),
-        )
+        pieces = []
+        for table, group in groupby(self._parts, lambda part: part.entries.zone_table):
+            parts = list(group)
+            known = None if table is None else _known_zones(parts, field, table)
+            pieces.append(known or _found_zones(parts, field, self._schema))
+        if len(pieces) == 1:
+            return ColumnStats(*pieces[0])
+        return ColumnStats(*(pa.concat_arrays(arrays) for arrays in zip(*pieces, strict=True)))
 
     def __iter__(self) -> Iterator[int]:
         return iter(column.id for column in self._schema.columns)
@@ -72,6 +76,43 @@ class _Zones(Mapping[int, ColumnStats]):
 
     def __contains__(self, column_id: object) -> bool:
         return isinstance(column_id, int) and self._schema.find_id(column_id) is not None
+
+
+class ZoneArrays(NamedTuple):
+    """A column's zones, an entry for each part; null is unknown."""
+
+    low: AnyArray
+    high: AnyArray
+    nulls: AnyArray
+    nans: AnyArray
+
+
+def _found_zones(parts: Sequence[Part], field: Field, schema: Schema) -> ZoneArrays:
+    found = [_zone(part, field, schema) for part in parts]
+    bounds = to_arrow(field.type)
+    return ZoneArrays(
+        pa.array([zone.low for zone in found], bounds),
+        pa.array([zone.high for zone in found], bounds),
+        pa.array([zone.nulls for zone in found], pa.int64()),
+        pa.array([zone.nans for zone in found], pa.int64()),
+    )
+
+
+def _known_zones(parts: Sequence[Part], field: Field, table: ZoneTable) -> ZoneArrays | None:
+    """From the index of a base, all parts at once; None: it knows nothing of the column."""
+    written = table.schema.find_id(field.id)
+    if written is None:
+        return None
+    rows = np.array([part.entries.zone_row_number for part in parts], np.int64)
+    low, high, nulls_, nans = (table.values(f"{kind}.{field.id}", rows) for kind in KINDS)
+    if low is None or high is None or nulls_ is None or nans is None:
+        return None
+    wanted = to_arrow(field.type)
+    if low.type != wanted:
+        low, high = converted(low, wanted), converted(high, wanted)
+        if is_floating(field.type) and not is_floating(written.type):
+            nans = pa.array(np.zeros(len(rows), np.int64))
+    return ZoneArrays(low, high, nulls_, nans)
 
 
 def _zone(part: Part, field: Field, schema: Schema) -> Zone:
