@@ -181,7 +181,7 @@ def _annotated(annotation: Any, extras: Sequence[Any]) -> _Check:
     def bounded(name: str, value: Any) -> Any:
         taken = inner(name, value)
         if not least <= taken <= most:
-            raise InvalidArgument(f"{name} must be {_range(bounds)}, not {_shown(value)}")
+            raise InvalidArgument(f"{name} must be {_range(bounds, annotation)}, not {_shown(value)}")
         return taken
 
     return bounded
@@ -328,7 +328,11 @@ def _words(annotation: Any) -> str:
     """``a text or None``."""
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        said = [_range(one) if isinstance(one, Between) else one.words for one in inside[1:] if one is not SHALLOW]
+        said = [
+            _range(one, inside[0]) if isinstance(one, Between) else one.words
+            for one in inside[1:]
+            if one is not SHALLOW
+        ]
         return said[0] if said else _words(inside[0])
     if origin in (typing.Union, types.UnionType):
         *most, last = dict.fromkeys(map(_words, inside))
@@ -342,13 +346,12 @@ def _words(annotation: Any) -> str:
     return _WORDS.get(annotation) or f"a {getattr(annotation, '__name__', annotation)}"
 
 
-def _range(bounds: Between) -> str:
+def _range(bounds: Between, annotation: Any) -> str:
     if isinstance(bounds.least, dt.timedelta):
         return "a datetime.timedelta that is not negative"
-    kind = "a whole number" if isinstance(bounds.most, int) else "a number"
     most = "2^63-1" if bounds.most == INT64_MAX else bounds.most
     least = "-2^63" if bounds.least == -INT64_MAX - 1 else bounds.least
-    return f"{kind} from {least} to {most}"
+    return f"{_words(annotation)} from {least} to {most}"
 
 
 def _shown(value: Any) -> str:
