@@ -17,6 +17,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import repeat
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from lakemark.errors import InvalidArgument
@@ -83,31 +84,29 @@ def check(value: Any, annotation: Any, name: str) -> Any:
 
 
 def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.cache  # when it is first called: by then all that annotations name is imported
-    def parameters() -> _Parameters:
-        return _Parameters.of(function)
+    known: _Parameters | None = None
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        known = parameters()
-        given = [
-            known.check(known.names[place] if place < len(known.names) else known.rest, value)
-            for place, value in enumerate(args)
-        ]
-        named = {
-            name: known.check(name if name in known.annotations else known.others, value, name)
-            for name, value in kwargs.items()
-        }
-        return function(*given, **named)
+        nonlocal known
+        if known is None:  # not before the first call: by then all that annotations name is imported
+            known = _Parameters.of(function)
+        if len(args) > 1 or not known.method:
+            args = known.placed(args)
+        for name, value in kwargs.items():
+            kwargs[name] = known.named(name, value)
+        return function(*args, **kwargs)
 
     return call
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Parameters:
-    """Of one function. ``rest`` and ``others``: the names of ``*args`` and ``**kwargs``; "": there are none."""
+    """Of one function. ``method``: the first one is the object. ``rest`` and ``others``: the names of ``*args`` and
+    ``**kwargs``; "": there are none."""
 
     names: tuple[str, ...]
+    method: bool
     rest: str
     others: str
     annotations: Mapping[str, Any]
@@ -125,13 +124,21 @@ class _Parameters:
         names = of_kind(inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         rest, others = of_kind(inspect.Parameter.VAR_POSITIONAL), of_kind(inspect.Parameter.VAR_KEYWORD)
         checks = {name: _check_of(annotation) for name, annotation in annotations.items()}
-        return cls(names, "".join(rest), "".join(others), annotations, checks)
+        return cls(names, names[:1] == ("self",), "".join(rest), "".join(others), annotations, checks)
 
-    def check(self, name: str, value: Any, told: str = "") -> Any:
+    def placed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Those that were given by their place."""
+        names = (*self.names, *repeat(self.rest, len(args) - len(self.names)))
+        return tuple(self._checked(name, name, value) for name, value in zip(names, args, strict=False))
+
+    def named(self, name: str, value: Any) -> Any:
+        return self._checked(name if name in self.checks else self.others, name, value)
+
+    def _checked(self, own: str, name: str, value: Any) -> Any:
         """Of a parameter without annotation (``self``), or one that there is not, which Python itself refuses: as it
         is."""
-        found = self.checks.get(name)
-        return value if found is None else _require(found, self.annotations[name], told or name, value)
+        found = self.checks.get(own)
+        return value if found is None else _require(found, self.annotations[own], name, value)
 
 
 def _require(found: _Check, annotation: Any, name: str, value: Any) -> Any:
@@ -174,7 +181,7 @@ def _annotated(annotation: Any, extras: Sequence[Any]) -> _Check:
     def bounded(name: str, value: Any) -> Any:
         taken = inner(name, value)
         if not least <= taken <= most:
-            raise InvalidArgument(f"{name} must be {_range(bounds)}, not {_shown(value)}")
+            raise InvalidArgument(f"{name} must be {_range(bounds, annotation)}, not {_shown(value)}")
         return taken
 
     return bounded
@@ -321,7 +328,11 @@ def _words(annotation: Any) -> str:
     """``a text or None``."""
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        said = [_range(one) if isinstance(one, Between) else one.words for one in inside[1:] if one is not SHALLOW]
+        said = [
+            _range(one, inside[0]) if isinstance(one, Between) else one.words
+            for one in inside[1:]
+            if one is not SHALLOW
+        ]
         return said[0] if said else _words(inside[0])
     if origin in (typing.Union, types.UnionType):
         *most, last = dict.fromkeys(map(_words, inside))
@@ -335,13 +346,12 @@ def _words(annotation: Any) -> str:
     return _WORDS.get(annotation) or f"a {getattr(annotation, '__name__', annotation)}"
 
 
-def _range(bounds: Between) -> str:
+def _range(bounds: Between, annotation: Any) -> str:
     if isinstance(bounds.least, dt.timedelta):
         return "a datetime.timedelta that is not negative"
-    kind = "a whole number" if isinstance(bounds.most, int) else "a number"
     most = "2^63-1" if bounds.most == INT64_MAX else bounds.most
     least = "-2^63" if bounds.least == -INT64_MAX - 1 else bounds.least
-    return f"{kind} from {least} to {most}"
+    return f"{_words(annotation)} from {least} to {most}"
 
 
 def _shown(value: Any) -> str:

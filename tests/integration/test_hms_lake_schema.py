@@ -109,7 +109,7 @@ def refused(client: Client, catalog: Catalog, reason: str, change: Callable[[Tab
 
 def test_what_is_refused(hive: Client, catalog: Catalog) -> None:
     refused(hive, catalog, "partition column", lambda t: t.sd.cols.remove(place(t, "m")))
-    refused(hive, catalog, "does not hold", lambda t: setattr(place(t, "id"), "type", "string"))
+    refused(hive, catalog, "is not lossless", lambda t: setattr(place(t, "id"), "type", "string"))
     refused(hive, catalog, "one by one", lambda t: setattr(place(t, "s"), "type", "int"))
 
     def replaced(shown: Table) -> None:

@@ -131,11 +131,11 @@ def test_types_are_widened(column: str, wider: str) -> None:
 
 NARROWER = [
     ("id", "int", "narrower"), ("id", "double", "would round"), ("id", "decimal(18,0)", "digits before the point"),
-    ("m", "float", "would round"), ("f", "int", "is not lossless"), ("f", "decimal(38,10)", "does not hold"),
+    ("m", "float", "would round"), ("f", "int", "is not lossless"), ("f", "decimal(38,10)", "is not lossless"),
     ("d", "decimal(7,2)", "narrower"), ("d", "decimal(10,3)", "scale"), ("d", "double", "is not lossless"),
     ("t", "varchar(4)", "narrower"), ("t", "char(9)", "padded"), ("c", "varchar(2)", "narrower"),
     ("c", "char(4)", "padded"), ("t", "binary", "is not lossless"), ("day", "timestamp", "time zone"),
-    ("day", "string", "is not lossless"), ("id", "string", "does not hold"),
+    ("day", "string", "is not lossless"), ("id", "string", "is not lossless"),
     ("address", "string", "one by one"), ("tags", "array<int>", "one by one"),
     ("m", "decimal(12,2)", "partition column"), ("dc", "string", "partition column"),
     ("dd", "timestamp_ntz", "partition column"), ("prices.key", "string", "keys of a map"),
