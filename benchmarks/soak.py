@@ -4,20 +4,22 @@ Clients of both protocols work at a pace far below what the service can do (``so
 clustering, plans, incremental reads, time travel, branches, cleans, schema changes, tables and partitions. Each minute
 (a tenth of the run if it is shorter than ten) memory, open files, threads, processor time, the size of the store
 (SQLite's) and the latencies of each kind are written down. What is judged is what follows the first 15 minutes: until
-then caches fill, and the history of the table grows until its metadata is trimmed. Flat is what has no slope there. At
-the end the store is verified. Unexpected errors and a store that is not whole make the exit code 1; that something is
-not flat is told.
+then caches fill, and the history of the table grows until its metadata is trimmed. Flat is what has no slope there that
+is steeper than its limit and more than chance. At the end the store is verified. Unexpected errors and a store that is
+not whole make the exit code 1; that something is not flat is told.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -33,6 +35,9 @@ from lakemark_server.verify import verify
 STEADY_AFTER_S: Final = 900.0
 """Metadata is trimmed ten minutes after a base was made, which is made every few minutes on a busy machine."""
 STEADY_SAMPLES_MIN: Final = 10  # of fewer a slope says nothing
+CHANCE_MAX: Final = 0.01
+"""The median of six requests a minute goes up and down: if they scatter by a third, one of five level figures seems to
+grow by its slope alone."""
 P99_COUNT_MIN: Final = 100  # of fewer it is the slowest one, which says nothing
 CACHE_BYTES: Final = 64 << 20
 """Of the service's snapshots: full after minutes, so that what grows later is no cache."""
@@ -121,7 +126,8 @@ def _figures(taken_s: list[float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Not flat is what grows by more than ``hourly`` of its median in an hour and more than ``noise`` while judged."""
+    """Not flat is what grows by more than ``hourly`` of its median in an hour and more than ``noise`` while judged,
+    unless a figure that only goes up and down would do so with a chance of more than ``CHANCE_MAX``."""
 
     hourly: float
     noise: float
@@ -139,7 +145,8 @@ LIMITS: Final = {
 
 def verdict(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Of samples in the order of time. ``trends``: of each figure what it was in the first sample, its median since
-    ``STEADY_AFTER_S``, and its slope since then; ``not_flat`` names those that grow. None of both if the run was short.
+    ``STEADY_AFTER_S``, its slope since then, and how likely chance gives such a rise; ``not_flat`` names those that
+    grow. None of these if the run was short.
     """
     trends: dict[str, Any] = {}
     not_flat = []
@@ -149,9 +156,10 @@ def verdict(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if len(steady) < STEADY_SAMPLES_MIN:
             continue
         median, hourly = statistics.median(value for _, value in steady), slope(steady) * 3_600
-        trends[name] |= {"steady": round(median, 3), "per_hour": round(hourly, 3)}
+        by_chance = chance(steady)
+        trends[name] |= {"steady": round(median, 3), "per_hour": round(hourly, 3), "chance": round(by_chance, 4)}
         grown = hourly * (steady[-1][0] - steady[0][0]) / 3_600
-        if hourly > limit.hourly * median and grown > limit.noise:
+        if hourly > limit.hourly * median and grown > limit.noise and by_chance <= CHANCE_MAX:
             not_flat.append(name)
     judged = "per_hour" in trends["rss_mb"]
     return {
@@ -185,6 +193,21 @@ def slope(points: Points) -> float:
     )
 
 
+def chance(points: Points) -> float:
+    """How likely so many of the pairs rise, or more of them, if the figures come in any order (Mann 1945, Kendall 1975,
+    with ties, by the normal distribution): 0.5 of a level series, near 0 of one that rises."""
+    values = [value for _, value in sorted(points)]
+    rises = sum((later > value) - (later < value) for value, later in combinations(values, 2))
+    sizes = [len(values), *Counter(values).values()]
+    whole, *ties = (size * (size - 1) * (2 * size + 5) for size in sizes)
+    variance = (whole - sum(ties)) / 18
+    if not variance:
+        return 0.5
+    # A step towards the middle, as the normal distribution has values between those that the count can have.
+    deviation = (rises - (rises > 0) + (rises < 0)) / math.sqrt(variance)
+    return math.erfc(deviation / math.sqrt(2)) / 2
+
+
 def _print_sample(sample: Mapping[str, Any]) -> None:
     told = ", ".join(
         f"{kind} {figures['p50']}/{figures['p99']} ({figures['count']})"
@@ -199,7 +222,11 @@ def _print_sample(sample: Mapping[str, Any]) -> None:
 
 def _print_verdict(result: Mapping[str, Any]) -> None:
     for name, figures in result["trends"].items():
-        steady = f" -> {figures['steady']}, {figures['per_hour']:+} an hour" if "steady" in figures else ""
+        steady = (
+            f" -> {figures['steady']}, {figures['per_hour']:+} an hour (by chance {figures['chance']})"
+            if "steady" in figures
+            else ""
+        )
         print(f"{name:>32}: {figures['first']}{steady}")
     if result["memory_flat"] is None:
         print(f"too short to say what is flat: that takes {STEADY_AFTER_S / 60:.0f} + {STEADY_SAMPLES_MIN} minutes")

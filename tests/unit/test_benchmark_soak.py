@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import statistics
 from typing import Any
 
 import pytest
-from benchmarks.soak import verdict
+from benchmarks.soak import chance, slope, verdict
 
 MINUTES = 30
 
@@ -70,10 +72,37 @@ def test_not_flat(at: dict[str, Any], name: str) -> None:
 
 def test_slopes_are_per_hour() -> None:
     trend = verdict(minutes(rss_mb=lambda n: 300 + n))["trends"]["rss_mb"]
-    assert trend == {"first": 300, "steady": 322, "per_hour": 60.0}
+    assert trend == {"first": 300, "steady": 322, "per_hour": 60.0, "chance": 0.0}
 
 
 def test_a_short_run_is_not_judged() -> None:
     found = verdict(minutes(rss_mb=lambda n: 300 + 9 * n)[:20])
     assert (found["memory_flat"], found["latency_flat"], found["not_flat"]) == (None, None, [])
     assert found["trends"]["rss_mb"] == {"first": 300}
+
+
+def test_medians_of_few_requests_that_go_up_and_down_are_flat_whatever_their_slope() -> None:
+    """As schema changes, of which there are six a minute: 26 ms, give or take a third."""
+
+    def noisy(grows_ms: float, seed: int) -> dict[str, Any]:
+        chance = random.Random(seed)
+        medians = [
+            statistics.median(chance.gauss(26, 9) for _ in range(6)) + grows_ms * minute / 15
+            for minute in range(MINUTES)
+        ]
+        return verdict(minutes(p50=medians.__getitem__))
+
+    level = [noisy(0, seed) for seed in range(100)]
+    steep = [one for one in level if one["trends"]["commit p50_ms"]["per_hour"] > 0.5 * 26]
+    assert len(steep) > 10, "the slope alone would not do"
+    assert sum(bool(one["not_flat"]) for one in level) <= 3
+    assert sum(bool(noisy(20, seed)["not_flat"]) for seed in range(100)) >= 95
+
+
+def test_what_rises_by_chance() -> None:
+    rising = [(float(at), float(at)) for at in range(10)]
+    assert chance(rising) < 0.0001
+    assert chance([(at, -value) for at, value in rising]) > 0.9999
+    assert chance([(at, 7.0) for at, _ in rising]) == slope([(at, 7.0) for at, _ in rising]) + 0.5
+    # Five figures, all rising: Kendall's S is 10, which one in 120 orders has; by the normal distribution 0.0138.
+    assert chance(rising[:5]) == pytest.approx(0.0138, abs=0.0001)

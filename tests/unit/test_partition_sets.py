@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, new_partition
 from lakemark_server.catalog.warehouse_tables import TableDefinition
 from lakemark_server.kv import Store, open_store
+from tests.work import counted
 
 
 class Clock:
@@ -106,6 +108,40 @@ def test_a_small_change_reads_only_what_changed(
     warehouse.partitions.drop(table, [("7",)], delete_data=False, if_exists=False)
     assert len(values(sets, table)) == 50
     assert sets.get(table.table_id).index()["new",] == 49
+
+
+def test_what_was_seen_a_while_ago_is_not_read_again(warehouse: Warehouse, store: Store, clock: Clock) -> None:
+    table = make_table(warehouse)
+    sets = PartitionSets(store, clock)
+    assert values(sets, table) == []
+
+    def after_changes(count: int) -> int:
+        """Ten a second; how many rows the last look has read."""
+        for _ in range(count):
+            clock.now_ms += 100
+            warehouse.partitions.add(table, [row(table, f"{clock.now_ms}")])
+            with counted(store) as work:
+                sets.get(table.table_id)
+        return work.rows
+
+    assert after_changes(100) == after_changes(300) == partition_changes.NEAR_MS // 100 + 2
+    assert len(values(sets, table)) == 400
+
+
+def test_what_comes_late_is_found_by_a_second_look(warehouse: Warehouse, store: Store, clock: Clock) -> None:
+    """A process whose clock is half a minute behind leaves its records among older ones."""
+    table = make_table(warehouse)
+    behind = Clock()
+    behind.now_ms = clock.now_ms - partition_changes.OVERLAP_MS // 2
+    sets = PartitionSets(store, clock)
+    assert values(sets, table) == []
+    other = Warehouse(Catalog(store, warehouse.catalog.warehouse, behind))
+    for step in range(3):
+        clock.now_ms += 1_000
+        behind.now_ms += 1_000
+        (other if step == 1 else warehouse).partitions.add(table, [row(table, f"{step}")])
+        with mock.patch.object(PartitionSets, "_load", None):
+            assert len(values(sets, table)) == step + 1
 
 
 @pytest.mark.parametrize("pause_ms", [1_000, partition_changes.KEPT_MS * 2])

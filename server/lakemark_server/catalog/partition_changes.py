@@ -20,8 +20,11 @@ from lakemark_server.kv import ReadTransaction, Transaction, counter
 KEPT_MS: Final = 600_000
 """How long a record stays. Somebody who looks less often reads everything again."""
 
+NEAR_MS: Final = 6_000
+"""How far back in time unseen records are looked for at first: the life of a transaction, and clocks that agree."""
+
 OVERLAP_MS: Final = 60_000
-"""How far back in time unseen records are looked for: the life of a transaction and the difference of clocks."""
+"""How far if that were not all of them: clocks that differ."""
 
 NAMED_MAX: Final = 1_000
 KEYS_BYTES_MAX: Final = 50_000
@@ -63,7 +66,7 @@ def count(tx: ReadTransaction, table_id: int) -> int:
 
 
 def position(tx: ReadTransaction, table_id: int, now_ms: int) -> Position:
-    return Position(count(tx, table_id), frozenset(_records(tx, table_id, now_ms)), now_ms)
+    return Position(count(tx, table_id), frozenset(_records(tx, table_id, now_ms, OVERLAP_MS)), now_ms)
 
 
 def since(tx: ReadTransaction, table_id: int, known: Position, now_ms: int) -> tuple[Position, list[Values] | None]:
@@ -71,19 +74,23 @@ def since(tx: ReadTransaction, table_id: int, known: Position, now_ms: int) -> t
     current = count(tx, table_id)
     if current == known.changes:
         return known, []
-    recent = _records(tx, table_id, min(known.at_ms, now_ms))
-    unseen = [value for key, value in recent.items() if key not in known.seen]
-    begin = PARTITION_CHANGES.key(table_id, now_ms - OVERLAP_MS)
-    moved = Position(current, frozenset(key for key in recent if key >= begin), now_ms)
+    recent: dict[bytes, bytes] = {}
+    for back_ms in (NEAR_MS, OVERLAP_MS):
+        recent = _records(tx, table_id, min(known.at_ms, now_ms), back_ms)
+        unseen = recent.keys() - known.seen
+        if len(unseen) == current - known.changes:
+            break
+    begin = PARTITION_CHANGES.key(table_id, max(1, now_ms - OVERLAP_MS))
+    moved = Position(current, frozenset(key for key in known.seen | recent.keys() if key >= begin), now_ms)
     if len(unseen) != current - known.changes:
         return moved, None
-    records = [PartitionChangeRecord.FromString(value) for value in unseen]
+    records = [PartitionChangeRecord.FromString(recent[key]) for key in unseen]
     changed = {tuple(partition.values) for record in records for partition in record.partitions}
     if any(record.all for record in records) or len(changed) > NAMED_MAX:
         return moved, None
     return moved, sorted(changed)
 
 
-def _records(tx: ReadTransaction, table_id: int, at_ms: int) -> dict[bytes, bytes]:
-    begin = PARTITION_CHANGES.key(table_id, max(1, at_ms - OVERLAP_MS))
+def _records(tx: ReadTransaction, table_id: int, at_ms: int, back_ms: int) -> dict[bytes, bytes]:
+    begin = PARTITION_CHANGES.key(table_id, max(1, at_ms - back_ms))
     return dict(tx.get_range(begin, PARTITION_CHANGES.range(table_id)[1], snapshot=True))
