@@ -169,10 +169,11 @@ def _resolve(column: ColumnRef, schema: Schema) -> tuple[ColumnRef, Type]:
 
 def _missing(column: ColumnRef, schema: Schema) -> InvalidPredicate:
     first = schema.find(column.path[0])
-    if first is None and schema.find_path(column.path[1:]) is not None:
+    without = next((path for at in (1, 2) if schema.find_path(path := column.path[at:])), None) if not first else None
+    if without:
         message = (
-            f"there is no column '{column.path[0]}': if that is the table, leave it out, as in "
-            f"'{'.'.join(column.path[1:])} = 1'"
+            f"there is no column '{column.path[0]}'; if '{'.'.join(column.path[: -len(without)])}' is the table, leave it "
+            f"out: '{'.'.join(without)}'"
         )
     elif first is None or len(column.path) == 1:
         message = f"there is no column '{column.path[0]}'{schema.suggest(column.path[0])}"

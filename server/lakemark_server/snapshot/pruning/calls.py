@@ -80,7 +80,7 @@ def _from_arrow(kind: Type, low: AnyArray, high: AnyArray) -> _Range | None:
 
 
 def _micros(bounds: AnyArray, *, up: bool) -> _Numbers:
-    kind = cast(pa.TimestampType[Any, Any], bounds.type)
+    kind = cast("pa.TimestampType[Any, Any]", bounds.type)
     if kind.unit in ("s", "ms"):
         bounds = bounds.cast(pa.timestamp("us", kind.tz))
     ticks: Any = filled(cast(Any, bounds).cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
