@@ -17,11 +17,34 @@ _INTEGERS = [
 _DECIMALS = [
     *("1.5", "-0.5", "0.10", "0.105", "1.0", "2.00001", "99999999.99", f"{LONG}BD", f"-{LONG}BD", "1e-1BD", "5BD"),
     *("CAST(1.6 AS DECIMAL(10,0))", "CAST('1.5' AS DECIMAL(10,0))", "CAST('1e1' AS DECIMAL(10,2))", "-1.50BD"),
-    *("CAST('.105' AS DECIMAL(5,2))", "CAST(-2.5 AS DECIMAL(10,0))", "CAST('1.5' AS DECIMAL)", "CAST(0.5D AS DECIMAL(3,1))"),
+    *(
+        "CAST('.105' AS DECIMAL(5,2))",
+        "CAST(-2.5 AS DECIMAL(10,0))",
+        "CAST('1.5' AS DECIMAL)",
+        "CAST(0.5D AS DECIMAL(3,1))",
+    ),
 ]
 _DOUBLES = [
-    *("0e0", "1e0", "1.5D", "-1.5D", "0.1D", "1.5F", "0.1F", "1e300", "-1e300", "9007199254740992D", "CAST('1.5d' AS DOUBLE)"),
-    *("double('NaN')", "CAST('inf' AS DOUBLE)", "CAST('-Infinity' AS DOUBLE)", "CAST(0.1 AS FLOAT)", "CAST('0.1' AS FLOAT)"),
+    *(
+        "0e0",
+        "1e0",
+        "1.5D",
+        "-1.5D",
+        "0.1D",
+        "1.5F",
+        "0.1F",
+        "1e300",
+        "-1e300",
+        "9007199254740992D",
+        "CAST('1.5d' AS DOUBLE)",
+    ),
+    *(
+        "double('NaN')",
+        "CAST('inf' AS DOUBLE)",
+        "CAST('-Infinity' AS DOUBLE)",
+        "CAST(0.1 AS FLOAT)",
+        "CAST('0.1' AS FLOAT)",
+    ),
 ]
 _NUMERALS = ["'1'", "'-1'", "' 2 '", "'0.10'", "'1.5'", "'1.00'", "'0.1'"]
 _TEXTS = ["CAST(X'61' AS STRING)", "CAST(1.50 AS STRING)", "string(5)", "r'a\\'", "CAST('ab' AS VARCHAR(1))"]
@@ -30,7 +53,11 @@ _DATES = [
     *("CAST('2013-01-31 10:00' AS DATE)", "TIMESTAMP_NTZ '2013-01-31 00:00:00.000001'", "date('1969-12-31')"),
 ]
 _LOCAL = [
-    *("TIMESTAMP_NTZ '2013-01-31 00:00:00'", "TIMESTAMP_NTZ '2013-01-31 00:00:00+05:00'", "'2013-01-31 00:00:00.000001'"),
+    *(
+        "TIMESTAMP_NTZ '2013-01-31 00:00:00'",
+        "TIMESTAMP_NTZ '2013-01-31 00:00:00+05:00'",
+        "'2013-01-31 00:00:00.000001'",
+    ),
     *("CAST('2013-02-01 12' AS TIMESTAMP_NTZ)", "DATE '1970-01-01'", "'1970-01-01 00:00:00 +01:00'", "'2013-02'"),
 ]
 _INSTANTS = [
@@ -55,7 +82,9 @@ def constants(name: str) -> list[str]:
 def decimal_cast(rng: random.Random) -> str:
     """A cast of a random number, or of its text, to a random decimal type that holds it."""
     scale = rng.randrange(6)
-    number = f"{rng.choice(['', '-'])}{rng.randrange(1000)}.{rng.randrange(10**6):06}"[: rng.randrange(4, 11)].rstrip(".")
+    number = f"{rng.choice(['', '-'])}{rng.randrange(1000)}.{rng.randrange(10**6):06}"[: rng.randrange(4, 11)].rstrip(
+        "."
+    )
     inner = rng.choice([number, f"'{number}'", f"'{number}e0'", f"{number}BD"])
     return f"CAST({inner} AS DECIMAL({scale + rng.randrange(4, 20)},{scale}))"
 
@@ -63,7 +92,9 @@ def decimal_cast(rng: random.Random) -> str:
 def call(rng: random.Random) -> tuple[str, str]:
     """A function of a column, and a constant beside it that needs no zone."""
     number = str(rng.choice([0, 1, 2, 3, 5, 12, 31]))
-    day = rng.choice(["DATE '2013-01-01'", "DATE '2013-01-31'", "'1970-01-01'", "DATE '2013-02-01'", "DATE '1969-12-29'"])
+    day = rng.choice(
+        ["DATE '2013-01-01'", "DATE '2013-01-31'", "'1970-01-01'", "DATE '2013-02-01'", "DATE '1969-12-29'"]
+    )
     column = rng.choice(["d", "t", "n"])
     match rng.randrange(8):
         case 0:
@@ -83,7 +114,9 @@ def call(rng: random.Random) -> tuple[str, str]:
             # Beside a constant without a zone: both are of the session's.
             return f"date_trunc('{unit}', {column})", f"TIMESTAMP {day.removeprefix('DATE ')}"
         case 6:
-            form = rng.choice(["CAST({} AS DATE)", "to_date({})", "date_add({}, 31)", "date_sub({}, 1)", "date({}) - 30"])
+            form = rng.choice(
+                ["CAST({} AS DATE)", "to_date({})", "date_add({}, 31)", "date_sub({}, 1)", "date({}) - 30"]
+            )
             return form.format(column), day
     return arithmetic(rng)
 
@@ -101,7 +134,9 @@ def leaf(rng: random.Random) -> str:
         return _condition(rng, value, [constant, constant])
     name = rng.choice(list(POOLS))
     if rng.random() < 0.08:
-        return rng.choice([f"{name} IS NULL", f"{name} {rng.choice(_OPERATORS)} {name}", f"isnotnull({name})", "isnan(x)", "isnan(f)"])
+        return rng.choice(
+            [f"{name} IS NULL", f"{name} {rng.choice(_OPERATORS)} {name}", f"isnotnull({name})", "isnan(x)", "isnan(f)"]
+        )
     if name in ("s", "p") and rng.random() < 0.3:
         pattern = rng.choice(["a%", "%b", "a_", "a", "%", "ab\\\\%", "_%"])
         return rng.choice([f"{name} LIKE '{pattern}'", f"startswith({name}, 'a')", f"concat({name}, 'x') = 'ax'"])

@@ -172,8 +172,8 @@ def _missing(column: ColumnRef, schema: Schema) -> InvalidPredicate:
     without = next((path for at in (1, 2) if schema.find_path(path := column.path[at:])), None) if not first else None
     if without:
         message = (
-            f"there is no column '{column.path[0]}'; if '{'.'.join(column.path[: -len(without)])}' is the table, leave it "
-            f"out: '{'.'.join(without)}'"
+            f"there is no column '{column.path[0]}'; if '{'.'.join(column.path[: -len(without)])}' is the table, leave "
+            f"it out: '{'.'.join(without)}'"
         )
     elif first is None or len(column.path) == 1:
         message = f"there is no column '{column.path[0]}'{schema.suggest(column.path[0])}"

@@ -46,8 +46,8 @@ def checked_text(text: str) -> str:
     found = _SURROGATE.search(text)
     if found is not None:
         raise InvalidPredicate(
-            f"the predicate has the lone surrogate U+{ord(found[0]):04X}, which is no character; leave it out, or write "
-            "the whole character"
+            f"the predicate has the lone surrogate U+{ord(found[0]):04X}, which is no character; leave it "
+            "out, or write the whole character"
         )
     return text
 
@@ -93,7 +93,9 @@ def literal_of(node: exp.Expr) -> Literal | None:
             return _cast(node)
         case exp.Add() | exp.Sub() | exp.Mul():
             return _combined(node)
-        case exp.Concat() if not node.args.get("safe") and all(isinstance(one, exp.Literal) for one in node.expressions):
+        case exp.Concat() if not node.args.get("safe") and all(
+            isinstance(one, exp.Literal) for one in node.expressions
+        ):
             # Spark 3 joins adjacent strings, Spark 4 takes '' as a quote; the function concat is marked as safe.
             raise InvalidPredicate("two strings stand side by side; write a quote within a string as \\'")
     return None
@@ -221,7 +223,7 @@ def text_of(node: exp.Expr) -> str:
 
 
 def _plain(node: exp.Expr) -> exp.Expr:
-    """Numbers with a type's letter are casts to sqlglot: -9223372036854775808L would be the sign of what fits no bigint."""
+    """Numbers with a type's letter are casts to sqlglot, and -9223372036854775808L the sign of one."""
     from sqlglot import exp
 
     number = node.this if isinstance(node, exp.Neg) else node

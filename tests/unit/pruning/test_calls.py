@@ -17,7 +17,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakemark.expressions import And, Applied, Compare, Expr, In, Step, bind, normalize, parse_predicate
-from lakemark.types import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, TIMESTAMP_NTZ, TINYINT, Decimal, Field, Schema, to_arrow
+from lakemark.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    INT,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
+    Decimal,
+    Field,
+    Schema,
+    to_arrow,
+)
 from lakemark_server.snapshot.entries.file_stats import ColumnStats, FileStats
 from lakemark_server.snapshot.pruning.rules import prune
 from tests.predicate_texts import call
@@ -179,7 +191,9 @@ def _condition(condition: Expr, value: Any, zone: dt.timedelta) -> bool | None:
         case Compare(op, _, literal):
             other: Any = literal.value
             if isinstance(value, float) or isinstance(other, float):
-                one, two = ((math.isnan(number), 0.0 if math.isnan(number) else number) for number in (float(value), other))
+                one, two = (
+                    (math.isnan(number), 0.0 if math.isnan(number) else number) for number in (float(value), other)
+                )
                 return signs[op](one, two)
             if isinstance(other, dt.datetime):
                 other = other.replace(tzinfo=None)  # a text without a zone is of the session's, as the value is

@@ -122,12 +122,12 @@ def _after(step: Step, bounds: _Range, result: Type) -> _Range | None:
         return replace(days, kind=result, low=_years(days.low) + 1970, high=_years(days.high) + 1970)
     around_of = _months if step.name == "day" else _years
     same = around_of(days.low) == around_of(days.high)
-    return _cyclic(
-        days, result, _part(step.name, days.low), _part(step.name, days.high), same, _WHOLE[step.name]
-    )
+    return _cyclic(days, result, _part(step.name, days.low), _part(step.name, days.high), same, _WHOLE[step.name])
 
 
-def _cyclic(bounds: _Range, kind: Type, low: _Numbers, high: _Numbers, same: _Numbers, whole: tuple[int, int]) -> _Range:
+def _cyclic(
+    bounds: _Range, kind: Type, low: _Numbers, high: _Numbers, same: _Numbers, whole: tuple[int, int]
+) -> _Range:
     """Of a part that begins anew: ``same`` says where both bounds lie in one round of it."""
     same = same & bounds.low_known & bounds.high_known
     always = np.ones(len(same), np.bool_)
@@ -136,16 +136,16 @@ def _cyclic(bounds: _Range, kind: Type, low: _Numbers, high: _Numbers, same: _Nu
 
 def _years(days: _Numbers) -> _Numbers:
     """Since 1970."""
-    return cast(_Numbers, days.astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64))
+    return days.astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64)
 
 
 def _months(days: _Numbers) -> _Numbers:
     """Since January 1970."""
-    return cast(_Numbers, days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64))
+    return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
 
 
 def _first_of(months: _Numbers) -> _Numbers:
-    return cast(_Numbers, months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64))
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
 def _part(name: str, days: _Numbers) -> _Numbers:
@@ -211,7 +211,14 @@ def _arithmetic(step: Step, constant: Literal, bounds: _Range, result: Type) -> 
         return None
     if result == DOUBLE:
         with np.errstate(all="ignore"):
-            return _calculated(step, bounds, result, np.float64(value), np.asarray(bounds.low, np.float64), np.asarray(bounds.high, np.float64))
+            return _calculated(
+                step,
+                bounds,
+                result,
+                np.float64(value),
+                np.asarray(bounds.low, np.float64),
+                np.asarray(bounds.high, np.float64),
+            )
     if isinstance(result, Decimal):
         return _decimals(step, constant, bounds, result)
     if not isinstance(value, int):
