@@ -6,7 +6,8 @@ import decimal
 
 from lakemark.errors import InvalidPredicate
 from lakemark.expressions import spans
-from lakemark.expressions.calls import call_type
+from lakemark.expressions.calls import as_decimal_type, call_type
+from lakemark.expressions.casts import DECIMAL_DIGITS_MAX, decimal_type_of
 from lakemark.expressions.coerce import coerce_comparison, is_canonical_text
 from lakemark.expressions.render import to_sql
 from lakemark.expressions.tree import (
@@ -27,7 +28,19 @@ from lakemark.expressions.tree import (
     Unknown,
     any_of,
 )
-from lakemark.types import DATE, DOUBLE, TIMESTAMP_NTZ, Char, Schema, Struct, Type, is_floating, is_nested, is_textual
+from lakemark.types import (
+    DATE,
+    DOUBLE,
+    INTEGER_BITS,
+    TIMESTAMP_NTZ,
+    Char,
+    Schema,
+    Struct,
+    Type,
+    is_floating,
+    is_nested,
+    is_textual,
+)
 
 
 def bind(expr: Expr, schema: Schema) -> Expr:
@@ -122,6 +135,8 @@ def _members(column: ColumnRef, literals: tuple[Literal, ...], schema: Schema) -
 
 
 def _members_of(bound: ColumnRef, column_type: Type, literals: tuple[Literal, ...]) -> Expr:
+    if _loses_digits(column_type, literals):
+        return Unknown(to_sql(In(bound, literals)), (bound,))
     values: dict[Literal, None] = {}
     others: dict[Expr, None] = {}
     # One double in the list makes Spark compare all of it as doubles.
@@ -135,6 +150,17 @@ def _members_of(bound: ColumnRef, column_type: Type, literals: tuple[Literal, ..
     if values:
         return any_of((In(bound, tuple(values)), *others))
     return any_of(others)
+
+
+def _loses_digits(column_type: Type, literals: tuple[Literal, ...]) -> bool:
+    """Whether the one decimal type that Spark brings a column and a list to cannot have all digits."""
+    own = as_decimal_type(column_type)
+    numbers = [literal.value for literal in literals if isinstance(literal.value, decimal.Decimal)]
+    if own is None or not numbers:
+        return False
+    whole = [as_decimal_type(literal.type) for literal in literals if literal.type in INTEGER_BITS]
+    kinds = [own, *map(decimal_type_of, numbers), *(kind for kind in whole if kind is not None)]
+    return max(kind.precision - kind.scale for kind in kinds) + max(kind.scale for kind in kinds) > DECIMAL_DIGITS_MAX
 
 
 def _member(column: ColumnRef, column_type: Type, literal: Literal) -> Expr:

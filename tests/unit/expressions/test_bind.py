@@ -122,6 +122,7 @@ def test_literals_in_the_type_of_their_column(text: str, expected: str) -> None:
         "l = 9007199254740993D",  # other bigints are the same double
         "l IN (9007199254740993, 1D)",
         "w = 0.1D",  # too many digits for the order of doubles
+        "w NOT IN (1, 0.12345678901)",
         "w = 0.12345678901",  # the common type has not enough digits
         "f = 16777217",  # float or double, by Spark's mode
         "s = 5",  # the text is cast, not the number
