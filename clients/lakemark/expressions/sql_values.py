@@ -165,6 +165,7 @@ def _number(text: str) -> Literal:
             if -(1 << (INTEGER_BITS[kind] - 1)) <= whole < 1 << (INTEGER_BITS[kind] - 1):
                 return Literal(whole, kind)
     exact = decimal.Decimal(text)
+    exact = exact if exact else exact.copy_abs()
     return Literal(exact, decimal_type_of(exact))
 
 

@@ -26,7 +26,7 @@ from tests.unit.pruning.test_pruning_property import statistics
 pytestmark = pytest.mark.spark
 
 SEED = int(os.environ.get("PREDICATES_SEED", "1"))
-CASES = int(os.environ.get("PREDICATES_CASES", "300"))
+CASES = int(os.environ.get("PREDICATES_CASES", "200"))
 BATCH = 40
 
 NAMED = [

@@ -96,6 +96,7 @@ def test_no_digit_of_a_long_decimal_is_lost(number: int, form: str) -> None:
         ("on", BOOLEAN, None),
         (True, INT, 1),
         (Dec("1.50"), STRING, "1.50"),
+        (cast(Literal("-0.0"), Decimal(2, 1)).value, STRING, "0.0"),  # type: ignore[union-attr]
         (Dec("0.00000001"), STRING, None),  # 1E-8 in one mode
         (1.5, STRING, None),
         ("2013-01-31 x", DATE, dt.date(2013, 1, 31)),
