@@ -135,8 +135,6 @@ def _members(column: ColumnRef, literals: tuple[Literal, ...], schema: Schema) -
 
 
 def _members_of(bound: ColumnRef, column_type: Type, literals: tuple[Literal, ...]) -> Expr:
-    if _loses_digits(column_type, literals):
-        return Unknown(to_sql(In(bound, literals)), (bound,))
     values: dict[Literal, None] = {}
     others: dict[Expr, None] = {}
     # One double in the list makes Spark compare all of it as doubles.
@@ -147,9 +145,20 @@ def _members_of(bound: ColumnRef, column_type: Type, literals: tuple[Literal, ..
             values[item.literal] = None
         else:
             others[item] = None
+    undecided = any(isinstance(item, Unknown) for item in others)
+    if undecided or _mixes_texts(column_type, literals) or _loses_digits(column_type, literals):
+        # The types of all members decide together how each is compared: such a list must not be taken apart.
+        return Unknown(to_sql(In(bound, literals)), (bound,))
     if values:
         return any_of((In(bound, tuple(values)), *others))
     return any_of(others)
+
+
+def _mixes_texts(column_type: Type, literals: tuple[Literal, ...]) -> bool:
+    """Whether texts stand beside numbers: some modes of Spark compare all of them as texts."""
+    texts = sum(isinstance(literal.value, str) for literal in literals)
+    numbers = sum(isinstance(literal.value, int | float | decimal.Decimal) for literal in literals)
+    return not is_textual(column_type) and texts > 0 and numbers > 0
 
 
 def _loses_digits(column_type: Type, literals: tuple[Literal, ...]) -> bool:

@@ -122,6 +122,8 @@ def test_literals_in_the_type_of_their_column(text: str, expected: str) -> None:
         "l = 9007199254740993D",  # other bigints are the same double
         "l IN (9007199254740993, 1D)",
         "w = 0.1D",  # too many digits for the order of doubles
+        "i IN (1, '2')",
+        "m NOT IN (0.1F, '1.50')",
         "w NOT IN (1, 0.12345678901)",
         "w = 0.12345678901",  # the common type has not enough digits
         "f = 16777217",  # float or double, by Spark's mode
