@@ -39,6 +39,8 @@ from lakemark.types import (
     INT,
     STRING,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
     Decimal,
     Field,
     Schema,
@@ -62,11 +64,16 @@ SCHEMA = Schema.build(
         Field(11, "late", INT),
         Field(12, "p", STRING),
         Field(13, "q", Decimal(5, 1)),
+        Field(14, "n", TIMESTAMP_NTZ),
+        Field(15, "y", TINYINT),
+        Field(16, "z", Decimal(38, 0)),
     ],
     ["p", "q"],
 )
 PARTITIONS = ("p", "q")
 
+LONG = Dec("34481119365007828498851692537074125690")
+"""With more digits than Python's own context of decimals keeps."""
 _DAYS = [dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(2013, 1, 31), dt.date(2013, 2, 1)]
 _MOMENTS = [
     dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC),
@@ -107,6 +114,9 @@ POOLS: dict[str, list[Any]] = {
     "late": [0, 1, 2],
     "p": ["", "a", "ab", "b", "ä"],
     "q": [Dec("-0.5"), Dec("0.0"), Dec("1.5"), Dec("2.0")],
+    "n": [moment.replace(tzinfo=None) for moment in _MOMENTS],
+    "y": [-128, -1, 0, 1, 2, 5, 127],
+    "z": [LONG.copy_negate(), Dec(-1), Dec(0), Dec(2), LONG, Dec("9" * 38)],
 }
 _NUMBERS: list[Literal] = [
     *(Literal(n, BIGINT) for n in (-(1 << 63), -(1 << 31) - 1, -1, 0, 1, 2, 5, 1 << 31, (1 << 53) + 1, (1 << 63) - 1)),
@@ -114,18 +124,20 @@ _NUMBERS: list[Literal] = [
         Literal(Dec(n), Decimal(38, 5))
         for n in ("-0.5", "0.10", "0.105", "1.0", "1.5", "2.00001", "99999999.99", "1" + "0" * 20)
     ),
+    *(Literal(number, Decimal(38, 0)) for number in (LONG, LONG.copy_negate())),
     *(
         Literal(n, DOUBLE)
         for n in (-math.inf, -1.5, -0.0, 0.1, 1.0, 1.5, 9007199254740992.0, 1e300, math.inf, math.nan)
     ),
 ]
 _LITERALS: dict[str, list[Literal]] = {
-    **dict.fromkeys(("i", "l", "x", "m", "w", "late", "q"), _NUMBERS),
+    **dict.fromkeys(("i", "l", "x", "m", "w", "late", "q", "y", "z"), _NUMBERS),
     # Of integers that a float cannot hold, Spark's modes think differently; bind makes them Unknown.
     "f": [one for one in _NUMBERS if not isinstance(one.value, int) or abs(one.value) < 100],
     **{name: [Literal(text, STRING) for text in _STRINGS] for name in ("s", "p")},
     "d": [Literal(day, DATE) for day in _DAYS] + [Literal(day.isoformat(), STRING) for day in _DAYS],
     "t": [Literal(one, TIMESTAMP) for one in _MOMENTS] + [Literal(day, DATE) for day in _DAYS],
+    "n": [Literal(one.replace(tzinfo=None), TIMESTAMP_NTZ) for one in _MOMENTS] + [Literal(day, DATE) for day in _DAYS],
     "b": [Literal(False, BOOLEAN), Literal(True, BOOLEAN), Literal("true", STRING)],
 }
 _PATTERNS = ["", "%", "a", "a%", "ab%", "a%b", "_", "a_", "%b", "a\\%", "a\\%%", "a\\_b", "\U0001f600%", "a\\\\", "%\n"]
@@ -250,7 +262,7 @@ def _common(name: str, value: Any, literal: Any, as_double: bool) -> tuple[Any, 
         return value, literal == "true" if isinstance(literal, str) else literal
     if isinstance(value, dt.datetime):
         if not isinstance(literal, dt.datetime):
-            literal = dt.datetime(literal.year, literal.month, literal.day, tzinfo=dt.UTC)
+            literal = dt.datetime(literal.year, literal.month, literal.day, tzinfo=value.tzinfo)
         return value, literal
     if isinstance(value, dt.date):
         return value, dt.date.fromisoformat(literal) if isinstance(literal, str) else literal

@@ -6,7 +6,8 @@ import decimal
 
 from lakemark.errors import InvalidPredicate
 from lakemark.expressions import spans
-from lakemark.expressions.calls import call_type
+from lakemark.expressions.calls import as_decimal_type, call_type
+from lakemark.expressions.casts import DECIMAL_DIGITS_MAX, decimal_type_of
 from lakemark.expressions.coerce import coerce_comparison, is_canonical_text
 from lakemark.expressions.render import to_sql
 from lakemark.expressions.tree import (
@@ -27,7 +28,19 @@ from lakemark.expressions.tree import (
     Unknown,
     any_of,
 )
-from lakemark.types import DATE, DOUBLE, TIMESTAMP_NTZ, Char, Schema, Struct, Type, is_floating, is_nested, is_textual
+from lakemark.types import (
+    DATE,
+    DOUBLE,
+    INTEGER_BITS,
+    TIMESTAMP_NTZ,
+    Char,
+    Schema,
+    Struct,
+    Type,
+    is_floating,
+    is_nested,
+    is_textual,
+)
 
 
 def bind(expr: Expr, schema: Schema) -> Expr:
@@ -132,9 +145,31 @@ def _members_of(bound: ColumnRef, column_type: Type, literals: tuple[Literal, ..
             values[item.literal] = None
         else:
             others[item] = None
+    undecided = any(isinstance(item, Unknown) for item in others)
+    if undecided or _mixes_texts(column_type, literals) or _loses_digits(column_type, literals):
+        # The types of all members decide together how each is compared: such a list must not be taken apart.
+        return Unknown(to_sql(In(bound, literals)), (bound,))
     if values:
         return any_of((In(bound, tuple(values)), *others))
     return any_of(others)
+
+
+def _mixes_texts(column_type: Type, literals: tuple[Literal, ...]) -> bool:
+    """Whether texts stand beside numbers: some modes of Spark compare all of them as texts."""
+    texts = sum(isinstance(literal.value, str) for literal in literals)
+    numbers = sum(isinstance(literal.value, int | float | decimal.Decimal) for literal in literals)
+    return not is_textual(column_type) and texts > 0 and numbers > 0
+
+
+def _loses_digits(column_type: Type, literals: tuple[Literal, ...]) -> bool:
+    """Whether the one decimal type that Spark brings a column and a list to cannot have all digits."""
+    own = as_decimal_type(column_type)
+    numbers = [literal.value for literal in literals if isinstance(literal.value, decimal.Decimal)]
+    if own is None or not numbers:
+        return False
+    whole = [as_decimal_type(literal.type) for literal in literals if literal.type in INTEGER_BITS]
+    kinds = [own, *map(decimal_type_of, numbers), *(kind for kind in whole if kind is not None)]
+    return max(kind.precision - kind.scale for kind in kinds) + max(kind.scale for kind in kinds) > DECIMAL_DIGITS_MAX
 
 
 def _member(column: ColumnRef, column_type: Type, literal: Literal) -> Expr:
@@ -169,10 +204,11 @@ def _resolve(column: ColumnRef, schema: Schema) -> tuple[ColumnRef, Type]:
 
 def _missing(column: ColumnRef, schema: Schema) -> InvalidPredicate:
     first = schema.find(column.path[0])
-    if first is None and schema.find_path(column.path[1:]) is not None:
+    without = next((path for at in (1, 2) if schema.find_path(path := column.path[at:])), None) if not first else None
+    if without:
         message = (
-            f"there is no column '{column.path[0]}': if that is the table, leave it out, as in "
-            f"'{'.'.join(column.path[1:])} = 1'"
+            f"there is no column '{column.path[0]}'; if '{'.'.join(column.path[: -len(without)])}' is the table, leave "
+            f"it out: '{'.'.join(without)}'"
         )
     elif first is None or len(column.path) == 1:
         message = f"there is no column '{column.path[0]}'{schema.suggest(column.path[0])}"

@@ -46,7 +46,7 @@ _DATE_TRUNC_UNITS: Final = {
     "minute": "minute",
     "second": "second",
 }
-_INTEGER_DIGITS: Final = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
+_INTEGER_DIGITS: Final[dict[Type, int]] = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
 
 
 def truncation(name: OneOf["trunc", "date_trunc"], unit: str) -> Step | None:

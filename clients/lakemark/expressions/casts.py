@@ -210,7 +210,9 @@ def _to_decimal(value: LiteralValue, to: Decimal) -> decimal.Decimal | None:
     # A number that is far smaller than the unit is zero: its digits do not count.
     small = number.adjusted() < -to.scale - 1
     rounded = decimal.Decimal(0).quantize(unit) if small else number.quantize(unit, decimal.ROUND_HALF_UP, EXACT)
-    return rounded if not rounded or rounded.adjusted() < to.precision - to.scale else None
+    if not rounded:
+        return rounded.copy_abs()  # there is one zero only
+    return rounded if rounded.adjusted() < to.precision - to.scale else None
 
 
 def decimal_of_double(value: float) -> decimal.Decimal | None:

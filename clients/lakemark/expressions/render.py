@@ -24,7 +24,7 @@ from lakemark.expressions.tree import (
     TrueConst,
     Unknown,
 )
-from lakemark.types import BIGINT, SMALLINT, TIMESTAMP, TINYINT, Type
+from lakemark.types import BIGINT, FLOAT, SMALLINT, TIMESTAMP, TINYINT, Type
 
 _LETTERS: Final[dict[Type | None, str]] = {TINYINT: "Y", SMALLINT: "S", BIGINT: "L"}
 
@@ -76,6 +76,8 @@ def literal_sql(literal: Literal) -> str:
         case decimal.Decimal() as number:
             text = f"{number:f}"
             return text if "." in text else text + "BD"
+        case float() as number if literal.type == FLOAT and math.isfinite(number):
+            return f"CAST({number!r}D AS FLOAT)"
         case float() as number:
             return f"{number!r}D" if math.isfinite(number) else f"CAST('{number}' AS DOUBLE)"
         case str() as text:

@@ -53,10 +53,17 @@ def applied(node: exp.Expr, op: Operator | None = None) -> Applied | None:
     match node:
         case exp.In() if node.expressions and not any(node.args.get(name) for name in ("query", "unnest", "field")):
             literals = _literals(node.expressions)
-            return literals and _applied(node, node.this, lambda column: In(column, literals), spans(node))
+            return (
+                None
+                if literals is None
+                else _applied(node, node.this, lambda column: In(column, literals), spans(node))
+            )
         case exp.Between() if not node.args.get("symmetric"):
             ends = _literals([node.args["low"], node.args["high"]])
-            return ends and _applied(node, node.this, lambda column: between(column, *ends), spans(node))
+            if ends is None:
+                return None
+            low, high = ends
+            return _applied(node, node.this, lambda column: between(column, low, high), spans(node))
     return None
 
 

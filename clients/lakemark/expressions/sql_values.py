@@ -46,8 +46,8 @@ def checked_text(text: str) -> str:
     found = _SURROGATE.search(text)
     if found is not None:
         raise InvalidPredicate(
-            f"the predicate has the lone surrogate U+{ord(found[0]):04X}, which is no character; leave it out, or write "
-            "the whole character"
+            f"the predicate has the lone surrogate U+{ord(found[0]):04X}, which is no character; leave it "
+            "out, or write the whole character"
         )
     return text
 
@@ -165,6 +165,7 @@ def _number(text: str) -> Literal:
             if -(1 << (INTEGER_BITS[kind] - 1)) <= whole < 1 << (INTEGER_BITS[kind] - 1):
                 return Literal(whole, kind)
     exact = decimal.Decimal(text)
+    exact = exact if exact else exact.copy_abs()
     return Literal(exact, decimal_type_of(exact))
 
 
@@ -223,7 +224,7 @@ def text_of(node: exp.Expr) -> str:
 
 
 def _plain(node: exp.Expr) -> exp.Expr:
-    """Numbers with a type's letter are casts to sqlglot: -9223372036854775808L would be the sign of what fits no bigint."""
+    """Numbers with a type's letter are casts to sqlglot, and -9223372036854775808L the sign of one."""
     from sqlglot import exp
 
     number = node.this if isinstance(node, exp.Neg) else node

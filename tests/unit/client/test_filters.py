@@ -43,6 +43,13 @@ def selected(predicate: str) -> list[int]:
         ("fare IN (0.5, 3.50, 9)", [0, 3]),
         ("s.a IN (0, 3)", [0, 3]),
         ("s.a NOT IN (3, 4)", [0]),
+        ("isnan(x)", [1]),
+        ("NOT isnan(x)", [0, 2, 3]),
+        ("x != x", []),
+        ("x = x", [0, 1, 2]),
+        ("fare = '1.5'", [1]),
+        ("fare > '1'", [1, 3]),
+        ("fare IN ('0.50', '9.00')", [0]),
     ],
 )
 def test_sets_of_values_and_nulls(predicate: str, expected: list[int]) -> None:

@@ -91,7 +91,7 @@ def bound(text: str) -> str:
         ("n = '2013-01-31 10:00:00+05:00'", "n = TIMESTAMP_NTZ '2013-01-31 10:00:00'"),
         ("l = -9223372036854775808L", "l = -9223372036854775808"),
         ("isnan(x)", "x = CAST('nan' AS DOUBLE)"),
-        ("isnan(i)", "FALSE"),
+        ("isnan(i)", "i IS NULL AND i IS NOT NULL"),
         ("NOT isnan(x)", "x IS NULL OR x != CAST('nan' AS DOUBLE)"),
         ("x != X", "FALSE"),
         ("NOT x != x", "x IS NOT NULL"),
@@ -122,6 +122,9 @@ def test_literals_in_the_type_of_their_column(text: str, expected: str) -> None:
         "l = 9007199254740993D",  # other bigints are the same double
         "l IN (9007199254740993, 1D)",
         "w = 0.1D",  # too many digits for the order of doubles
+        "i IN (1, '2')",
+        "m NOT IN (0.1F, '1.50')",
+        "w NOT IN (1, 0.12345678901)",
         "w = 0.12345678901",  # the common type has not enough digits
         "f = 16777217",  # float or double, by Spark's mode
         "s = 5",  # the text is cast, not the number
@@ -164,8 +167,8 @@ def test_what_is_left_to_the_engine(text: str) -> None:
         ("t IN ('soon')", "column 't' is of type timestamp .*'soon' is not a timestamp"),
         ("b = 1", "column 'b' is of type boolean"),
         ("b = 'on'", "column 'b' is of type boolean"),
-        ("tab.i = 1", "there is no column 'tab': if that is the table, leave it out, as in 'i = 1'"),
-        ("db.tab.i = 1", "there is no column 'db'"),
+        ("tab.i = 1", "there is no column 'tab'; if 'tab' is the table, leave it out: 'i'"),
+        ("db.tab.place.zip = 1", "if 'db.tab' is the table, leave it out: 'place.zip'"),
         ("place = 'x'", "struct<city:string,zip:int> .* compare one of its fields"),
         ("tags LIKE 'x'", "column 'tags' is not text"),
     ],

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import lakemark_server.snapshot.parts.part as parts_module
 from lakemark.convert import value_to_proto
 from lakemark.expressions import Expr, to_sql
+from lakemark.expressions.casts import EXACT
 from lakemark.types import BIGINT, DATE, DOUBLE, FLOAT, INT, SMALLINT, TIMESTAMP, TINYINT, Decimal, Field, Schema, Type
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import types_pb2 as p
@@ -72,10 +73,14 @@ def fitting(name: str, of: Type) -> list[Any]:
             return [one for one in POOLS[name] if math.isnan(one) or float(np.float32(one)) == one]
     if isinstance(of, Decimal):
         limit = Dec(10) ** (of.precision - of.scale)
-        return [one for one in POOLS[name] if abs(one) < limit and round(one, of.scale) == one]
+        return [one for one in POOLS[name] if abs(one) < limit and one.quantize(_unit(of), context=EXACT) == one]
     if of == DATE and name == "t":
         return [one for one in POOLS[name] if one.timetz() == dt.time(tzinfo=dt.UTC)]
     return POOLS[name]
+
+
+def _unit(of: Decimal) -> Dec:
+    return Dec(1).scaleb(-of.scale)
 
 
 def written_value(value: Any, of: Type) -> Any:
@@ -84,7 +89,7 @@ def written_value(value: Any, of: Type) -> Any:
         return int(value)
     if of == DATE and isinstance(value, dt.datetime):
         return value.date()
-    return value.quantize(Dec(1).scaleb(-of.scale)) if isinstance(of, Decimal) else value
+    return value.quantize(_unit(of), context=EXACT) if isinstance(of, Decimal) else value
 
 
 @st.composite

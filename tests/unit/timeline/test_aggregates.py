@@ -95,6 +95,32 @@ def test_what_is_not_exact_says_so() -> None:
     assert not aggregate(everything, [NAME], by_partition=False)[1], "there are no statistics"
 
 
+def test_partition_columns_are_exact() -> None:
+    fields = [Field(4, "m", INT), Field(5, "s", STRING)]
+    schema = Schema.build([ID, *fields], ["m", "s"], 1)
+    batch = pa.table(
+        {
+            "path": [f"1/{number}/f" for number in range(3)],
+            "size_bytes": [1] * 3,
+            "row_count": [2, 3, 4],
+            "file_group": ["g"] * 3,
+            "partition": ["m=1/s=b", "m=3/s=a", "m=2/s=__HIVE_DEFAULT_PARTITION__"],
+        }
+    )
+    entries = from_arrow(to_plain_ipc(batch.to_batches()), schema)
+    plan = Planner().plan(folded(empty(schema), [(VersionRecord(version=1), [entries])], schema), None)
+    (group,), exact = aggregate(plan, fields, by_partition=False)
+    assert exact
+    assert [(one.min, one.max, one.null_count) for one in group.columns] == [(1, 3, 0), ("a", "b", 4)]
+    groups, exact = aggregate(plan, fields, by_partition=True)
+    assert exact
+    assert [(one.partition, one.columns[1].min, one.columns[1].null_count) for one in groups] == [
+        ("m=1/s=b", "b", 0),
+        ("m=2/s=__HIVE_DEFAULT_PARTITION__", None, 4),
+        ("m=3/s=a", "a", 0),
+    ]
+
+
 @pytest.mark.parametrize(
     ("cut", "exact"), [([0, 0], True), ([0, 1], False), ([2, 0], False), ([3, 3], False), ([0, None], False)]
 )

@@ -113,10 +113,10 @@ class PreparedStats:
         if low is None:
             stats = self._stats.columns[column_id]
             low, high = stats.min, stats.max
+        known = [array for array in (low, high) if array is not None]
         found = None
-        if low is not None or high is not None:
-            kind: Any = high.type if low is None else low.type
-            nothing = pa.nulls(self.size, kind)
+        if known:
+            nothing = pa.nulls(self.size, known[0].type)
             found = bounds(*(_plain(nothing if array is None else array) for array in (low, high)))
         low_bound, high_bound = (None, None) if found is None else (bound_of(one, size=self.size) for one in found)
         return replace(plain, low=low_bound, high=high_bound, exact=None)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.types import Field, is_floating
+from lakemark.types import Field, Schema, is_floating
 from lakemark_server.snapshot.arrow import AnyArray, one_array
 from lakemark_server.snapshot.entries.columns import TRUNCATED, is_cut
 from lakemark_server.snapshot.planning.planner import Plan
+from lakemark_server.snapshot.pruning.statistics import partition_values_by_name
 
 ALL: Final = "all"
 PAGE_FILES: Final = 100_000
@@ -51,7 +52,11 @@ def aggregate(plan: Plan, fields: Sequence[Field], *, by_partition: bool) -> tup
     ids = [field.id for field in fields]
     pages = [plan.page(at, PAGE_FILES, ids) for at in range(0, max(plan.files, 1), PAGE_FILES)]
     files = pa.Table.from_batches(pages)
-    known = [_with_known(files, field) for field in fields]
+    schema = plan.snapshot.schema
+    known = [
+        _of_partitions(files, field, schema) if schema.is_partition(field.name) else _with_known(files, field)
+        for field in fields
+    ]
     table = pa.table(
         {
             "partition": files.column("partition") if by_partition else pa.array([ALL] * files.num_rows, pa.string()),
@@ -96,6 +101,21 @@ def _with_known(files: pa.Table, field: Field) -> dict[str, AnyArray]:
         f"nulls_known.{field.id}": nulls.is_valid(),
         f"nans.{field.id}": nans,
         f"nans_known.{field.id}": pc.or_(nans.is_valid(), all_null),
+    }
+
+
+def _of_partitions(files: pa.Table, field: Field, schema: Schema) -> dict[str, AnyArray]:
+    """The same of a partition column: each file has one value, which its partition names and which is never NaN."""
+    names: Any = one_array(files.column("partition")).dictionary_encode()
+    values: Any = partition_values_by_name(names.dictionary.to_pylist(), field, schema).take(names.indices)
+    rows = one_array(files.column("row_count"))
+    always: AnyArray = pa.array([True] * files.num_rows, pa.bool_())
+    return {
+        f"min.{field.id}": values,
+        f"max.{field.id}": values,
+        f"nulls.{field.id}": cast(Any, pc).if_else(values.is_null(), rows, 0),
+        f"nans.{field.id}": pa.array([0] * files.num_rows, pa.int64()),
+        **{f"{kind}.{field.id}": always for kind in _KNOWN},
     }
 
 

@@ -80,7 +80,7 @@ def _from_arrow(kind: Type, low: AnyArray, high: AnyArray) -> _Range | None:
 
 
 def _micros(bounds: AnyArray, *, up: bool) -> _Numbers:
-    kind = cast(pa.TimestampType[Any, Any], bounds.type)
+    kind = cast("pa.TimestampType[Any, Any]", bounds.type)
     if kind.unit in ("s", "ms"):
         bounds = bounds.cast(pa.timestamp("us", kind.tz))
     ticks: Any = filled(cast(Any, bounds).cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
@@ -136,16 +136,16 @@ def _cyclic(
 
 def _years(days: _Numbers) -> _Numbers:
     """Since 1970."""
-    return cast(_Numbers, days.astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64))
+    return days.astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64)
 
 
 def _months(days: _Numbers) -> _Numbers:
     """Since January 1970."""
-    return cast(_Numbers, days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64))
+    return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
 
 
 def _first_of(months: _Numbers) -> _Numbers:
-    return cast(_Numbers, months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64))
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
 def _part(name: str, days: _Numbers) -> _Numbers:
