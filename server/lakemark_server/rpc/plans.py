@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lakemark.convert_predicate import predicate_from_proto
-from lakemark.expressions import And, Expr, In, Like, Or, bind, normalize
+from lakemark.expressions import And, Applied, Expr, In, Like, Or, bind, normalize
 from lakemark.types import Schema
 from lakemark_proto.v1 import snapshot_pb2, types_pb2
 from lakemark_server.snapshot.at_hand import may_make
@@ -73,13 +73,14 @@ class Predicates:
 
 
 def _comparisons(predicate: Expr) -> float:
-    """With how many values the bounds of a file are compared; patterns may be searched for, which takes long."""
+    """With how many values the bounds of a file are compared; patterns may be searched for, and functions are computed
+    for all files of a part, which takes long."""
     match predicate:
         case And(terms) | Or(terms):
             return sum(map(_comparisons, terms))
         case In(_, literals):
             return len(literals)
-        case Like():
+        case Like() | Applied():
             return math.inf
     return 1
 

@@ -122,11 +122,11 @@ def _of_value(condition: Expr, value: PreparedColumn) -> _Verdict:
     match condition:
         case And(terms):
             verdicts = [_of_value(term, value) for term in terms]
-            return _Verdict(both(*(one.may for one in verdicts)), both(*(one.all for one in verdicts)))
+            return _Verdict(both(*(one.may for one in verdicts)), lambda: both(*(one.all() for one in verdicts)))
         case Or(terms):
             return _any_of([_of_value(term, value) for term in terms])
         case TrueConst():
-            return _Verdict(np.True_, np.True_)
+            return _Verdict(np.True_, _yes)
         case FalseConst():
             return _NEVER
         case Compare() | In() | IsNull():
