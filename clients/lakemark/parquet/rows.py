@@ -6,10 +6,11 @@ pandas, Polars, DuckDB, PyArrow and others hand out their data by the methods ``
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from lakemark.arguments import Called
 from lakemark.errors import InvalidArgument
 
 _ACCEPTED: Final = (
@@ -33,7 +34,9 @@ class ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
 
-Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | ArrowArray
+Rows: TypeAlias = Annotated[
+    pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | ArrowArray, Called(_ACCEPTED)
+]
 
 
 def table_of(rows: Rows) -> pa.Table:

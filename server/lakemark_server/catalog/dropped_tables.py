@@ -31,7 +31,7 @@ from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import clean_schedule, databases, drop_policy, lake, storage, tables
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.catalog.names import catalog_name, legal_name
+from lakemark_server.catalog.names import NAME_CHARS_MAX, catalog_name, legal_name
 from lakemark_server.clock import ClockMs, time_text
 from lakemark_server.keyspace import DROPPED, DROPPED_DUE, RESTORED
 from lakemark_server.kv import ReadTransaction, Store, Transaction
@@ -184,6 +184,8 @@ class DroppedTables:
         ``after``: the database, the name and the table id of the last one of the page before.
         """
         within = (catalog_name(catalog), *([database.lower()] if database else []))
+        if max(map(len, within)) > NAME_CHARS_MAX:  # no such name was ever given, nor does it fit a key
+            return []
 
         def body(tx: ReadTransaction) -> list[LakeTableRecord]:
             begin, end = DROPPED.range(*within)
@@ -387,8 +389,10 @@ def _require_not_protected(record: LakeTableRecord) -> None:
 
 def _dropped(tx: ReadTransaction, catalog: str, database: str, name: str, table_id: int) -> list[LakeTableRecord]:
     """Dropped tables of this name, or of this name and id. Raises TableNotFound if there is none."""
-    begin, end = DROPPED.range(catalog_name(catalog), database.lower(), name.lower())
-    ids = [cast(int, DROPPED.unpack(key)[-1]) for key, _ in tx.get_range(begin, end, limit=OF_ONE_NAME_MAX)]
+    names, ids = (catalog_name(catalog), database.lower(), name.lower()), []
+    if max(map(len, names)) <= NAME_CHARS_MAX:
+        pairs = tx.get_range(*DROPPED.range(*names), limit=OF_ONE_NAME_MAX)
+        ids = [cast(int, DROPPED.unpack(key)[-1]) for key, _ in pairs]
     found = [lake.get_record(tx, one, or_dropped=True) for one in ids if table_id in (0, one)]
     if not found:
         which = f" with table id {table_id}" if table_id else ""

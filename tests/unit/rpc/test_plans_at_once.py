@@ -118,7 +118,7 @@ def test_whatever_happens_to_the_table_answers_are_those_of_now(lake: Lake) -> N
         lambda: lake.timeline.restore(table, restore),
         lambda: (lake.timeline.references.drop(table, "kept"), lake.timeline.references.create(table, again)),
         lambda: (
-            lake.catalog.drop_lake_table("", "default", "t"),
+            lake.catalog.dropped.drop("", "default", "t"),
             lake.table("t"),
             append(lake, "t", first=60),
             *(lake.timeline.references.create(lake.catalog.get_lake_table("", "default", "t"), one) for one in made),
