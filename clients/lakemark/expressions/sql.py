@@ -66,6 +66,7 @@ def parse_predicate(text: str) -> Expr:
     if not checked_text(text).strip():
         raise InvalidPredicate("the predicate is empty")
     try:
+        _check_signs(text)
         parsed = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
         return _condition(parsed)
     except errors.ParseError as error:
@@ -74,6 +75,32 @@ def parse_predicate(text: str) -> Expr:
         raise InvalidPredicate(f"predicate '{_shorten(text)}' cannot be read: {error}") from None
     except RecursionError:
         raise InvalidPredicate("the predicate is nested too deeply") from None
+
+
+def _check_signs(text: str) -> None:
+    """A plus before a text or a column makes a number of it in Spark; sqlglot leaves the plus out, and it would be
+    compared as what it is without.
+
+    Raises InvalidPredicate for a plus as a sign of anything but a number.
+    """
+    if "+" not in text:
+        return
+    import sqlglot
+    from sqlglot import TokenType as Kind
+
+    before_signs = {
+        Kind.L_PAREN, Kind.COMMA, Kind.EQ, Kind.NEQ, Kind.NULLSAFE_EQ, Kind.LT, Kind.LTE, Kind.GT, Kind.GTE, Kind.PLUS,
+        Kind.DASH, Kind.STAR, Kind.SLASH, Kind.MOD, Kind.DIV, Kind.AND, Kind.OR, Kind.NOT, Kind.IN, Kind.LIKE,
+        Kind.BETWEEN, Kind.CASE, Kind.WHEN, Kind.THEN, Kind.ELSE, Kind.DPIPE, Kind.PIPE, Kind.AMP, Kind.CARET, Kind.TILDE,
+    }  # fmt: skip
+    tokens = sqlglot.tokenize(text, read="spark")
+    for before, sign, after in zip([None, *tokens], tokens, tokens[1:], strict=False):
+        is_sign = sign.token_type is Kind.PLUS and (before is None or before.token_type in before_signs)
+        if is_sign and after.token_type is not Kind.NUMBER:
+            raise InvalidPredicate(
+                f"'{_shorten(after.text)}' has a plus before it, which makes a number of it in Spark; leave the plus out, "
+                "or write CAST(… AS DOUBLE)"
+            )
 
 
 def _syntax_error(text: str, error: Exception) -> InvalidPredicate:

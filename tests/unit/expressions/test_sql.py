@@ -213,3 +213,19 @@ def test_the_text_of_a_column() -> None:
     for bad in ("", ".", "a.", ".a", "`a", "a..b"):
         with pytest.raises(InvalidPredicate):
             ColumnRef.parse(bad)
+
+
+@pytest.mark.parametrize(
+    "text", ["name = +'5'", "+'5' = name", 'name IN (1, + "5")', "name = +(('5'))", "+name = '5'", "id = - + '5'"]
+)
+def test_a_plus_that_makes_a_number_of_a_text_is_refused(text: str) -> None:
+    """Spark compares numbers then; without the plus texts would be compared, and files with '5.0' left out."""
+    with pytest.raises(InvalidPredicate, match="has a plus before it"):
+        parse_predicate(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["id = +5", "id + 1 > 5", "id + (2) > 5", "name = '+5'", "1 + 1 = id", "id IN (+1, 2)"]
+)
+def test_other_pluses_are_taken(text: str) -> None:
+    parse_predicate(text)
