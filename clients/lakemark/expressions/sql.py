@@ -89,17 +89,18 @@ def _check_signs(text: str) -> None:
     from sqlglot import TokenType as Kind
 
     before_signs = {
-        Kind.L_PAREN, Kind.COMMA, Kind.EQ, Kind.NEQ, Kind.NULLSAFE_EQ, Kind.LT, Kind.LTE, Kind.GT, Kind.GTE, Kind.PLUS,
-        Kind.DASH, Kind.STAR, Kind.SLASH, Kind.MOD, Kind.DIV, Kind.AND, Kind.OR, Kind.NOT, Kind.IN, Kind.LIKE,
-        Kind.BETWEEN, Kind.CASE, Kind.WHEN, Kind.THEN, Kind.ELSE, Kind.DPIPE, Kind.PIPE, Kind.AMP, Kind.CARET, Kind.TILDE,
+        Kind.L_PAREN, Kind.COMMA, Kind.EQ, Kind.NEQ, Kind.NULLSAFE_EQ, Kind.LT, Kind.LTE, Kind.GT, Kind.GTE,
+        Kind.PLUS, Kind.DASH, Kind.STAR, Kind.SLASH, Kind.MOD, Kind.DIV, Kind.AND, Kind.OR, Kind.NOT, Kind.IN,
+        Kind.LIKE, Kind.BETWEEN, Kind.CASE, Kind.WHEN, Kind.THEN, Kind.ELSE, Kind.DPIPE, Kind.PIPE, Kind.AMP,
+        Kind.CARET, Kind.TILDE,
     }  # fmt: skip
     tokens = sqlglot.tokenize(text, read="spark")
     for before, sign, after in zip([None, *tokens], tokens, tokens[1:], strict=False):
         is_sign = sign.token_type is Kind.PLUS and (before is None or before.token_type in before_signs)
         if is_sign and after.token_type is not Kind.NUMBER:
             raise InvalidPredicate(
-                f"'{_shorten(after.text)}' has a plus before it, which makes a number of it in Spark; leave the plus out, "
-                "or write CAST(… AS DOUBLE)"
+                f"'{_shorten(after.text)}' has a plus before it, which makes a number of it in Spark; leave the plus "
+                "out, or write CAST(… AS DOUBLE)"
             )
 
 
