@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 import structlog
 
 from lakemark.errors import AlreadyExists, InvalidArgument, LakemarkError, PartitionNotFound, StoreConflict
-from lakemark_server import deadline
+from lakemark_server import caller, deadline
 from lakemark_server.admission import usage
 from lakemark_server.catalog import directories, partition_batches, partition_changes, warehouse_records
 from lakemark_server.catalog.partition_sets import PartitionSet, PartitionSets
@@ -27,6 +27,7 @@ _KEY_COPIES: Final = 12  # in the writes and conflict ranges of one partition, a
 DIRECT_MAX: Final = 200
 """So many partitions are read by their keys; for more, all partitions of the table are kept in memory."""
 
+_NAMES_TOLD_MAX: Final = 3
 
 _log = structlog.get_logger(__name__)
 
@@ -207,7 +208,18 @@ class WarehousePartitions:
             changes = self._apply(table, parts, decide)
         gone = {change.values: change.before for change in changes}
         dropped = [row for row in map(gone.get, wanted) if row]
-        if delete_data and table.record.owns_data:
+        deletes = delete_data and table.record.owns_data
+        if dropped:
+            some = [table.partition_name(row.values) for row in dropped[:_NAMES_TOLD_MAX]]
+            _log.info(
+                "dropped partitions",
+                table=table.label,
+                partitions=len(dropped),
+                first=some,
+                files="deleted" if deletes else "kept",
+                by=caller.current(),
+            )
+        if deletes:
             kept = (self._catalog.warehouse, table.database.location, table.record.location)
             for row in dropped:
                 location = row.full_location(table.record.partition_base)

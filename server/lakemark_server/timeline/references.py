@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
+import structlog
 from google.protobuf.message import Message
 
 from lakemark.errors import InvalidArgument, InvalidName, NotFound, VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, TagRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_server import caller
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.clock import ClockMs
 from lakemark_server.keyspace import EXPIRING, MAIN
@@ -23,6 +25,8 @@ from lakemark_server.timeline.publishing import direct
 from lakemark_server.timeline.publishing.table_state import TableState
 
 EXPIRED_AT_ONCE_MAX: Final = 100
+
+_log = structlog.get_logger(__name__)
 
 M = TypeVar("M", bound=Message)
 
@@ -78,9 +82,14 @@ class References:
         def body(tx: Transaction, _: int) -> pb.DropReferenceResponse:
             branches.require_kind(tx, table.table_id, name, kind)
             branches.drop(tx, table.table_id, name)
+            dropped.append(name)
             return pb.DropReferenceResponse()
 
+        dropped: list[str] = []
         self._once(request_id, f"DropReference of table {table.table_id}", pb.DropReferenceResponse, body)
+
+        if dropped:
+            _log.info("dropped a branch or tag", table=table.name, name=name, by=caller.current())
 
     def merge(self, table: LakeTable, request: pb.MergeBranchRequest, owner: str = "") -> pb.MergeBranchResponse:
         """Replays on a branch what another one has, as one version. Raises what ``direct.merge`` raises."""
