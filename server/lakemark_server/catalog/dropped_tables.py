@@ -1,8 +1,9 @@
 """Dropping lake tables, and bringing them back.
 
 A table that is dropped loses its name and keeps its id, its versions and its files until its time is over. It lies
-where it lay, so a drop costs the same whatever the table's size, and whoever reads its files goes on. Its record says
-that it was dropped (``LakeTableRecord.dropped``), and what looks a table up by id takes it for gone.
+where it lay, so the drop is a small transaction whatever the size of the table, and whoever reads its files goes on.
+What the log tells of its files is read before, from its latest snapshot. Its record says that it was dropped
+(``LakeTableRecord.dropped``), and what looks a table up by id takes it for gone.
 """
 
 from __future__ import annotations
