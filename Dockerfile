@@ -19,6 +19,7 @@ COPY protos protos
 COPY thrift thrift
 COPY scripts scripts
 COPY clients clients
+COPY core core
 COPY hms_bridge hms_bridge
 COPY server server
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .

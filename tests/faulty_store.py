@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from lakemark.errors import Unavailable
+from lakemark_core.errors import Unavailable
 from lakemark_server.kv import CommitUnknownResult, Conflict, KeyValue, ReadTransaction, Store, TransactionTooOld
 from lakemark_server.kv.api import KEYS_END, Export, OpenTransaction, Transaction
 from lakemark_server.kv.retry import run_transaction

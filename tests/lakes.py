@@ -6,17 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakemark.types import BIGINT, DOUBLE, INT, STRING, Field, Schema, Struct, assign_ids
+from lakemark_core.types import BIGINT, DOUBLE, INT, STRING, Field, Schema, Struct, assign_ids
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server import store_format
 from lakemark_server.catalog.lake import POLICY_PROPERTY, LakeTable
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.file_index.arrow import texts
+from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.kv import Store, open_store
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.maintenance.cleaning.cleaner import Cleaner
+from lakemark_server.snapshots.comparing import Comparer
+from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.store import store_format
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.service import Timeline
 from tests.stores import store_url
@@ -105,7 +107,9 @@ class Lake:
         self.catalog = Catalog(store, f"file:{directory}/warehouse", clock)
         self.catalog.ensure_default_database()
         self.snapshots = Snapshots(store)
-        self.timeline = Timeline(store, clock, self.snapshots)
+        self.timeline = Timeline(store, self.snapshots, clock)
+        self.comparer = Comparer(store, self.snapshots, self.timeline.log)
+        self.cleaner = Cleaner(store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
 
     def table(self, name: str = "t", policy: str = "partition", schema: Schema = SCHEMA) -> LakeTable:

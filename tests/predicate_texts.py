@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from lakemark.expressions.render import literal_sql
-from lakemark.expressions.tree import Literal
+from lakemark_core.expressions.render import literal_sql
+from lakemark_core.expressions.tree import Literal
 from tests.unit.predicates import LONG, POOLS, SCHEMA
 
 _INTEGERS = [

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lakemark.types import Schema
+from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.snapshot.pages.contents import with_version
-from lakemark_server.snapshot.parts.fold import Change, Snapshot, fold
-from lakemark_server.snapshot.parts.part import in_memory
+from lakemark_server.file_index.pages.contents import with_version
+from lakemark_server.file_index.parts.fold import Change, Snapshot, fold
+from lakemark_server.file_index.parts.part import in_memory
 
 Version = tuple[VersionRecord, Sequence[pa.RecordBatch]]
 

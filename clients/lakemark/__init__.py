@@ -23,9 +23,9 @@ from lakemark.client import (
     Writer,
     connect,
 )
-from lakemark.errors import CommitConflict, LakemarkError, UncommittedWarning
 from lakemark.files import ColumnStatistics, DataFile
 from lakemark.reading import Aggregates, Changes, Plan, PlanSummary
+from lakemark_core.errors import CommitConflict, LakemarkError, UncommittedWarning
 
 __all__ = [
     "Aggregates",

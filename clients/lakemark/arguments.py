@@ -20,7 +20,7 @@ from decimal import Decimal
 from itertools import repeat
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 
 T = TypeVar("T")
 _Check: TypeAlias = Callable[[str, Any], Any]

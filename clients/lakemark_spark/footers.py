@@ -8,12 +8,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from lakemark.errors import InvalidSchema
 from lakemark.files import DataFile
 from lakemark.files.columns import partition_values
-from lakemark.locations import join, open_location
 from lakemark.parquet import describe
-from lakemark.types import Schema
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.locations import join, open_location
+from lakemark_core.types import Schema
 
 IN_DRIVER_MAX: Final = 64
 FILES_PER_TASK: Final = 64

@@ -9,9 +9,9 @@ from typing import Any, Final, TypeAlias
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from lakemark.errors import InvalidArgument
-from lakemark.expressions import ColumnRef, Compare, Expr, Literal, LiteralValue, Operator, all_of, any_of
-from lakemark.types import BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema, Type, is_nested
+from lakemark_core.errors import InvalidArgument
+from lakemark_core.expressions import ColumnRef, Compare, Expr, Literal, LiteralValue, Operator, all_of, any_of
+from lakemark_core.types import BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema, Type, is_nested
 
 RANGES_MAX: Final = 256
 """So many ranges of keys are asked for in a plan: each costs the service a look at every file's bounds."""

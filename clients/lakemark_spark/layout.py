@@ -19,8 +19,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from lakemark.errors import InvalidSchema
-from lakemark.types import TIMESTAMP, ListOf, MapOf, Schema, Struct, Type
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.types import TIMESTAMP, ListOf, MapOf, Schema, Struct, Type
 from lakemark_spark.files import scan
 
 GROUP_COLUMN: Final = "lakemark_group"

@@ -11,7 +11,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from lakemark.types import Field, Schema
+from lakemark_core.types import Field, Schema
 from lakemark_spark.rewriting import FILE
 from lakemark_spark.schema import columns_for
 

@@ -15,14 +15,14 @@ from pyspark.sql import types as T  # noqa: N812
 
 from lakemark import Client, DataFile, Plan
 from lakemark.client.client import Moment
-from lakemark.convert import ColumnValue
-from lakemark.evolution import reading_groups, scanned_columns
-from lakemark.evolution.sql import scanned_sql
-from lakemark.expressions import Literal
-from lakemark.expressions.render import literal_sql
-from lakemark.locations import join
 from lakemark.reading.plan import base_files
-from lakemark.types import Field, Schema
+from lakemark_core.convert import ColumnValue
+from lakemark_core.evolution import reading_groups, scanned_columns
+from lakemark_core.evolution.sql import scanned_sql
+from lakemark_core.expressions import Literal
+from lakemark_core.expressions.render import literal_sql
+from lakemark_core.locations import join
+from lakemark_core.types import Field, Schema
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.files import scan
 from lakemark_spark.schema import struct_of, to_spark

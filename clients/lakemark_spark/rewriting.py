@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import DataFile, Plan, Writer
-from lakemark.errors import UnsupportedOperation
+from lakemark_core.errors import UnsupportedOperation
 from lakemark_spark import layout
 from lakemark_spark.footers import describe_files
 

@@ -8,9 +8,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql import types as T  # noqa: N812
 
-from lakemark.errors import InvalidSchema
-from lakemark.evolution import why_not_widen
-from lakemark.types import (
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.evolution import why_not_widen
+from lakemark_core.types import (
     BIGINT,
     BINARY,
     BOOLEAN,

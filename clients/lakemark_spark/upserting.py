@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
-from lakemark.expressions import to_sql
+from lakemark_core.expressions import to_sql
 from lakemark_spark import layout
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.footers import check_not_null, describe_files

@@ -9,16 +9,16 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any, Final
 
-from lakemark.errors import LakemarkError, Overloaded
+from lakemark_core.errors import LakemarkError, Overloaded
 from lakemark_hms.names import database_name
 from lakemark_hms.wire import cut
 from lakemark_hms.wire.dispatch import Call, Handler, RefusedError, Session
 from lakemark_hms.wire.lanes import Rank
-from lakemark_server import caller, deadline
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Kind, Tenants
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX
-from lakemark_server.deadline import Deadline
+from lakemark_server.context import caller, deadline
+from lakemark_server.context.deadline import Deadline
 from lakemark_thrift.services import METHODS
 
 _READS: Final = ("get", "show_", "partition_name_", "list_", "is", "find_")

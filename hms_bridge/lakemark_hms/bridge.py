@@ -14,7 +14,8 @@ from lakemark_hms.wire.limits import ServerSettings
 from lakemark_hms.wire.server import HmsServer
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
-from lakemark_server.listening import cannot_listen
+from lakemark_server.host.listening import cannot_listen
+from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
 
 
@@ -40,7 +41,7 @@ class HmsBridge:
         timeline: Timeline | None = None,
     ) -> None:
         known = {"hive.metastore.warehouse.dir": catalog.warehouse} | dict(config or {})
-        timeline = timeline or Timeline(catalog.store, catalog.clock)
+        timeline = timeline or Timeline(catalog.store, Snapshots(catalog.store), catalog.clock)
         self.services = Services(catalog, warehouse or Warehouse(catalog), timeline, lake, known)
         dispatcher = Dispatcher(all_handlers(self.services), to_declared, admission.run if admission else run_all)
         try:

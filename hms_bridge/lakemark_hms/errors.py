@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     AlreadyExists,
     DatabaseNotFound,
     FailedPrecondition,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lakemark.errors import UnsupportedOperation
+from lakemark_core.errors import UnsupportedOperation
 from lakemark_hms.partition_view import PartitionView
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 

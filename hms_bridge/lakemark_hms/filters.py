@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakemark.errors import InvalidPredicate
-from lakemark.expressions import (
+from lakemark_core.errors import InvalidPredicate
+from lakemark_core.expressions import (
     FALSE,
     And,
     ColumnRef,
@@ -40,8 +40,8 @@ from lakemark.expressions import (
     bind,
     escape_like,
 )
-from lakemark.expressions.tree import MIRRORED
-from lakemark.types import (
+from lakemark_core.expressions.tree import MIRRORED
+from lakemark_core.types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -60,8 +60,8 @@ from lakemark.types import (
     Schema,
     Type,
 )
-from lakemark_server.snapshot.entries.file_stats import FileStats
-from lakemark_server.snapshot.pruning.rules import prune
+from lakemark_server.file_index.entries.file_stats import FileStats
+from lakemark_server.file_index.pruning.rules import prune
 
 TEXT_LENGTH_MAX = 4_000_000
 DEPTH_MAX = 100

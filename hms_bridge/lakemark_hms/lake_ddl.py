@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lakemark.errors import InvalidArgument, InvalidSchema, UnsupportedOperation
-from lakemark.evolution import SchemaChange
-from lakemark.evolution.statements import parse_changes
-from lakemark.types import Field, Schema, parse_type
+from lakemark_core.errors import InvalidArgument, InvalidSchema, UnsupportedOperation
+from lakemark_core.evolution import SchemaChange
+from lakemark_core.evolution.statements import parse_changes
+from lakemark_core.types import Field, Schema, parse_type
 from lakemark_hms.facet import is_hidden, lake_write_error
 from lakemark_hms.lake.tables import SCHEMA_PARAMETER, VERSION_PARAMETER
 from lakemark_hms.lake_intent import files_left

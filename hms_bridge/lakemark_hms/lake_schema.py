@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakemark.errors import InvalidSchema
-from lakemark.evolution import (
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.evolution import (
     AddColumn,
     CommentColumn,
     DropColumn,
@@ -22,7 +22,7 @@ from lakemark.evolution import (
     format_path,
     why_not_widen,
 )
-from lakemark.types import Field, ListOf, MapOf, Schema, Struct, Type, format_type
+from lakemark_core.types import Field, ListOf, MapOf, Schema, Struct, Type, format_type
 
 
 def changes_between(schema: Schema, columns: Sequence[Field], *, nulls_known: bool) -> list[SchemaChange]:

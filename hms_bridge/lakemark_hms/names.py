@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from lakemark.errors import InvalidName
+from lakemark_core.errors import InvalidName
 from lakemark_server.catalog.names import DEFAULT_CATALOG
 
 

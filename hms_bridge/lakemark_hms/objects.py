@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 from lakemark_hms.wire.codec import encode_struct
 from lakemark_hms.wire.cut import I32, MAP, STRING, STRUCT, Cut, fields, patch
 from lakemark_hms.wire.splice import i32_value, string_map_value, string_value

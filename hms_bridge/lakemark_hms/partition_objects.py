@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lakemark.errors import InvalidArgument
-from lakemark.types import DEFAULT_PARTITION, parse_partition_name
+from lakemark_core.errors import InvalidArgument
+from lakemark_core.types import DEFAULT_PARTITION, parse_partition_name
 from lakemark_hms.objects import DDL_TIME, VIEW
 from lakemark_hms.partition_view import PartitionView
 from lakemark_hms.wire.cut import I32, LIST, MAP, STRING, STRUCT, Cut, field_head, fields, patch

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakemark.errors import InvalidArgument, LakemarkError
-from lakemark.types import (
+from lakemark_core.errors import InvalidArgument, LakemarkError
+from lakemark_core.types import (
     DEFAULT_PARTITION,
     PartitionValue,
     Type,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakemark.errors import TableNotFound
+from lakemark_core.errors import TableNotFound
 from lakemark_hms.facet import LakeFacet, is_hidden, lake_write_error
 from lakemark_hms.names import DatabaseName
 from lakemark_hms.partition_objects import view_of

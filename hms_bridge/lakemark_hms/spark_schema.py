@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from lakemark.errors import InvalidSchema
-from lakemark.types import Field, parse_type
-from lakemark.types.model import ListOf, MapOf, Struct, Type
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.types import Field, parse_type
+from lakemark_core.types.model import ListOf, MapOf, Struct, Type
 
 _SCHEMA: Final = "spark.sql.sources.schema"
 _SIMPLE: Final = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}

@@ -17,24 +17,27 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import structlog
 
-from lakemark.errors import FailedPrecondition, LakemarkError, NotFound
-from lakemark_server import cores, listening, logs, memory, store_format
+from lakemark_core.errors import FailedPrecondition, LakemarkError, NotFound
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.backup import refuse_half_restored
-from lakemark_server.base_folder import BaseFolder
 from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
-from lakemark_server.clock import ClockMs, now_ms
-from lakemark_server.housekeeping import Housekeeping
+from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.file_index.planning.planner import Planner
+from lakemark_server.host import cores, listening, logs, memory
 from lakemark_server.kv import Store, open_store, public_url
+from lakemark_server.maintenance.base_folder import BaseFolder
+from lakemark_server.maintenance.cleaning.cleaner import Cleaner
+from lakemark_server.maintenance.housekeeping import Housekeeping
+from lakemark_server.maintenance.sweeping import Sweeper
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
-from lakemark_server.snapshot.folding import Thresholds
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.service import At, Snapshots
-from lakemark_server.sweeping import Sweeper
+from lakemark_server.snapshots.comparing import Comparer
+from lakemark_server.snapshots.folding import Thresholds
+from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.store import store_format
 from lakemark_server.timeline.service import Timeline
 
 if TYPE_CHECKING:
@@ -73,13 +76,17 @@ class Service:
             measure=self._measured,
         )
         self.catalog.ensure_default_database()
-        self.timeline = Timeline(self.store, clock, self.snapshots, self.quotas)
+        self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)
+        self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
+        self.cleaner = Cleaner(self.store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
         self.grpc = GrpcServer(
             self.catalog,
             self.timeline,
             self.snapshots,
             self.planner,
+            self.comparer,
+            self.cleaner,
             self.tenants,
             self.inflight,
             host=settings.host,
@@ -102,7 +109,8 @@ class Service:
                     store,
                     clock,
                     self.catalog,
-                    Timeline(store, clock, self.snapshots),
+                    Timeline(store, self.snapshots, clock),
+                    Cleaner(store, clock, self.snapshots),
                     request_retain_ms=int(settings.request_retain_s * 1_000),
                     clean_interval_ms=int(settings.clean_interval_s * 1_000),
                     clean_grace_ms=int(settings.clean_grace_s * 1_000),

@@ -19,15 +19,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lakemark.errors import BranchNotFound, CommitConflict, FailedPrecondition, InvalidArgument, LakemarkError
+from lakemark_core.errors import BranchNotFound, CommitConflict, FailedPrecondition, InvalidArgument, LakemarkError
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.file_index.arrow import texts
+from lakemark_server.snapshots.comparing import DryMerge, Wanted
+from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.timeline.batching.jobs import OpenJob
-from lakemark_server.timeline.comparing import DryMerge, Wanted
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, open_lake, profile
 
@@ -153,7 +153,7 @@ class BranchesMachine(RuleBasedStateMachine):
 
     def compare(self, left: str, right: str) -> DryMerge:
         """What each has over what both have, by brute force; what a merge of the first into the second would do."""
-        found = self.lake.timeline.comparer.compare(self.t, Wanted(left), Wanted(right))
+        found = self.lake.comparer.compare(self.t, Wanted(left), Wanted(right))
         of_left, of_right = self.branches[left], self.branches[right]
         groups = []
         for side, one, other in (("left", of_left, of_right), ("right", of_right, of_left)):

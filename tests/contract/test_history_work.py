@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakemark.evolution import AddColumn, DropColumn
-from lakemark.types import BIGINT, Field
+from lakemark_core.evolution import AddColumn, DropColumn
+from lakemark_core.types import BIGINT, Field
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.snapshot.folding import Folding, Thresholds
-from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.snapshots.folding import Folding, Thresholds
+from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.publishing.altering import AlterJob
 from tests.lakes import Lake, file, open_lake
@@ -43,7 +43,7 @@ def live(lake: Lake, table: LakeTable, folding: Folding, number: int) -> None:
     lake.timeline.references.merge(table, c.MergeBranchRequest(branch=f"b{number}"))
     lake.timeline.references.drop(table, f"b{number}")
     folding.run(lake.catalog.get_lake_table("", "default", "t"))
-    lake.timeline.cleaner.clean(table, t.CleanRequest(retain_versions=2 * VERSIONS_A_ROUND))
+    lake.cleaner.clean(table, t.CleanRequest(retain_versions=2 * VERSIONS_A_ROUND))
     lake.clock.advance(ROUND_MS)
 
 

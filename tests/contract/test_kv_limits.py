@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 from lakemark_server.kv import (
     InvertedRange,
     KeyTooLarge,

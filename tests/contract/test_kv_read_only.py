@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import FailedPrecondition
+from lakemark_core.errors import FailedPrecondition
 from lakemark_server.kv import Store, open_store
 from lakemark_server.kv.api import KEYS_END
 from lakemark_server.kv.postgres.errors import PostgresFailure

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from lakemark.errors import CorruptStore
+from lakemark_core.errors import CorruptStore
 from lakemark_server.kv import Space, Store, Transaction, blob, counter, pack, range_of, strinc
 from lakemark_server.kv.api import KEYS_END, VALUE_BYTES_MAX
 

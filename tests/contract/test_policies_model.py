@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from lakemark.errors import CommitConflict
+from lakemark_core.errors import CommitConflict
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import POLICIES, POLICY_PROPERTY, PREFERENCE_PROPERTY, PREFERENCES
+from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import open_store
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.service import At
-from lakemark_server.snapshot.slices import latest_slices
+from lakemark_server.snapshots.service import At
+from lakemark_server.snapshots.slices import latest_slices
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
@@ -275,7 +275,7 @@ class PoliciesMachine(RuleBasedStateMachine):
             self.lake.timeline.rollback(self.table, living[0].instant, "")
             living[0].state = "gone"
         else:  # nothing that counts is remembered outside of the store
-            self.lake.timeline = Timeline(self.lake.store, self.lake.clock)
+            self.lake.timeline = Timeline(self.lake.store, self.lake.snapshots, self.lake.clock)
 
     def begin(self, work: Work, behind: int, tells: bool) -> Open | None:
         latest = len(self.states) - 1

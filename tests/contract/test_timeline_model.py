@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lakemark.errors import CommitConflict, InstantStateError
+from lakemark_core.errors import CommitConflict, InstantStateError
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.kv import open_store
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import Clock, Lake, file, profile
@@ -260,7 +260,7 @@ class TimelineMachine(RuleBasedStateMachine):
         elif what == "sweep":
             self.sweep()
         else:  # nothing that counts is remembered outside of the store
-            self.lake.timeline = Timeline(self.lake.store, self.clock)
+            self.lake.timeline = Timeline(self.lake.store, self.lake.snapshots, self.clock)
             self.lake.snapshots = Snapshots(self.lake.store, cache_bytes=5_000)
 
     def heartbeat(self) -> None:

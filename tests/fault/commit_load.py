@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import open_store
 from lakemark_server.kv.sqlite.store import SqliteStore
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
@@ -167,7 +167,8 @@ def check(url: str, run: Run) -> None:
         if isinstance(store, SqliteStore):
             assert store.integrity_check() == []
         assert verify(store) == []
-        snapshots, timeline = Snapshots(store), Timeline(store)
+        snapshots = Snapshots(store)
+        timeline = Timeline(store, snapshots)
         table, latest = snapshots.version("", "default", "t", At())
         commits = [commit for commit in run.plan if not commit.abandoned]
         assert latest == len(commits), "each commit is one version, and there is no other"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     AlreadyExists,
     CommitConflict,
     DatabaseNotFound,

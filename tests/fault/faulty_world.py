@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lakemark.errors import LakemarkError, Outcome
+from lakemark_core.errors import LakemarkError, Outcome
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable, load
+from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import Store
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.service import At
+from lakemark_server.snapshots.service import At
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.fault.faulty_model import HOME, TIMEOUT_MS, Model, Table, TableKey, outcome_of
 from tests.faulty_store import Crashed, Faults, FaultyStore, Rates

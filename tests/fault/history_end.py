@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from lakemark.errors import VersionNotFound
+from lakemark_core.errors import VersionNotFound
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_server.catalog import schemas
+from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import Store
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.timeline.service import Timeline
 from tests.fault.history_plans import TABLES
 from tests.fault.history_worker import BASE_COLUMNS
@@ -22,7 +22,8 @@ KEPT_MAX = 100
 
 
 def history(store: Store, operations: Sequence[Operation]) -> History:
-    snapshots, timeline = Snapshots(store), Timeline(store)
+    snapshots = Snapshots(store)
+    timeline = Timeline(store, snapshots)
     versions: dict[Place, list[Version]] = {}
     forks: dict[Place, AtPlace] = {}
     kept: dict[AtPlace, frozenset[str]] = {}

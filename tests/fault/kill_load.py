@@ -23,7 +23,7 @@ WRITERS = 4
 # One line per transaction: how it ended, its number.
 CHILD = """
 import sys, threading, time
-from lakemark.errors import Unavailable
+from lakemark_core.errors import Unavailable
 from lakemark_server.kv import CommitUnknownResult, Space, blob, open_store
 
 url = sys.argv[1]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import Unavailable
+from lakemark_core.errors import Unavailable
 from lakemark_server.kv import CommitUnknownResult, Conflict, OpenTransaction, Store, TransactionTooOld, open_store
 from lakemark_server.timeline.instants import staging
 from lakemark_server.verify import verify

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from lakemark.errors import LakemarkError, Outcome
+from lakemark_core.errors import LakemarkError, Outcome
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.kv import open_store
 from lakemark_server.verify import verify

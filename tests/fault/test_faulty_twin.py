@@ -22,8 +22,8 @@ from lakemark import Client
 from lakemark.cli.output import plain
 from lakemark.client.calls import Backoff
 from lakemark.client.writer import Writer
-from lakemark.errors import LakemarkError
 from lakemark.files import DataFile
+from lakemark_core.errors import LakemarkError
 from lakemark_server.kv import open_store
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import CorruptStore, LakemarkError, Unavailable
+from lakemark_core.errors import CorruptStore, LakemarkError, Unavailable
 from lakemark_server.kv import CommitUnknownResult, Conflict, Store
 from lakemark_server.kv.api import KEYS_END
 from lakemark_server.kv.sqlite.store import SqliteStore

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import DeadlineExceeded, DeadlineUnknown, FailedPrecondition, Unavailable
-from lakemark_server import deadline
-from lakemark_server.deadline import Deadline
+from lakemark_core.errors import DeadlineExceeded, DeadlineUnknown, FailedPrecondition, Unavailable
+from lakemark_server.context import deadline
+from lakemark_server.context.deadline import Deadline
 from lakemark_server.kv import (
     CommitUnknownResult,
     Conflict,

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from lakemark.errors import FailedPrecondition, LakemarkError, Unavailable
+from lakemark_core.errors import FailedPrecondition, LakemarkError, Unavailable
 from lakemark_server.kv import (
     CommitUnknownResult,
     Store,

@@ -13,8 +13,8 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog import clean_schedule
 from lakemark_server.catalog.clean_schedule import AGE_PROPERTY, KEEP_PROPERTY
 from lakemark_server.kv import Store, Transaction
-from lakemark_server.timeline.cleaning import auto_clean
-from lakemark_server.timeline.cleaning.auto_clean import AutoClean, backoff_ms
+from lakemark_server.maintenance.cleaning import auto_clean
+from lakemark_server.maintenance.cleaning.auto_clean import AutoClean, backoff_ms
 from lakemark_server.verify import verify
 from tests.contract.test_cleaning_model import write
 from tests.lakes import Lake, open_lake
@@ -30,7 +30,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 def cleans(lake: Lake) -> AutoClean:
-    return AutoClean(lake.store, lake.clock, lake.timeline.cleaner, interval_ms=INTERVAL, grace_ms=GRACE)
+    return AutoClean(lake.store, lake.clock, lake.cleaner, interval_ms=INTERVAL, grace_ms=GRACE)
 
 
 def ask(lake: Lake, versions: int = 1, name: str = "t") -> None:
@@ -138,14 +138,14 @@ def test_what_fails_waits_longer_each_time_and_others_go_on(lake: Lake, monkeypa
         write(lake, name, t.APPEND, 1)
         write(lake, name, t.OVERWRITE_TABLE, 1)
         ask(lake, name=name)
-    auto, end = cleans(lake), lake.timeline.cleaner.end
+    auto, end = cleans(lake), lake.cleaner.end
 
     def failing(table_: object, retain: object) -> int:
         if getattr(table_, "table_id", 0) == table.table_id:
             raise Unavailable("no")
         return end(table_, retain)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(lake.timeline.cleaner, "end", failing)
+    monkeypatch.setattr(lake.cleaner, "end", failing)
     assert auto.round() == 2
     with pytest.raises(VersionNotFound):
         lake.paths(other, 1)
@@ -191,7 +191,7 @@ def test_tags_savepoints_branches_and_writers_keep_what_they_have(lake: Lake) ->
 def test_more_versions_than_one_piece_end_together_and_go_in_pieces(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakemark_server.timeline.cleaning.cleaner.VERSIONS_AT_ONCE_MAX", 2)
+    monkeypatch.setattr("lakemark_server.maintenance.cleaning.cleaner.VERSIONS_AT_ONCE_MAX", 2)
     lake.table()
     paths = [write(lake, "t", t.OVERWRITE_TABLE, 1)[0] for _ in range(8)]
     ask(lake)

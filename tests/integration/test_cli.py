@@ -26,10 +26,10 @@ from lakemark.errors import (
     Unavailable,
 )
 from lakemark.parquet.adopting import adopt_files
-from lakemark_server.keyspace import LOCATIONS
 from lakemark_server.kv import StoreInUse, open_store
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
+from lakemark_server.store.keyspace import LOCATIONS
 from tests.integration.grpc_server import running_service
 
 

@@ -13,12 +13,12 @@ from lakemark import Client
 from lakemark.client.calls import Backoff, Calls
 from lakemark.errors import CommitConflict, DeadlineExceeded, DeadlineUnknown
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server import deadline
-from lakemark_server.deadline import Deadline
+from lakemark_server.context import deadline
+from lakemark_server.context.deadline import Deadline
+from lakemark_server.file_index.pages import blocks
 from lakemark_server.kv import Transaction
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
-from lakemark_server.snapshot.pages import blocks
 from lakemark_server.timeline.instants import staging
 from lakemark_server.verify import verify
 from tests.lakes import file, files, open_lake

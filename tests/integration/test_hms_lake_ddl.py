@@ -26,7 +26,7 @@ from lakemark_server.catalog.drop_policy import PROTECTED_PROPERTY
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.kv import Store
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.snapshots.service import Snapshots
 from tests.integration.conftest import Client
 from tests.integration.hms_objects import partition, table
 

@@ -22,7 +22,7 @@ from lakemark_hms.bridge import HmsBridge
 from lakemark_hms.lake.facet import SparkFacet
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.kv import Store
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.snapshots.service import Snapshots
 from tests.integration.conftest import Client
 from tests.integration.hms_objects import table
 

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lakemark.errors import InvalidArgument
 from lakemark_server.kv import CommitUnknownResult, Conflict, Store, counter, open_store
-from lakemark_server.leases import FencedStore, Lease, LeaseLost, Leases, find
-from lakemark_server.sweeping import Sweeper
+from lakemark_server.maintenance.sweeping import Sweeper
+from lakemark_server.store.leases import FencedStore, Lease, LeaseLost, Leases, find
 from tests.contract.conftest import SHARED_URLS
 from tests.faulty_store import Faults, FaultyStore, Rates
 from tests.lakes import Clock, Lake
@@ -207,7 +207,7 @@ def test_a_sweep_that_hangs_until_another_has_the_lease_changes_nothing(tmp_path
 CHILD = """
 import random, sys
 from lakemark_server.kv import counter, open_store
-from lakemark_server.leases import FencedStore, LeaseLost, Leases, find
+from lakemark_server.store.leases import FencedStore, LeaseLost, Leases, find
 
 url, me, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 store, chance, done = open_store(url), random.Random(me), 0

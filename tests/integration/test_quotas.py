@@ -300,7 +300,9 @@ def test_what_writers_take_at_once_is_no_more_than_the_quota(writers: Writers) -
     wires = [Wire(writers.service.grpc_address, f"t{number}") for number in range(4)]
     for wire in wires:
         wire.create()
-    twin = Timeline(writers.service.store, writers.clock, quotas=Quotas(writers.service.store))
+    twin = Timeline(
+        writers.service.store, writers.service.snapshots, writers.clock, quotas=Quotas(writers.service.store)
+    )
     tables = [writers.service.catalog.get_lake_table("", "default", f"t{number}") for number in range(4)]
 
     def work(number: int) -> None:

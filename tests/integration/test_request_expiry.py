@@ -10,9 +10,9 @@ from lakemark.errors import LakemarkError
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server import requests
-from lakemark_server.keyspace import REQUEST_TIMES, REQUESTS
 from lakemark_server.kv import Space
+from lakemark_server.store import requests
+from lakemark_server.store.keyspace import REQUEST_TIMES, REQUESTS
 from lakemark_server.verify import verify
 from tests.lakes import Lake, open_lake
 

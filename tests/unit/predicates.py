@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lakemark.expressions import (
+from lakemark_core.expressions import (
     FALSE,
     NULL,
     TRUE,
@@ -30,7 +30,7 @@ from lakemark.expressions import (
     Wildcard,
     like_tokens,
 )
-from lakemark.types import (
+from lakemark_core.types import (
     BIGINT,
     BOOLEAN,
     DATE,

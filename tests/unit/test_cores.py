@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lakemark_server import cores
-from lakemark_server.cores import Window, choose
+from lakemark_server.host import cores
+from lakemark_server.host.cores import Window, choose
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import DeadlineExceeded
-from lakemark_server import deadline
-from lakemark_server.deadline import NEVER, Deadline, latest, within
+from lakemark_core.errors import DeadlineExceeded
+from lakemark_server.context import deadline
+from lakemark_server.context.deadline import NEVER, Deadline, latest, within
 from lakemark_server.kv import Conflict, OpenTransaction, Store, Transaction, open_store
 from lakemark_server.kv.retry import run_transaction
 

@@ -1,4 +1,4 @@
-"""Imports point one way: rpc and hms_bridge -> domains -> kv; the client never needs the service."""
+"""Imports point one way: each folder of the service imports only those that stand before it in a list."""
 
 from __future__ import annotations
 
@@ -9,113 +9,83 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SERVER = "lakemark_server"
-DOMAINS = ("admission", "catalog", "timeline", "snapshot")
 
-# package (by path prefix) -> what it must not import
-RULES = {
-    "server/lakemark_server/kv": [f"{SERVER}.{name}" for name in (*DOMAINS, "rpc", "keyspace", "process")]
-    + ["lakemark_hms", "lakemark_proto", "lakemark_thrift"],
-    "server/lakemark_server/admission": [f"{SERVER}.{name}" for name in ("catalog", "timeline", "snapshot", "rpc")],
-    "server/lakemark_server/catalog": [f"{SERVER}.timeline", f"{SERVER}.snapshot", f"{SERVER}.rpc"],
-    "server/lakemark_server/timeline": [f"{SERVER}.rpc", f"{SERVER}.process"],
-    "server/lakemark_server/snapshot": [f"{SERVER}.rpc", f"{SERVER}.process"],
-    "server/lakemark_server/backup": [f"{SERVER}.rpc", f"{SERVER}.process", "lakemark_hms"],
-    "server/lakemark_server/rpc": ["lakemark_hms", f"{SERVER}.process"],
-    "server/lakemark_server": ["lakemark_thrift", "lakemark_spark", "pyspark"],
-    "hms_bridge/lakemark_hms": [f"{SERVER}.rpc", f"{SERVER}.process", "lakemark_spark", "pyspark"],
-    "hms_bridge/lakemark_hms/wire": [SERVER],
-    "clients/lakemark/types": [SERVER, "lakemark_proto", "lakemark.client", "lakemark.expressions"],
-    "clients/lakemark/parquet": [SERVER, "lakemark.client", "lakemark.reading"],
-    "clients/lakemark/evolution": [SERVER, "lakemark.client", "lakemark.reading"],
-    "clients/lakemark/expressions": [SERVER, "lakemark_proto", "lakemark.client"],
-}
-# The composition root, and the commands that start it.
-ALLOWED = {
-    ("server/lakemark_server/process.py", "lakemark_hms"),
-}
-# The two domains that know each other, and their sub-packages: each imports only those before it.
-ORDER = (
-    "snapshot.arrow",
-    "snapshot.at_hand",
-    "snapshot.cache",
-    "snapshot.entries",
-    "snapshot.pages",
-    "snapshot.parts",
-    "snapshot.pruning",
-    "snapshot.planning",
-    "snapshot.base",
-    "timeline.lineage",
-    "timeline.records",
-    "timeline.conflicts",
-    "timeline.branching",
-    "timeline.instants",
-    "timeline.publishing",
-    "timeline.batching",
-    "timeline.references",
-    "snapshot.reading",
-    "snapshot.service",
-    "snapshot.slices",
-    "snapshot.folding",
-    "timeline.cleaning",
-    "timeline.comparing",
-    "timeline.service",
+# From the ground up. What stands beside these folders (process, settings) may import all of them.
+LAYERS = (
+    "context",
+    "kv",
+    "store",
+    "admission",
+    "catalog",
+    "file_index",
+    "timeline",
+    "snapshots",
+    "maintenance",
+    "verify",
+    "backup",
+    "host",
+    "rpc",
 )
+
+# package (by path) -> what it must not import beside what LAYERS says
+FORBIDDEN = {
+    "core": ["lakemark", SERVER, "lakemark_hms", "lakemark_spark", "lakemark_thrift"],
+    "core/lakemark_core/types": ["lakemark_proto", "lakemark_core.expressions", "lakemark_core.evolution"],
+    "core/lakemark_core/expressions": ["lakemark_proto"],
+    "server": ["lakemark", "lakemark_thrift", "lakemark_spark", "pyspark"],
+    "server/lakemark_server/kv": ["lakemark_proto"],
+    "hms_bridge": ["lakemark", f"{SERVER}.rpc", f"{SERVER}.process", "lakemark_spark", "pyspark"],
+    "hms_bridge/lakemark_hms/wire": [SERVER],
+    "clients/lakemark/parquet": ["lakemark.client", "lakemark.reading"],
+}
+HMS = "lakemark_hms"
+# Folders that start a service; all other code of the clients knows it by its protocol alone.
+STARTS_A_SERVICE = ("clients/lakemark/cli/", "clients/lakemark/demo/")
 
 
 def _imports(path: Path) -> set[str]:
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
-def _forbidden(path: Path, forbidden: list[str]) -> list[str]:
+def _wrong(path: Path, forbidden: list[str]) -> list[str]:
     name = path.relative_to(ROOT).as_posix()
     return [
         f"{name} imports {one}"
         for one in sorted(_imports(path))
-        for bad in forbidden
-        if (one == bad or one.startswith(bad + ".")) and (name, bad) not in ALLOWED
+        if any(one == bad or one.startswith(bad + ".") for bad in forbidden)
     ]
 
 
-@pytest.mark.parametrize("folder", RULES)
-def test_layers_point_one_way(folder: str) -> None:
+@pytest.mark.parametrize("folder", FORBIDDEN)
+def test_packages_do_without_what_they_must_not_know(folder: str) -> None:
     files = sorted((ROOT / folder).rglob("*.py"))
     assert files
-    assert [line for path in files for line in _forbidden(path, RULES[folder])] == []
+    assert [line for path in files for line in _wrong(path, FORBIDDEN[folder])] == []
 
 
-def test_the_client_never_imports_the_service_but_to_start_it() -> None:
-    starts = ("clients/lakemark/cli/", "clients/lakemark/demo/")
+@pytest.mark.parametrize("layer", LAYERS)
+def test_folders_of_the_service_import_only_those_before_them(layer: str) -> None:
+    later = [f"{SERVER}.{name}" for name in (*LAYERS[LAYERS.index(layer) + 1 :], "process", "settings")]
+    files = sorted((ROOT / "server" / SERVER / layer).rglob("*.py"))
+    assert files
+    assert [line for path in files for line in _wrong(path, [*later, HMS])] == []
+
+
+def test_every_folder_of_the_service_has_its_layer() -> None:
+    folders = {path.parent.name for path in (ROOT / "server" / SERVER).glob("*/__init__.py")}
+    assert folders == set(LAYERS)
+
+
+def test_clients_know_the_service_only_by_its_protocol() -> None:
     wrong = []
     for package in ("lakemark", "lakemark_spark"):
         for path in sorted((ROOT / "clients" / package).rglob("*.py")):
-            if not path.relative_to(ROOT).as_posix().startswith(starts):
-                wrong += _forbidden(path, [SERVER, "lakemark_hms"])
-    assert wrong == []
-
-
-def _place(name: str) -> int | None:
-    """In ORDER, of a module of the two domains; None: of another one, or a domain as a whole."""
-    domain, _, rest = name.removeprefix(f"{SERVER}.").partition(".")
-    part = rest.partition(".")[0]
-    if domain not in ("timeline", "snapshot") or part in ("", "__init__"):
-        return None
-    return ORDER.index(f"{domain}.{part}")
-
-
-def test_parts_of_timeline_and_snapshot_import_only_those_before_them() -> None:
-    wrong = []
-    for domain in ("timeline", "snapshot"):
-        for path in sorted((ROOT / "server" / SERVER / domain).rglob("*.py")):
-            name = path.relative_to(ROOT / "server").with_suffix("").as_posix().replace("/", ".")
-            own = _place(name)
-            for one in sorted(_imports(path)):
-                place = _place(one)
-                if own is not None and place is not None and place > own:
-                    wrong.append(f"{name} imports {one}")
+            if not path.relative_to(ROOT).as_posix().startswith(STARTS_A_SERVICE):
+                wrong += _wrong(path, [SERVER, HMS])
     assert wrong == []

@@ -10,7 +10,7 @@ import pytest
 
 ALLOCATING = """
 import ctypes, sys, threading
-from lakemark_server import memory
+from lakemark_server.host import memory
 
 if sys.argv[1] == "configured":
     memory.configure()

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from lakemark.errors import AlreadyExists, LakemarkError, PartitionNotFound, StoreConflict, Unavailable
+from lakemark_core.errors import AlreadyExists, LakemarkError, PartitionNotFound, StoreConflict, Unavailable
 from lakemark_proto.store.v1.warehouse_pb2 import HivePartitionRecord
-from lakemark_server import store_format
 from lakemark_server.catalog import partition_batches, warehouse_partitions
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
 from lakemark_server.catalog.warehouse_records import PENDING_HEAD, HiveTable, Partition, Values, new_partition
 from lakemark_server.catalog.warehouse_tables import TableChange, TableDefinition
-from lakemark_server.keyspace import COLUMN_STATISTICS, PARTITIONS, PENDING_PARTITIONS
 from lakemark_server.kv import CommitUnknownResult, Store, Transaction, buffer, open_store
+from lakemark_server.store import store_format
+from lakemark_server.store.keyspace import COLUMN_STATISTICS, PARTITIONS, PENDING_PARTITIONS
 from lakemark_server.verify.store import verify
 from tests.lakes import Clock
 

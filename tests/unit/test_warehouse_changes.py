@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     AlreadyExists,
     FailedPrecondition,
     TableNotFound,

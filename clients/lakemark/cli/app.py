@@ -23,7 +23,7 @@ from lakemark.cli import (
     timeline,
 )
 from lakemark.cli.context import SERVER_DEFAULT, Invocation
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 
 app = typer.Typer(
     name="lakemark",

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, show_done, show_json, show_rows, size_text
 from lakemark.cli.process import STORE_DEFAULT, missing, raise_problems
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 
 if TYPE_CHECKING:
     from lakemark_server.backup import Manifest, Repository

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakemark.types import Schema, format_type
+from lakemark_core.types import Schema, format_type
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _NOTHING: Final = "–"

@@ -11,7 +11,7 @@ import typer
 
 from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, show_done, show_json, size_text
-from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument
+from lakemark_core.errors import CorruptStore, FailedPrecondition, InvalidArgument
 
 STORE_DEFAULT: Final = "sqlite:///lakemark-data/lakemark.db"
 PROBLEMS_SHOWN_MAX: Final = 1_000
@@ -83,9 +83,9 @@ def verify(
 ) -> None:
     """Checks that a store is consistent, and for SQLite the file itself; also while it is served."""
     try:
-        from lakemark_server import store_format
         from lakemark_server.backup import refuse_half_restored
         from lakemark_server.process import open_existing
+        from lakemark_server.store import store_format
         from lakemark_server.verify import check_files
         from lakemark_server.verify import verify as check
     except ImportError as error:

@@ -12,7 +12,7 @@ from lakemark.cli.output import show_done, show_json, show_rows, time_text
 from lakemark.cli.snapshots import SnapshotName, snapshot_of
 from lakemark.cli.tables import Name
 from lakemark.client.schemas import added_column
-from lakemark.evolution import (
+from lakemark_core.evolution import (
     CommentColumn,
     DropColumn,
     MoveColumn,
@@ -22,8 +22,8 @@ from lakemark.evolution import (
     WidenColumn,
     format_path,
 )
-from lakemark.evolution.statements import parse_changes
-from lakemark.types import Field, ListOf, MapOf, Schema, Struct, format_type, parse_type
+from lakemark_core.evolution.statements import parse_changes
+from lakemark_core.types import Field, ListOf, MapOf, Schema, Struct, format_type, parse_type
 
 app = typer.Typer(help="The columns of a table: show them and their history, and change them.", no_args_is_help=True)
 Column = Annotated[str, typer.Argument(metavar="COLUMN", help="a name, or a path: address.city, points.element.x")]

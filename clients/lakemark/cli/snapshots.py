@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lakemark.client import Client, SnapshotOf
-from lakemark.snapshot_names import SnapshotPart, parse_snapshot_name
+from lakemark_core.snapshot_names import SnapshotPart, parse_snapshot_name
 
 SnapshotName = Annotated[
     str,

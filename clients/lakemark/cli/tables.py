@@ -11,7 +11,7 @@ from lakemark.cli.options import listed
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.pairs import parse_pairs
 from lakemark.client import Table
-from lakemark.types import format_type
+from lakemark_core.types import format_type
 
 app = typer.Typer(help="Tables: definition, properties, names.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="DATABASE.TABLE")]

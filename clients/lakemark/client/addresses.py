@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 
 PORT_DEFAULT: Final = 9090
 _FORMS: Final = "write host:port, or several of one store with commas: a:9090,b:9090"

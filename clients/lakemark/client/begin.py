@@ -12,8 +12,8 @@ from lakemark.client.model import Operation, operation_value
 from lakemark.client.names import parse_table_name
 from lakemark.client.partitions import Partition
 from lakemark.client.writer import Writer
-from lakemark.errors import InstantStateError, InvalidArgument
-from lakemark.user import user_name
+from lakemark_core.errors import InstantStateError, InvalidArgument
+from lakemark_core.user import user_name
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 

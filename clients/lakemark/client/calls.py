@@ -21,8 +21,8 @@ import grpc
 from lakemark.client.addresses import parse_addresses
 from lakemark.client.channels import open_channel
 from lakemark.client.failures import is_not_sent, nobody_listens, translate
-from lakemark.errors import FailedPrecondition, InvalidArgument, LakemarkError, Outcome, Overloaded
-from lakemark.user import USER_KEY, user_name
+from lakemark_core.errors import FailedPrecondition, InvalidArgument, LakemarkError, Outcome, Overloaded
+from lakemark_core.user import USER_KEY, user_name
 
 TIMEOUT_S_DEFAULT: Final = 60.0
 

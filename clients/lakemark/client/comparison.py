@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakemark.arguments import INT64_MAX
-from lakemark.errors import VersionNotFound
+from lakemark_core.errors import VersionNotFound
 from lakemark_proto.v1 import timeline_pb2 as pb
 
 _DIGITS_MAX = len(str(INT64_MAX))

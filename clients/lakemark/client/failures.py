@@ -7,7 +7,7 @@ from typing import Final
 import grpc
 from google.protobuf.message import DecodeError
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     AlreadyExists,
     CommitConflict,
     DeadlineExceeded,

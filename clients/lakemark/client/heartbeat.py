@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from lakemark.client.calls import Calls
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 from lakemark_proto.v1.types_pb2 import TableName

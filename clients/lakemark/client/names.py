@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
 from lakemark.arguments import Called
-from lakemark.errors import InvalidName, InvalidSchema
-from lakemark.types import Field, Schema, Struct, Type, parse_type
+from lakemark_core.errors import InvalidName, InvalidSchema
+from lakemark_core.types import Field, Schema, Struct, Type, parse_type
 from lakemark_proto.v1.types_pb2 import TableName
 
 Columns: TypeAlias = Annotated[

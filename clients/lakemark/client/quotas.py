@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from lakemark.arguments import checked
 from lakemark.client.calls import Calls
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 from lakemark_proto.v1 import admin_pb2 as pb
 from lakemark_proto.v1.admin_pb2_grpc import AdminServiceStub
 

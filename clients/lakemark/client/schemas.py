@@ -10,8 +10,8 @@ from lakemark.arguments import Count, checked
 from lakemark.client.calls import Calls
 from lakemark.client.model import SchemaVersion, Table, schema_version_from, table_from
 from lakemark.client.names import parse_columns, parse_table_name
-from lakemark.errors import InvalidSchema
-from lakemark.evolution import (
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.evolution import (
     AddColumn,
     CommentColumn,
     DropColumn,
@@ -21,10 +21,10 @@ from lakemark.evolution import (
     SchemaChange,
     WidenColumn,
 )
-from lakemark.evolution.messages import change_to_proto
-from lakemark.evolution.paths import format_path, parse_path
-from lakemark.evolution.statements import parse_changes
-from lakemark.types import Field, Type, parse_type
+from lakemark_core.evolution.messages import change_to_proto
+from lakemark_core.evolution.paths import format_path, parse_path
+from lakemark_core.evolution.statements import parse_changes
+from lakemark_core.types import Field, Type, parse_type
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
 

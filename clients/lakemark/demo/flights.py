@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from lakemark.errors import NotFound
+from lakemark_core.errors import NotFound
 
 COLUMNS = (
     "carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, "

@@ -19,7 +19,7 @@ import lakemark_spark
 from lakemark.demo.flights import COLUMNS, NAMES, Flights
 from lakemark.demo.report import Report
 from lakemark.demo.session import Sql
-from lakemark.errors import CommitConflict
+from lakemark_core.errors import CommitConflict
 
 TABLE = "air.flights"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lakemark.errors import Unavailable
+from lakemark_core.errors import Unavailable
 
 STOP_SECONDS_MAX = 20
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakemark.convert import ColumnValue
-from lakemark.errors import InvalidArgument, InvalidFile
 from lakemark.files.model import KIND_NUMBERS, ColumnStatistics, DataFile, kind_number
-from lakemark.types import (
+from lakemark_core.convert import ColumnValue
+from lakemark_core.errors import InvalidArgument, InvalidFile
+from lakemark_core.types import (
     Schema,
     is_floating,
     is_nested,

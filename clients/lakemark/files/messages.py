@@ -8,11 +8,17 @@ from typing import Final, cast
 import pyarrow as pa
 
 from lakemark.arguments import check
-from lakemark.convert import ColumnValue, partition_from_proto, partition_to_proto, value_from_proto, value_to_proto
-from lakemark.errors import InvalidArgument, InvalidFile
 from lakemark.files.columns import arrow_stream, files_to_arrow
 from lakemark.files.model import ColumnStatistics, DataFile, kind_number
-from lakemark.types import Field, Schema
+from lakemark_core.convert import (
+    ColumnValue,
+    partition_from_proto,
+    partition_to_proto,
+    value_from_proto,
+    value_to_proto,
+)
+from lakemark_core.errors import InvalidArgument, InvalidFile
+from lakemark_core.types import Field, Schema
 from lakemark_proto.v1 import types_pb2 as pb
 
 MESSAGES_MAX: Final = 64

@@ -8,7 +8,7 @@ from lakemark.files.columns import ENTRY_FIELDS, files_from_arrow, files_to_arro
 from lakemark.files.compact import expanded
 from lakemark.files.messages import file_from_message
 from lakemark.files.model import DataFile
-from lakemark.types import Schema
+from lakemark_core.types import Schema
 from lakemark_proto.v1 import types_pb2
 
 

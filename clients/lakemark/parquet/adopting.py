@@ -13,15 +13,15 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import fs
 
-from lakemark.convert import ColumnValue
-from lakemark.errors import InvalidArgument, InvalidFile, InvalidSchema
 from lakemark.files import DataFile
 from lakemark.files.columns import name_of_partition
-from lakemark.locations import join, open_location
 from lakemark.parquet.footers import describe_metadata, read_metadata
 from lakemark.parquet.stored import check_stored
 from lakemark.parquet.writing import Staging, WrittenFiles
-from lakemark.types import Schema, check_fits, parse_partition_name, partition_field_value
+from lakemark_core.convert import ColumnValue
+from lakemark_core.errors import InvalidArgument, InvalidFile, InvalidSchema
+from lakemark_core.locations import join, open_location
+from lakemark_core.types import Schema, check_fits, parse_partition_name, partition_field_value
 
 
 def adopt_files(paths: Sequence[Path], writer: Staging, partition: Mapping[str, str] | None = None) -> WrittenFiles:

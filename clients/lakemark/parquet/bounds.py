@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from lakemark.convert import ColumnValue
-from lakemark.types import (
+from lakemark_core.convert import ColumnValue
+from lakemark_core.types import (
     BINARY,
     BOOLEAN,
     DATE,

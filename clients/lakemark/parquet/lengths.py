@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.types import Char, Field, ListOf, MapOf, Struct, Type, Varchar, format_type, is_nested
+from lakemark_core.types import Char, Field, ListOf, MapOf, Struct, Type, Varchar, format_type, is_nested
 
 _Array: TypeAlias = "pa.Array[Any]"
 _SHOWN_CHARS_MAX = 40

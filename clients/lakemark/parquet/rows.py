@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias, runtime_checkable
 import pyarrow as pa
 
 from lakemark.arguments import Called
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 
 _ACCEPTED: Final = (
     "a pyarrow Table, RecordBatch or RecordBatchReader, a DataFrame of pandas (2.2 or newer) or Polars (a LazyFrame "

@@ -7,8 +7,8 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
-from lakemark.types import Schema
-from lakemark.types.readable import leaves_of, misread
+from lakemark_core.types import Schema
+from lakemark_core.types.readable import leaves_of, misread
 
 _NOT_IN_SPARK: Final = frozenset({"BROTLI", "LZO", "BYTE_STREAM_SPLIT"})
 """Compressions and encodings."""
@@ -17,7 +17,7 @@ _NOT_IN_SPARK: Final = frozenset({"BROTLI", "LZO", "BYTE_STREAM_SPLIT"})
 def check_stored(schema: Schema, metadata: pq.FileMetaData) -> list[str]:
     """Why plain Spark does not read a file's columns as ``schema`` has them; empty if it reads them exactly.
 
-    The file fits by its Arrow schema (``lakemark.types.check_fits``), as what Lakemark's own readers cast does.
+    The file fits by its Arrow schema (``lakemark_core.types.check_fits``), as what Lakemark's own readers cast does.
     """
     reasons = []
     for index, leaf in enumerate(leaves_of(schema, metadata.schema.to_arrow_schema())):

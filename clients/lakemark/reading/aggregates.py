@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from lakemark.client.calls import Calls
 from lakemark.client.names import parse_table_name
-from lakemark.convert import ColumnValue, partition_from_proto, schema_from_proto
-from lakemark.convert_predicate import predicate_to_proto
 from lakemark.files import ColumnStatistics
 from lakemark.files.messages import statistics_from_message
-from lakemark.types import Schema
+from lakemark_core.convert import ColumnValue, partition_from_proto, schema_from_proto
+from lakemark_core.convert_predicate import predicate_to_proto
+from lakemark_core.types import Schema
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from lakemark.client.calls import Calls
 from lakemark.client.names import parse_table_name
-from lakemark.convert import schema_from_proto
 from lakemark.files import DataFile
 from lakemark.files.pages import files_of_page
+from lakemark_core.convert import schema_from_proto
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 

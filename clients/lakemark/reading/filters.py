@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.errors import InvalidSchema, UnsupportedOperation
-from lakemark.expressions import (
+from lakemark_core.errors import InvalidSchema, UnsupportedOperation
+from lakemark_core.expressions import (
     And,
     ColumnRef,
     Compare,
@@ -29,7 +29,7 @@ from lakemark.expressions import (
     like_regex,
     to_sql,
 )
-from lakemark.types import Schema, Type, is_floating, to_arrow
+from lakemark_core.types import Schema, Type, is_floating, to_arrow
 
 TERMS_MAX: Final = 1_000
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from lakemark.client.calls import Calls
 from lakemark.client.model import milliseconds
-from lakemark.convert import schema_from_proto
-from lakemark.errors import InvalidArgument, UnsupportedOperation
 from lakemark.files import DataFile
 from lakemark.files.pages import files_of_page, table_of_page
-from lakemark.locations import join
-from lakemark.types import Schema
+from lakemark_core.convert import schema_from_proto
+from lakemark_core.errors import InvalidArgument, UnsupportedOperation
+from lakemark_core.locations import join
+from lakemark_core.types import Schema
 from lakemark_proto.v1 import catalog_pb2, types_pb2
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from lakemark.errors import FailedPrecondition, InvalidArgument, InvalidFile, Unavailable
-from lakemark.evolution import sources_of
-from lakemark.evolution.arrow import as_column
-from lakemark.expressions import TRUE, Expr, bind, columns_of, normalize, parse_predicate
 from lakemark.files import DataFile
-from lakemark.locations import join, open_location
 from lakemark.reading.filters import to_arrow_filter
 from lakemark.reading.plan import Plan, base_files
-from lakemark.types import Field, Schema, schema_to_arrow, to_arrow
+from lakemark_core.errors import FailedPrecondition, InvalidArgument, InvalidFile, Unavailable
+from lakemark_core.evolution import sources_of
+from lakemark_core.evolution.arrow import as_column
+from lakemark_core.expressions import TRUE, Expr, bind, columns_of, normalize, parse_predicate
+from lakemark_core.locations import join, open_location
+from lakemark_core.types import Field, Schema, schema_to_arrow, to_arrow
 
 THREADS: Final = 8
 

@@ -8,11 +8,11 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from lakemark.client.calls import Calls
 from lakemark.client.names import parse_table_name
-from lakemark.convert import ColumnValue, schema_from_proto
-from lakemark.convert_predicate import predicate_to_proto
-from lakemark.errors import InvalidArgument
 from lakemark.files import DataFile
 from lakemark.files.pages import files_of_page
+from lakemark_core.convert import ColumnValue, schema_from_proto
+from lakemark_core.convert_predicate import predicate_to_proto
+from lakemark_core.errors import InvalidArgument
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 

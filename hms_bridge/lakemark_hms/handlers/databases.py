@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakemark.errors import AlreadyExists, DatabaseNotFound, NotFound, UnsupportedOperation
+from lakemark_core.errors import AlreadyExists, DatabaseNotFound, NotFound, UnsupportedOperation
 from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
 from lakemark_hms.objects import database_record, database_struct
 from lakemark_hms.services import Services

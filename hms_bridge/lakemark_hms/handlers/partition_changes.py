@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from lakemark.errors import InvalidArgument, Unimplemented
+from lakemark_core.errors import InvalidArgument, Unimplemented
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.partition_objects import (
     added_partition,

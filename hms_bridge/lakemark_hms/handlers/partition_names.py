@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakemark.types import parse_partition_name
+from lakemark_core.types import parse_partition_name
 from lakemark_hms.handlers.partitions import leading
 from lakemark_hms.names import database_name
 from lakemark_hms.partition_view import PartitionView, limited

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakemark.errors import PartitionNotFound
+from lakemark_core.errors import PartitionNotFound
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.partition_objects import full_struct, values_of, values_of_name, view_of
 from lakemark_hms.partition_view import PartitionView, Values, limited

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakemark.errors import InvalidArgument, NotFound
+from lakemark_core.errors import InvalidArgument, NotFound
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.partition_objects import values_of_name
 from lakemark_hms.services import Found, Services

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from lakemark.errors import FailedPrecondition, InvalidArgument, Unimplemented, UnsupportedOperation
+from lakemark_core.errors import FailedPrecondition, InvalidArgument, Unimplemented, UnsupportedOperation
 from lakemark_hms.lake_ddl import LakeDdl
 from lakemark_hms.lake_intent import check_not_meant, is_lake
 from lakemark_hms.names import DatabaseName, database_name

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lakemark.errors import InvalidPredicate, TableNotFound
+from lakemark_core.errors import InvalidPredicate, TableNotFound
 from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
 from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lakemark.errors import BranchNotFound, DatabaseNotFound, InvalidName, NotFound, TableNotFound, UnsupportedOperation
-from lakemark.types import Schema
+from lakemark_core.errors import (
+    BranchNotFound,
+    DatabaseNotFound,
+    InvalidName,
+    NotFound,
+    TableNotFound,
+    UnsupportedOperation,
+)
+from lakemark_core.types import Schema
 from lakemark_hms.lake import names, tables
 from lakemark_hms.lake.scans import Scan, only_scan, scans_of
 from lakemark_hms.lake.slices import slices_view
@@ -14,12 +21,12 @@ from lakemark_hms.partition_view import PartitionView
 from lakemark_hms.wire.splice import encode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.keyspace import MAIN
-from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.snapshot.parts.changes import added_between
-from lakemark_server.snapshot.parts.fold import Snapshot
-from lakemark_server.snapshot.planning.merge_on_read import merged_on_read
-from lakemark_server.snapshot.service import At, Reference, Snapshots
+from lakemark_server.file_index.cache import ByteLru
+from lakemark_server.file_index.parts.changes import added_between
+from lakemark_server.file_index.parts.fold import Snapshot
+from lakemark_server.file_index.planning.merge_on_read import merged_on_read
+from lakemark_server.snapshots.service import At, Reference, Snapshots
+from lakemark_server.store.keyspace import MAIN
 
 _STRUCTS_BYTES: Final = 16 << 20
 _VIEWS_BYTES: Final = 128 << 20

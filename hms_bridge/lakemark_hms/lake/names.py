@@ -1,6 +1,6 @@
 """Names of snapshots in SQL, and of the hidden tables that views read: ``t@v12@files`` and so on.
 
-How a snapshot is named is in ``lakemark.snapshot_names``, for the command line too.
+How a snapshot is named is in ``lakemark_core.snapshot_names``, for the command line too.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from lakemark.errors import InvalidName
-from lakemark.snapshot_names import FORMS, is_pinned, parse_parts
-from lakemark_server.snapshot.service import At
+from lakemark_core.errors import InvalidName
+from lakemark_core.snapshot_names import FORMS, is_pinned, parse_parts
+from lakemark_server.snapshots.service import At
 
 FILES_SUFFIX: Final = "files"
 _GROUP = re.compile(r"s(\d{1,9})")

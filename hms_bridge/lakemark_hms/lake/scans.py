@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lakemark.evolution import reading_groups, scanned_columns
-from lakemark.types import Field, Schema
-from lakemark_server.snapshot.parts.fold import Snapshot
+from lakemark_core.evolution import reading_groups, scanned_columns
+from lakemark_core.types import Field, Schema
+from lakemark_server.file_index.parts.fold import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakemark.errors import InvalidPredicate
-from lakemark.types import format_type, parse_partition_name, partition_value_from_string, to_arrow
+from lakemark_core.errors import InvalidPredicate
+from lakemark_core.types import format_type, parse_partition_name, partition_value_from_string, to_arrow
 from lakemark_hms.filters import evaluate, parse_filter
 from lakemark_hms.lake.scans import Scan
 from lakemark_hms.lake.tables import parquet_storage, slice_key
 from lakemark_hms.partition_view import PartitionView, Values
 from lakemark_hms.wire.splice import encode_struct, string_list_value, string_value
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.snapshot.parts.fold import Snapshot
-from lakemark_server.snapshot.parts.part import Part
+from lakemark_server.file_index.parts.fold import Snapshot
+from lakemark_server.file_index.parts.part import Part
 from lakemark_thrift import ttypes
 
 _MARK: Final = "\x00location\x00"

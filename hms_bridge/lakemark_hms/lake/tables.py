@@ -11,12 +11,12 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lakemark.evolution.sql import quoted, scanned_sql
-from lakemark.types import STRING, Field, ListOf, MapOf, Schema, Struct, Type, Varchar, format_type
-from lakemark.types import Char as CharType
+from lakemark_core.evolution.sql import quoted, scanned_sql
+from lakemark_core.types import STRING, Field, ListOf, MapOf, Schema, Struct, Type, Varchar, format_type
+from lakemark_core.types import Char as CharType
 from lakemark_hms.lake.scans import Scan
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.snapshot.parts.fold import Snapshot
+from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_thrift import ttypes
 
 SLICE_KEY: Final = "lakemark_slice"

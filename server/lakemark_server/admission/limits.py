@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 from lakemark_proto.v1.admin_pb2 import Quota
 
 LIMIT_MAX: Final = (1 << 62) - 1

@@ -11,15 +11,15 @@ from typing import Final, cast
 
 import structlog
 
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 from lakemark_proto.v1.admin_pb2 import Quota, TenantQuota
 from lakemark_server.admission import usage
 from lakemark_server.admission.limits import Limits, changed, merged, to_quota
 from lakemark_server.admission.usage import Tenant
-from lakemark_server.clock import ClockMs, now_ms
-from lakemark_server.keyspace import DATABASES, QUOTAS
+from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import ReadTransaction, Space, Store, Transaction, strinc
-from lakemark_server.requests import once
+from lakemark_server.store.keyspace import DATABASES, QUOTAS
+from lakemark_server.store.requests import once
 
 CACHE_S: Final = 5.0
 CACHED_MAX: Final = 10_000

@@ -8,8 +8,8 @@ from typing import TypeAlias, cast
 
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, InstantRecord, TableEntry
 from lakemark_server.admission import usage
-from lakemark_server.keyspace import ALIVE, DATABASES, DROPPED, INSTANTS, TABLE_NAMES, USAGE
 from lakemark_server.kv import Space, Store, counter
+from lakemark_server.store.keyspace import ALIVE, DATABASES, DROPPED, INSTANTS, TABLE_NAMES, USAGE
 
 Pairs: TypeAlias = Callable[[Space], Iterable[tuple[tuple[object, ...], bytes]]]
 """The items and the value of every key of a space."""

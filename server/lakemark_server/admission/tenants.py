@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, TypeAlias
 
-from lakemark.errors import Overloaded
+from lakemark_core.errors import Overloaded
 from lakemark_server.admission.bucket import TokenBucket
 from lakemark_server.admission.limits import Limits
 

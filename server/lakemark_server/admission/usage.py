@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, cast
 
-from lakemark.errors import QuotaExceeded
+from lakemark_core.errors import QuotaExceeded
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1.admin_pb2 import Usage
 from lakemark_server.admission.limits import Limits
-from lakemark_server.keyspace import ALIVE, INSTANTS, USAGE
 from lakemark_server.kv import ReadTransaction, Transaction, counter
+from lakemark_server.store.keyspace import ALIVE, INSTANTS, USAGE
 
 TAKERS_MAX: Final = 4_096
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakemark.errors import FailedPrecondition, Internal, NotFound
+from lakemark_core.errors import FailedPrecondition, Internal, NotFound
 
 
 class BackupDamaged(Internal):

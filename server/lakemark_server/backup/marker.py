@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from lakemark.errors import CorruptStore
-from lakemark_server.keyspace import RESTORING
+from lakemark_core.errors import CorruptStore
 from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.store.keyspace import RESTORING
 
 from .errors import HalfRestored
 

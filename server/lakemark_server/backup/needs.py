@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 from lakemark_proto.v1 import catalog_pb2
 from lakemark_server.kv import Store
 from lakemark_server.verify import Heads

@@ -21,7 +21,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakemark.errors import FailedPrecondition, InvalidArgument, Unavailable
+from lakemark_core.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 from . import manifest as manifests
 from .chunking import Chunk, name_of

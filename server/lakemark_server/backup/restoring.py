@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final, TypeVar
 
-from lakemark.errors import CorruptStore, NotEmpty
-from lakemark_server.clock import ClockMs, now_ms
-from lakemark_server.keyspace import DROPPED_DUE, RESTORED
+from lakemark_core.errors import CorruptStore, NotEmpty
+from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import CommitUnknownResult, KeyValue, Store, Transaction
 from lakemark_server.kv.api import KEYS_END
+from lakemark_server.store.keyspace import DROPPED_DUE, RESTORED
 from lakemark_server.verify import verify
 
 from . import marker

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, cast
 
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_server.catalog.property_values import whole_number
-from lakemark_server.keyspace import CLEANS, CLEANS_DUE
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.keyspace import CLEANS, CLEANS_DUE
 
 AGE_PROPERTY: Final = "lakemark.history.expire.max-snapshot-age-ms"
 KEEP_PROPERTY: Final = "lakemark.history.expire.min-snapshots-to-keep"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakemark.types import Field, ListOf, MapOf, Schema, Struct, Type
+from lakemark_core.types import Field, ListOf, MapOf, Schema, Struct, Type
 
 
 def without_ids(schema: Schema) -> Schema:

@@ -8,8 +8,8 @@ from typing import Final
 
 from lakemark_server.catalog import warehouse_records
 from lakemark_server.catalog.warehouse_records import HiveTable
-from lakemark_server.keyspace import COLUMN_STATISTICS
 from lakemark_server.kv import KeyValue, ReadTransaction, Store, Transaction
+from lakemark_server.store.keyspace import COLUMN_STATISTICS
 
 COLUMNS_AT_ONCE: Final = 1_000
 

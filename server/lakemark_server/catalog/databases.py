@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lakemark.errors import DatabaseNotFound
+from lakemark_core.errors import DatabaseNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.catalog.names import NAME_CHARS_MAX, catalog_name
-from lakemark_server.keyspace import DATABASES
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.keyspace import DATABASES
 
 
 def find(tx: ReadTransaction, catalog: str, name: str) -> DatabaseRecord | None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import structlog
 
-from lakemark.errors import AlreadyExists, FilesLeft, LakemarkError, UnknownOutcome
+from lakemark_core.errors import AlreadyExists, FilesLeft, LakemarkError, UnknownOutcome
 from lakemark_server.catalog import storage
 from lakemark_server.catalog.warehouse_records import inside, parents_between
 

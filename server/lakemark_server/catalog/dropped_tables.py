@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, cast
 
 import structlog
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     AlreadyExists,
     DatabaseNotFound,
     FailedPrecondition,
@@ -27,16 +27,16 @@ from lakemark.errors import (
 )
 from lakemark_proto.store.v1.store_pb2 import Dropped, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
-from lakemark_server import caller
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import clean_schedule, databases, drop_policy, lake, storage, tables
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import NAME_CHARS_MAX, catalog_name, legal_name
-from lakemark_server.clock import ClockMs, time_text
-from lakemark_server.keyspace import DROPPED, DROPPED_DUE, RESTORED
+from lakemark_server.context import caller
+from lakemark_server.context.clock import ClockMs, time_text
 from lakemark_server.kv import ReadTransaction, Store, Transaction
-from lakemark_server.requests import once
+from lakemark_server.store.keyspace import DROPPED, DROPPED_DUE, RESTORED
+from lakemark_server.store.requests import once
 
 RETAIN_MS_DEFAULT: Final = 7 * 86_400_000
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from lakemark.errors import AlreadyExists, FunctionNotFound, InvalidName
+from lakemark_core.errors import AlreadyExists, FunctionNotFound, InvalidName
 from lakemark_server.catalog import databases
-from lakemark_server.keyspace import FUNCTIONS
 from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.store.keyspace import FUNCTIONS
 
 NAME_CHARS_MAX: Final = 128
 _LEGAL: Final = re.compile(r"\w+", re.ASCII)

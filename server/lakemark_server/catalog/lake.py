@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from lakemark.convert import schema_from_proto, schema_to_proto
-from lakemark.errors import AlreadyExists, CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
-from lakemark.types import Schema
+from lakemark_core.convert import schema_from_proto, schema_to_proto
+from lakemark_core.errors import AlreadyExists, CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
+from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2, types_pb2
 from lakemark_server.catalog import clean_schedule, drop_policy, tables
-from lakemark_server.keyspace import DELETING, LAKE_TABLES, LOCATIONS, SCHEMAS
 from lakemark_server.kv import ReadTransaction, Transaction, blob, strinc
+from lakemark_server.store.keyspace import DELETING, LAKE_TABLES, LOCATIONS, SCHEMAS
 
 TYPE_PROPERTY: Final = "lakemark.type"
 POLICY_PROPERTY: Final = "lakemark.conflict.policy"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lakemark.errors import InvalidName
+from lakemark_core.errors import InvalidName
 
 DEFAULT_CATALOG: Final = "hive"
 NAME_CHARS_MAX: Final = 128

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
-from lakemark.errors import StoreConflict
+from lakemark_core.errors import StoreConflict
 from lakemark_proto.store.v1.warehouse_pb2 import PartitionChangeRecord
 from lakemark_server.catalog import partition_changes, warehouse_records
 from lakemark_server.catalog.warehouse_records import BATCH_DONE, PENDING_HEAD, HiveTable, InBatch, Values
-from lakemark_server.keyspace import PENDING_PARTITIONS
 from lakemark_server.kv import ReadTransaction, Store, Transaction, keys_below, strinc
+from lakemark_server.store.keyspace import PENDING_PARTITIONS
 
 STALE_MS: Final = 60_000
 """Longer than a transaction lives, and clocks differ."""

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from lakemark_proto.store.v1.warehouse_pb2 import PartitionChangeRecord, PartitionKey
 from lakemark_server.catalog.warehouse_records import Values
-from lakemark_server.keyspace import PARTITION_CHANGES
 from lakemark_server.kv import ReadTransaction, Transaction, counter
+from lakemark_server.store.keyspace import PARTITION_CHANGES
 
 KEPT_MS: Final = 600_000
 """How long a record stays. Somebody who looks less often reads everything again."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from lakemark.errors import StoreConflict
+from lakemark_core.errors import StoreConflict
 from lakemark_server.catalog import partition_changes, warehouse_records
 from lakemark_server.catalog.partition_changes import Position
 from lakemark_server.catalog.warehouse_records import Partition, Values
-from lakemark_server.clock import ClockMs
+from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import ReadTransaction, Store
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 
 _INT64_MAX: Final = 2**63 - 1
 _SWITCHES: Final = {"true": True, "false": False}

@@ -1,6 +1,6 @@
 """What changes make of a table's schema, and which of them are refused, with the reason. Pure. docs/schemas.md.
 
-Every legal change keeps the files of all older schemas readable (``lakemark.evolution.readable_with``).
+Every legal change keeps the files of all older schemas readable (``lakemark_core.evolution.readable_with``).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from lakemark.errors import InvalidArgument, InvalidSchema, LimitExceeded
-from lakemark.evolution import (
+from lakemark_core.errors import InvalidArgument, InvalidSchema, LimitExceeded
+from lakemark_core.evolution import (
     AddColumn,
     CommentColumn,
     DropColumn,
@@ -23,8 +23,8 @@ from lakemark.evolution import (
     parse_path,
     why_not_widen,
 )
-from lakemark.types import Field, Schema, Struct, assign_ids, format_type, is_nested
-from lakemark.types.parsing import DEPTH_MAX
+from lakemark_core.types import Field, Schema, Struct, assign_ids, format_type, is_nested
+from lakemark_core.types.parsing import DEPTH_MAX
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.schema_tree import Siblings, count_of, depth_of, edit
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from lakemark.errors import InvalidSchema
-from lakemark.types import Field, ListOf, MapOf, Struct, Type, format_type
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.types import Field, ListOf, MapOf, Struct, Type, format_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from lakemark.errors import FailedPrecondition
-from lakemark.evolution import SchemaChange
-from lakemark.types import Schema
+from lakemark_core.errors import FailedPrecondition
+from lakemark_core.evolution import SchemaChange
+from lakemark_core.types import Schema
 from lakemark_proto.store.v1.schema_pb2 import SchemaVersionRecord
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.schema_changes import ColumnUse, apply_changes, describe
-from lakemark_server.keyspace import SCHEMA_VERSIONS
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.keyspace import SCHEMA_VERSIONS
 
 CHANGES_KEPT: Final = 100
 CHANGE_CHARS_KEPT: Final = 300

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     AlreadyExists,
     DatabaseNotFound,
     FilesLeft,
@@ -18,10 +18,9 @@ from lakemark.errors import (
     NotEmpty,
     UnknownOutcome,
 )
-from lakemark.types import Schema, assign_ids
+from lakemark_core.types import Schema, assign_ids
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
-from lakemark_server import caller
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import clean_schedule, databases, lake, schemas, storage, tables
@@ -30,11 +29,12 @@ from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, DroppedTab
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_name
 from lakemark_server.catalog.schemas import SchemaVersion
-from lakemark_server.clock import ClockMs, now_ms
-from lakemark_server.ids import IdSource
-from lakemark_server.keyspace import FUNCTIONS
+from lakemark_server.context import caller
+from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction
-from lakemark_server.requests import once
+from lakemark_server.store.ids import IdSource
+from lakemark_server.store.keyspace import FUNCTIONS
+from lakemark_server.store.requests import once
 
 T = TypeVar("T")
 

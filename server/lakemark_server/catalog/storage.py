@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
-from lakemark.errors import AlreadyExists, InvalidArgument, Unavailable
+from lakemark_core.errors import AlreadyExists, InvalidArgument, Unavailable
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 

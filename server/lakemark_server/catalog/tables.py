@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lakemark.errors import TableNotFound
+from lakemark_core.errors import TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog import databases
 from lakemark_server.catalog.names import NAME_CHARS_MAX
-from lakemark_server.keyspace import OF_TABLE, TABLE_NAMES
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.keyspace import OF_TABLE, TABLE_NAMES
 
 
 def find(tx: ReadTransaction, database_id: int, name: str) -> TableEntry | None:

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
-from lakemark.errors import AlreadyExists, InvalidArgument, LakemarkError, PartitionNotFound, StoreConflict
-from lakemark_server import caller, deadline
+from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, PartitionNotFound, StoreConflict
 from lakemark_server.admission import usage
 from lakemark_server.catalog import directories, partition_batches, partition_changes, warehouse_records
 from lakemark_server.catalog.partition_sets import PartitionSet, PartitionSets
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition, Values
+from lakemark_server.context import caller, deadline
 from lakemark_server.kv import ReadTransaction, Transaction
 
 BATCH_BYTES_MAX: Final = 900_000

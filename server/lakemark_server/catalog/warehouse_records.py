@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from lakemark.errors import CorruptStore, PartitionNotFound, TableNotFound, UnsupportedOperation
-from lakemark.types import partition_name
+from lakemark_core.errors import CorruptStore, PartitionNotFound, TableNotFound, UnsupportedOperation
+from lakemark_core.types import partition_name
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HivePartitionRecord, HiveTableRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.catalog import tables
-from lakemark_server.keyspace import COLUMN_STATISTICS, HIVE_TABLES, PARTITIONS, PENDING_PARTITIONS
 from lakemark_server.kv import KeyValue, ReadTransaction, Transaction, blob
+from lakemark_server.store.keyspace import COLUMN_STATISTICS, HIVE_TABLES, PARTITIONS, PENDING_PARTITIONS
 
 Values = tuple[str, ...]
 """Of one partition: texts in the order of the partition columns, null as the text of the default partition."""

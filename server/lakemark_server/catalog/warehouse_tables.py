@@ -8,11 +8,10 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from lakemark.errors import AlreadyExists, FailedPrecondition, PartitionNotFound, StoreConflict, TableNotFound
+from lakemark_core.errors import AlreadyExists, FailedPrecondition, PartitionNotFound, StoreConflict, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HiveTableRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
-from lakemark_server import caller
 from lakemark_server.admission import usage
 from lakemark_server.catalog import databases, directories, storage, tables, warehouse_records
 from lakemark_server.catalog.names import legal_name
@@ -20,6 +19,7 @@ from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, inside
+from lakemark_server.context import caller
 from lakemark_server.kv import ReadTransaction, Transaction
 
 _ALTER_ATTEMPTS: Final = 20

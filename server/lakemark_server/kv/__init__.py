@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lakemark.errors import InvalidArgument, Unimplemented
+from lakemark_core.errors import InvalidArgument, Unimplemented
 
 from .api import (
     CommitUnknownResult,

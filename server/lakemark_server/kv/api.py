@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     FailedPrecondition,
     InvalidArgument,
     LimitExceeded,

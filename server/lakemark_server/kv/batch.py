@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 
 from .api import Conflict
 from .buffer import CommitRequest

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakemark.errors import CorruptStore
+from lakemark_core.errors import CorruptStore
 
 from .api import TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX, ReadTransaction, Transaction, TransactionTooLarge
 from .keys import Space

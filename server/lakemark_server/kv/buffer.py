@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 
 from .api import TRANSACTION_BYTES_MAX, TRANSACTION_SECONDS_MAX, KeyValue, TransactionTooLarge
 from .limits import check_key, check_range, check_value, too_old

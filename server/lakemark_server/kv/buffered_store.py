@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar, TypeVar
 
-from lakemark.errors import FailedPrecondition, LakemarkError
-from lakemark_server import deadline
+from lakemark_core.errors import FailedPrecondition, LakemarkError
+from lakemark_server.context import deadline
 
 from .api import KEYS_END, Export, OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
 from .buffer import BufferedTransaction, CommitRequest

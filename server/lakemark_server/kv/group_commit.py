@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lakemark.errors import Internal, LakemarkError, Overloaded
-from lakemark_server import deadline
+from lakemark_core.errors import Internal, LakemarkError, Overloaded
+from lakemark_server.context import deadline
 
 from .api import StoreClosed
 from .buffer import CommitRequest

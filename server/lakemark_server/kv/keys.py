@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from fdb import tuple as fdb_tuple
 
-from lakemark.errors import CorruptStore, InvalidArgument
+from lakemark_core.errors import CorruptStore, InvalidArgument
 
 _INT_CODES: Final = [bytes([0x14 + size]) for size in range(8)]  # by how many bytes follow
 _SEVEN_BYTES: Final = 1 << 56

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 
 from .api import (
     KEY_BYTES_MAX,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
-from lakemark.errors import Unavailable
+from lakemark_core.errors import Unavailable
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection

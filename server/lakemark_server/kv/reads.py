@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 
 from .api import TRANSACTION_SECONDS_MAX, KeyValue, TransactionFinished
 from .limits import check_key, check_range, too_old

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from lakemark.errors import InvalidArgument
-from lakemark_server import deadline
+from lakemark_core.errors import InvalidArgument
+from lakemark_server.context import deadline
 
 from .api import Conflict, OpenTransaction, Transaction, TransactionTooOld, TryAgain
 

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import grpc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
-from lakemark.errors import DeadlineExceeded, InvalidArgument
+from lakemark_core.errors import DeadlineExceeded, InvalidArgument
 from lakemark_server.admission.tenants import Entered, Kind, Tenants
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX, catalog_name
 from lakemark_server.rpc.wire_scan import find_text

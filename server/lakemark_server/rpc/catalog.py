@@ -6,9 +6,9 @@ from typing import Final
 
 import grpc
 
-from lakemark.convert import schema_from_proto
-from lakemark.errors import InvalidArgument
-from lakemark.evolution.messages import change_from_proto
+from lakemark_core.convert import schema_from_proto
+from lakemark_core.errors import InvalidArgument
+from lakemark_core.evolution.messages import change_from_proto
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceServicer
@@ -17,7 +17,7 @@ from lakemark_server.catalog import schemas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
-from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.timeline.publishing.altering import AlterJob, check_branch
 from lakemark_server.timeline.service import Timeline
 

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 from lakemark_proto.v1.types_pb2 import ErrorDetail
 
 TRAILER = "lakemark-error-bin"

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import RESERVED_PARTS, Kind, overloaded
 

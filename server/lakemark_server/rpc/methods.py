@@ -20,11 +20,11 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from lakemark.errors import Internal, InvalidArgument, LakemarkError, Unimplemented
-from lakemark.user import USER_KEY
-from lakemark_server import caller, deadline
+from lakemark_core.errors import Internal, InvalidArgument, LakemarkError, Unimplemented
+from lakemark_core.user import USER_KEY
 from lakemark_server.admission.tenants import Entered, Kind, Tenants
-from lakemark_server.deadline import Deadline
+from lakemark_server.context import caller, deadline
+from lakemark_server.context.deadline import Deadline
 from lakemark_server.rpc.admission import Admission, Receiving, kind_of
 from lakemark_server.rpc.errors import abort
 from lakemark_server.rpc.lanes import Lanes

@@ -10,13 +10,13 @@ import math
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from lakemark.convert_predicate import predicate_from_proto
-from lakemark.expressions import And, Applied, Expr, In, Like, Or, bind, normalize
-from lakemark.types import Schema
+from lakemark_core.convert_predicate import predicate_from_proto
+from lakemark_core.expressions import And, Applied, Expr, In, Like, Or, bind, normalize
+from lakemark_core.types import Schema
 from lakemark_proto.v1 import snapshot_pb2, types_pb2
-from lakemark_server.snapshot.at_hand import may_make
-from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.snapshot.service import Reference
+from lakemark_server.file_index.at_hand import may_make
+from lakemark_server.file_index.cache import ByteLru
+from lakemark_server.snapshots.service import Reference
 
 ANSWERS_BYTES: Final = 8 << 20
 ANSWER_BYTES_MAX: Final = 64 << 10

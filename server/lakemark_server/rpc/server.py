@@ -15,7 +15,9 @@ from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
-from lakemark_server.listening import cannot_listen
+from lakemark_server.file_index.planning.planner import Planner
+from lakemark_server.host.listening import cannot_listen
+from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.rpc import loop
 from lakemark_server.rpc.admin import AdminServicer
 from lakemark_server.rpc.admission import Receiving
@@ -24,8 +26,8 @@ from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.methods import Methods
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.rpc.timeline import TimelineServicer
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.snapshots.comparing import Comparer
+from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
 
 
@@ -69,6 +71,8 @@ class GrpcServer:
         timeline: Timeline,
         snapshots: Snapshots,
         planner: Planner,
+        comparer: Comparer,
+        cleaner: Cleaner,
         tenants: Tenants,
         inflight: InflightBytes,
         *,
@@ -82,7 +86,7 @@ class GrpcServer:
         methods = Methods(
             {
                 _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots, timeline),
-                _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline),
+                _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
                 _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(
                     snapshots, planner, limits.message_bytes_max
                 ),

@@ -14,13 +14,20 @@ import grpc
 import pyarrow as pa
 from google.protobuf.message import Message
 
-from lakemark.errors import InvalidArgument, InvalidPredicate
-from lakemark.expressions import TRUE
-from lakemark.types import Field, Schema, is_nested
+from lakemark_core.errors import InvalidArgument, InvalidPredicate
+from lakemark_core.expressions import TRUE
+from lakemark_core.types import Field, Schema, is_nested
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceServicer
-from lakemark_server.keyspace import MAIN
+from lakemark_server.file_index.at_hand import NotAtHand, only_at_hand
+from lakemark_server.file_index.cache import ByteLru
+from lakemark_server.file_index.pages.blocks import to_ipc, to_plain_ipc, to_small_ipc
+from lakemark_server.file_index.parts.changes import added_between, removed_between
+from lakemark_server.file_index.parts.fold import NOWHERE, Origin, Snapshot
+from lakemark_server.file_index.planning.aggregates import aggregate
+from lakemark_server.file_index.planning.partitions import partition_totals
+from lakemark_server.file_index.planning.planner import Plan, Planner
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
@@ -36,16 +43,9 @@ from lakemark_server.rpc.plans import (
 )
 from lakemark_server.rpc.quick import Answer as QuickAnswer
 from lakemark_server.rpc.quick import Quick
-from lakemark_server.snapshot.at_hand import NotAtHand, only_at_hand
-from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.snapshot.pages.blocks import to_ipc, to_plain_ipc, to_small_ipc
-from lakemark_server.snapshot.parts.changes import added_between, removed_between
-from lakemark_server.snapshot.parts.fold import NOWHERE, Origin, Snapshot
-from lakemark_server.snapshot.planning.aggregates import aggregate
-from lakemark_server.snapshot.planning.partitions import partition_totals
-from lakemark_server.snapshot.planning.planner import Plan, Planner
-from lakemark_server.snapshot.service import At, Snapshots, TableSnapshot
-from lakemark_server.snapshot.slices import FileSlices, groups_of, latest_slices, replaced_files
+from lakemark_server.snapshots.service import At, Snapshots, TableSnapshot
+from lakemark_server.snapshots.slices import FileSlices, groups_of, latest_slices, replaced_files
+from lakemark_server.store.keyspace import MAIN
 
 Context = grpc.ServicerContext
 SNAPSHOTS_MAX: Final = 100

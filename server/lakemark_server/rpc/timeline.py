@@ -7,18 +7,20 @@ from functools import partial
 
 import grpc
 
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceServicer
 from lakemark_proto.v1.types_pb2 import TableName
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.rpc import comparing, messages
 from lakemark_server.rpc.answers import Answers
 from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.errors import detail_of
 from lakemark_server.rpc.loop import grpc_loop
 from lakemark_server.rpc.quick import Quick
+from lakemark_server.snapshots.comparing import Comparer
 from lakemark_server.timeline.batching.jobs import MOVED, CommittedAndOpened, Moved, Opened, OpenJob, check_open
 from lakemark_server.timeline.batching.named import TableKey
 from lakemark_server.timeline.batching.reading import is_small
@@ -28,9 +30,11 @@ Context = grpc.ServicerContext
 
 
 class TimelineServicer(TimelineServiceServicer):
-    def __init__(self, catalog: Catalog, timeline: Timeline) -> None:
+    def __init__(self, catalog: Catalog, timeline: Timeline, comparer: Comparer, cleaner: Cleaner) -> None:
         self._catalog = catalog
         self._timeline = timeline
+        self._comparer = comparer
+        self._cleaner = cleaner
         self._answers = Answers(grpc_loop())
         self.quick: Mapping[str, Quick] = {
             "OpenInstant": Quick(lambda request: True, self._open_soon),
@@ -126,7 +130,7 @@ class TimelineServicer(TimelineServiceServicer):
         return pb.ListSavepointsResponse(savepoints=map(messages.savepoint, found))
 
     def Clean(self, request: pb.CleanRequest, context: Context) -> pb.CleanResponse:
-        return self._timeline.cleaner.clean(self._table(request.table), request)
+        return self._cleaner.clean(self._table(request.table), request)
 
     def ListVersions(self, request: pb.ListVersionsRequest, context: Context) -> pb.ListVersionsResponse:
         table = self._table(request.table)
@@ -141,7 +145,7 @@ class TimelineServicer(TimelineServiceServicer):
         return pb.ListVersionsResponse(versions=[messages.version(record) for record in found], more=more)
 
     def CompareVersions(self, request: pb.CompareVersionsRequest, context: Context) -> pb.CompareVersionsResponse:
-        return comparing.compare(self._timeline.comparer, self._table(request.table), request)
+        return comparing.compare(self._comparer, self._table(request.table), request)
 
 
 def _key(name: TableName) -> TableKey:

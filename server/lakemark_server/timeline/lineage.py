@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from lakemark_server.keyspace import MAIN
+from lakemark_server.store.keyspace import MAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from lakemark.errors import InstantNotFound
+from lakemark_core.errors import InstantNotFound
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, VersionRecord
-from lakemark_server.keyspace import HEADS, INSTANTS, LAST_INSTANT, VERSION_TIMES, VERSIONS
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.keyspace import HEADS, INSTANTS, LAST_INSTANT, VERSION_TIMES, VERSIONS
 from lakemark_server.timeline.lineage import Lineage
 
 

@@ -8,15 +8,15 @@ from typing import Final, TypeVar, cast
 import structlog
 from google.protobuf.message import Message
 
-from lakemark.errors import InvalidArgument, InvalidName, NotFound, VersionNotFound
+from lakemark_core.errors import InvalidArgument, InvalidName, NotFound, VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, TagRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
-from lakemark_server import caller
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.clock import ClockMs
-from lakemark_server.keyspace import EXPIRING, MAIN
+from lakemark_server.context import caller
+from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import ReadTransaction, Store, Transaction
-from lakemark_server.requests import transact_once
+from lakemark_server.store.keyspace import EXPIRING, MAIN
+from lakemark_server.store.requests import transact_once
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branching import branches, retention
 from lakemark_server.timeline.conflicts.change_log import ChangeLog

@@ -5,33 +5,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
-from lakemark.errors import CommitConflict, InstantStateError, InvalidArgument, LimitExceeded, NotFound
+import pyarrow as pa
+
+from lakemark_core.errors import CommitConflict, InstantStateError, InvalidArgument, LimitExceeded, NotFound
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1 import types_pb2
-from lakemark_server import deadline
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.clock import ClockMs, now_ms
+from lakemark_server.context import deadline
+from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.file_index.pages.blocks import LIST_FILES_MAX
 from lakemark_server.kv import ReadTransaction, Store, Transaction
-from lakemark_server.requests import check_request_id, transact_once
-from lakemark_server.snapshot.pages.blocks import LIST_FILES_MAX
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.store.requests import check_request_id, transact_once
 from lakemark_server.timeline import records
 from lakemark_server.timeline.batching.batcher import Answered, Batcher
 from lakemark_server.timeline.batching.batches import Answer, Batches, Job, remember, size_of
 from lakemark_server.timeline.batching.jobs import CommittedAndOpened, Moved, Opened, OpenJob, StartJob, check_open
 from lakemark_server.timeline.batching.named import NamedJob, TableKey, TableNames
 from lakemark_server.timeline.branching import branches
-from lakemark_server.timeline.cleaning.cleaner import Cleaner
-from lakemark_server.timeline.cleaning.savepoints import Savepoints
-from lakemark_server.timeline.comparing import Comparer
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.instants import alive, listing, staging
 from lakemark_server.timeline.instants.alive import Alive
+from lakemark_server.timeline.lineage import Lineage
 from lakemark_server.timeline.publishing import direct
 from lakemark_server.timeline.publishing.altering import AlterJob
 from lakemark_server.timeline.publishing.publish import CommitJob, check_metadata, response_of
@@ -39,34 +38,37 @@ from lakemark_server.timeline.publishing.rollback import delete_files, keep_conf
 from lakemark_server.timeline.publishing.table_state import TableState
 from lakemark_server.timeline.publishing.together import Together
 from lakemark_server.timeline.references import References
+from lakemark_server.timeline.savepoints import Savepoints
 
 PAGE_MAX: Final = 1_000
 TOGETHER_MAX: Final = 100
+
+
+class VersionFiles(Protocol):
+    """The files of versions, which commits that take some out have to look up."""
+
+    def find_files(self, table: LakeTable, lineage: Lineage, version: int, paths: Sequence[str]) -> pa.RecordBatch:
+        """The fixed columns of these live files, in the order of the paths. Raises InvalidFile."""
+        ...
 
 
 class Timeline:
     """Thread-safe; holds no state that another process would need."""
 
     def __init__(
-        self,
-        store: Store,
-        clock: ClockMs = now_ms,
-        snapshots: Snapshots | None = None,
-        quotas: Quotas | None = None,
+        self, store: Store, files: VersionFiles, clock: ClockMs = now_ms, quotas: Quotas | None = None
     ) -> None:
         self._store = store
         self._quotas = quotas or Quotas(store)
         self._clock = clock
-        self._snapshots = snapshots or Snapshots(store)
-        self._log = ChangeLog()
-        self.references = References(store, clock, self._log)
-        self.comparer = Comparer(store, self._snapshots, self._log)
+        self._files = files
+        self.log = ChangeLog()
+        self.references = References(store, clock, self.log)
         self.savepoints = Savepoints(store, clock)
-        self.cleaner = Cleaner(store, clock, self._snapshots)
         self._reading = threading.Lock()
         self._names = TableNames()
         self._batches: Batcher[int, Job, Answer] = Batcher(
-            Batches(store, clock, self._log, self._quotas, self._names).run, size_of
+            Batches(store, clock, self.log, self._quotas, self._names).run, size_of
         )
 
     # -- writers ------------------------------------------------------------------------------------------------------
@@ -161,13 +163,13 @@ class Timeline:
         jobs = [CommitJob(job.instant) if isinstance(job, InstantRecord) else job for job in prepared]
         together = Together([(table.table_id, job) for (table, _), job in zip(commits, jobs, strict=True)], request_id)
         try:
-            states, answers = self._store.transact(lambda tx: together.publish(tx, self._clock(), self._log))
+            states, answers = self._store.transact(lambda tx: together.publish(tx, self._clock(), self.log))
         except CommitConflict as conflict:
             table, request = commits[together.refused]
             self._give_up(table, request.instant, conflict)
             raise
         for state in states:
-            remember(self._log, state)
+            remember(self.log, state)
         return answers
 
     def _prepared(self, table: LakeTable, request: pb.CommitRequest) -> CommitJob | InstantRecord:
@@ -198,7 +200,7 @@ class Timeline:
         if not paths:
             return entries
         lineage = self._store.read(lambda tx: branches.lineage(tx, table.table_id, record.branch))
-        return staging.with_removed(entries, self._snapshots.find_files(table, lineage, record.read_version, paths))
+        return staging.with_removed(entries, self._files.find_files(table, lineage, record.read_version, paths))
 
     def alter_schema(self, table_id: int, job: AlterJob) -> LakeTable:
         """The table with its new schema, which came with a version of main. Asked again, it answers the same.

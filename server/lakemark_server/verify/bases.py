@@ -7,16 +7,16 @@ from typing import Final
 
 import numpy as np
 
-from lakemark.errors import LakemarkError, TableNotFound
+from lakemark_core.errors import LakemarkError, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import BaseIndex, BaseRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES
+from lakemark_server.file_index.arrow import take, texts
+from lakemark_server.file_index.parts.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.kv import ReadTransaction, Store, keys_below
-from lakemark_server.snapshot.arrow import take, texts
-from lakemark_server.snapshot.base import bases
-from lakemark_server.snapshot.parts.fold import NOWHERE, Origin, Snapshot
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.snapshots import bases
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES
 from lakemark_server.timeline.branching import branches, retention
 from lakemark_server.timeline.lineage import Lineage
 

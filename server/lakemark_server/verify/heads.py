@@ -8,14 +8,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakemark.errors import TableNotFound
+from lakemark_core.errors import TableNotFound
 from lakemark_proto.v1 import catalog_pb2
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.file_index.parts.locate import difference
+from lakemark_server.file_index.parts.part import Part
 from lakemark_server.kv import ReadTransaction, Store
-from lakemark_server.snapshot.parts.locate import difference
-from lakemark_server.snapshot.parts.part import Part
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branching import branches
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage

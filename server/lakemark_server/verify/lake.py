@@ -10,13 +10,16 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from lakemark.errors import LakemarkError, TableNotFound
-from lakemark.types import Schema
+from lakemark_core.errors import LakemarkError, TableNotFound
+from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, StagedTotals, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.keyspace import (
+from lakemark_server.file_index.arrow import texts
+from lakemark_server.file_index.pages import blocks
+from lakemark_server.kv import Store, keys_below
+from lakemark_server.store.keyspace import (
     ALIVE,
     BLOCKS,
     HEADS,
@@ -28,9 +31,6 @@ from lakemark_server.keyspace import (
     VERSION_TIMES,
     VERSIONS,
 )
-from lakemark_server.kv import Store, keys_below
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.pages import blocks
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branching import retention
 from lakemark_server.timeline.instants.alive import Alive

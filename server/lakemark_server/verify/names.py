@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
-from lakemark_server.keyspace import DATABASES, TABLE_NAMES
 from lakemark_server.kv import Store, keys_below
+from lakemark_server.store.keyspace import DATABASES, TABLE_NAMES
 
 
 @dataclass(frozen=True, slots=True)

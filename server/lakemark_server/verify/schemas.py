@@ -6,16 +6,16 @@ import bisect
 from collections.abc import Mapping
 from typing import cast
 
-from lakemark.errors import LakemarkError
-from lakemark.evolution import readable_with
-from lakemark.types import Field, ListOf, MapOf, Schema, Struct, Type
+from lakemark_core.errors import LakemarkError
+from lakemark_core.evolution import readable_with
+from lakemark_core.types import Field, ListOf, MapOf, Schema, Struct, Type
 from lakemark_proto.store.v1.schema_pb2 import SchemaVersionRecord
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.keyspace import SCHEMA_VERSIONS
 from lakemark_server.kv import Store
+from lakemark_server.store.keyspace import SCHEMA_VERSIONS
 
 
 def schemas_of(store: Store, table: LakeTable) -> tuple[dict[int, Schema], list[str]]:

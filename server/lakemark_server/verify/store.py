@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias, cast
 
-from lakemark.errors import LakemarkError, TableNotFound
+from lakemark_core.errors import LakemarkError, TableNotFound
 from lakemark_proto.v1 import catalog_pb2
-from lakemark_server import store_format
 from lakemark_server.admission import recount
 from lakemark_server.catalog import lake, tables
-from lakemark_server.keyspace import (
+from lakemark_server.kv import ReadTransaction, Space, Store, keys_below, strinc, unpack
+from lakemark_server.store import store_format
+from lakemark_server.store.keyspace import (
     DROPPED,
     DROPPED_DUE,
     HIVE_TABLES,
@@ -24,7 +25,6 @@ from lakemark_server.keyspace import (
     REQUEST_TIMES,
     REQUESTS,
 )
-from lakemark_server.kv import ReadTransaction, Space, Store, keys_below, strinc, unpack
 from lakemark_server.verify import bases, warehouse
 from lakemark_server.verify import lake as lake_tables
 from lakemark_server.verify.lake import Problems

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from lakemark.errors import CorruptStore
+from lakemark_core.errors import CorruptStore
 from lakemark_server.catalog import partition_batches, warehouse_records
 from lakemark_server.catalog.warehouse_records import InBatch, Stored
 from lakemark_server.kv import Store

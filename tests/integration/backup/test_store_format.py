@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lakemark_server import store_format
 from lakemark_server.backup import Repository, restore, take
 from lakemark_server.kv import Store, open_store
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
-from lakemark_server.store_format import StoreFormatUnknown
+from lakemark_server.store import store_format
+from lakemark_server.store.store_format import StoreFormatUnknown
 from lakemark_server.verify import verify
 
 

@@ -11,9 +11,9 @@ from lakemark.client.comparison import FileChanges
 from lakemark.errors import BranchNotFound, InvalidArgument, VersionNotFound
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.process import Service
-from lakemark_server.snapshot.cache import ByteLru
-from lakemark_server.timeline import comparing
+from lakemark_server.snapshots import comparing
 from tests.lakes import file, profile
 from tests.wire import Wire, refused
 

@@ -11,7 +11,7 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import snapshot_pb2 as s
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.process import Service
-from lakemark_server.snapshot.service import At
+from lakemark_server.snapshots.service import At
 from tests.lakes import file, open_lake
 from tests.wire import Wire, refused
 

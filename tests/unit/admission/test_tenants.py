@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lakemark.errors import Overloaded
+from lakemark_core.errors import Overloaded
 from lakemark_server.admission import tenants as module
 from lakemark_server.admission.limits import Limits
 from lakemark_server.admission.pressure import InflightBytes

@@ -8,10 +8,10 @@ from typing import Any
 import grpc
 import pytest
 
-from lakemark.convert import schema_to_proto
 from lakemark.errors import Unavailable
 from lakemark.reading.plan import Plan
 from lakemark.types import INT, Field, Schema
+from lakemark_core.convert import schema_to_proto
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 

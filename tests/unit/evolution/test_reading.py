@@ -8,12 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from lakemark.errors import InvalidSchema
-from lakemark.evolution import parse_path, read_alike, readable_with, reading_groups, source_of
-from lakemark.evolution.arrow import as_column
-from lakemark.evolution.paths import format_path
-from lakemark.evolution.sql import column_sql, missing_sql
-from lakemark.types import Field, ListOf, MapOf, Schema, Struct, Type, parse_type, to_arrow
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.evolution import parse_path, read_alike, readable_with, reading_groups, source_of
+from lakemark_core.evolution.arrow import as_column
+from lakemark_core.evolution.paths import format_path
+from lakemark_core.evolution.sql import column_sql, missing_sql
+from lakemark_core.types import Field, ListOf, MapOf, Schema, Struct, Type, parse_type, to_arrow
 
 
 def column(column_id: int, name: str, column_type: str | Type, *, nullable: bool = True) -> Field:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakemark.errors import InvalidArgument, InvalidSchema, LimitExceeded
-from lakemark.evolution import (
+from lakemark_core.errors import InvalidArgument, InvalidSchema, LimitExceeded
+from lakemark_core.evolution import (
     AddColumn,
     CommentColumn,
     DropColumn,
@@ -16,7 +16,7 @@ from lakemark.evolution import (
     WidenColumn,
     readable_with,
 )
-from lakemark.types import Field, Schema, Struct, assign_ids, format_type, parse_type
+from lakemark_core.types import Field, Schema, Struct, assign_ids, format_type, parse_type
 from lakemark_server.catalog.schema_changes import CHANGES_MAX, ColumnUse, apply_changes
 
 COLUMNS = (

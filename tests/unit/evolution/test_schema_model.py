@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemark.errors import InvalidSchema
-from lakemark.evolution import (
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.evolution import (
     AddColumn,
     DropColumn,
     MoveColumn,
@@ -26,8 +26,8 @@ from lakemark.evolution import (
     readable_with,
     reading_groups,
 )
-from lakemark.evolution.arrow import as_column
-from lakemark.types import Field, Schema, Struct, assign_ids, format_type, parse_type, schema_to_arrow
+from lakemark_core.evolution.arrow import as_column
+from lakemark_core.types import Field, Schema, Struct, assign_ids, format_type, parse_type, schema_to_arrow
 from lakemark_server.catalog.schema_changes import apply_changes
 
 # Few, so that names come back after they were dropped.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakemark.errors import InvalidSchema
-from lakemark.evolution import (
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.evolution import (
     AddColumn,
     CommentColumn,
     DropColumn,
@@ -15,8 +15,8 @@ from lakemark.evolution import (
     SchemaChange,
     WidenColumn,
 )
-from lakemark.evolution.statements import parse_changes
-from lakemark.types import Field, parse_type
+from lakemark_core.evolution.statements import parse_changes
+from lakemark_core.types import Field, parse_type
 
 
 def column(name: str, column_type: str, comment: str = "", *, nullable: bool = True) -> Field:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakemark.errors import InvalidPredicate
-from lakemark.expressions import Compare, Unknown, bind, columns_of, normalize, parse_predicate, to_sql
-from lakemark.types import Field, Schema, assign_ids, parse_type
+from lakemark_core.errors import InvalidPredicate
+from lakemark_core.expressions import Compare, Unknown, bind, columns_of, normalize, parse_predicate, to_sql
+from lakemark_core.types import Field, Schema, assign_ids, parse_type
 
 SCHEMA, _ = assign_ids(
     Schema.build(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark.expressions import Unknown, bind, normalize, parse_predicate, to_sql
-from lakemark.expressions.tree import MIRRORED
-from lakemark.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
+from lakemark_core.expressions import Unknown, bind, normalize, parse_predicate, to_sql
+from lakemark_core.expressions.tree import MIRRORED
+from lakemark_core.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 from tests.unit.predicates import SCHEMA, holds
 
 COLUMNS = Schema.build(

@@ -7,8 +7,8 @@ from decimal import Decimal as Dec
 
 import pytest
 
-from lakemark.errors import InvalidPredicate
-from lakemark.expressions import (
+from lakemark_core.errors import InvalidPredicate
+from lakemark_core.expressions import (
     FALSE,
     NULL,
     TRUE,
@@ -29,7 +29,7 @@ from lakemark.expressions import (
     parse_predicate,
     to_sql,
 )
-from lakemark.types import (
+from lakemark_core.types import (
     BIGINT,
     BINARY,
     BOOLEAN,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakemark import errors
+from lakemark_core import errors
 from lakemark_hms.errors import to_declared
 from lakemark_thrift import ttypes
 from lakemark_thrift.services import METHODS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakemark.errors import InvalidName
+from lakemark_core.errors import InvalidName
 from lakemark_hms.names import database_name, database_pattern, matcher
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 from lakemark_hms.partition_view import PartitionView, limited
 from lakemark_hms.wire.codec import decode_struct, encode_struct
 from lakemark_hms.wire.cut import LIST, STRING

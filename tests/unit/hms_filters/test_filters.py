@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark.errors import InvalidPredicate
-from lakemark.expressions import to_sql
+from lakemark_core.errors import InvalidPredicate
+from lakemark_core.expressions import to_sql
 from lakemark_hms.filters import evaluate, parse_filter
 
 COLUMNS = {

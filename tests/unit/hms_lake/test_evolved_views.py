@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import InvalidName
-from lakemark.evolution.statements import parse_changes
+from lakemark_core.errors import InvalidName
+from lakemark_core.evolution.statements import parse_changes
 from lakemark_hms.lake.facet import SparkFacet
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_server.catalog.lake import LakeTable

@@ -6,9 +6,9 @@ import datetime as dt
 
 import pytest
 
-from lakemark.errors import InvalidName
+from lakemark_core.errors import InvalidName
 from lakemark_hms.lake.names import SnapshotName, hidden_name, parse
-from lakemark_server.snapshot.service import At
+from lakemark_server.snapshots.service import At
 
 
 def _ms(text: str) -> int:

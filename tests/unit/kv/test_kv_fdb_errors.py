@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakemark.errors import FailedPrecondition, Internal, StoreConflict, Unavailable, UnknownOutcome
+from lakemark_core.errors import FailedPrecondition, Internal, StoreConflict, Unavailable, UnknownOutcome
 from lakemark_server.kv import Conflict, KeyTooLarge, TransactionTooLarge, TransactionTooOld, TryAgain, ValueTooLarge
 from lakemark_server.kv.fdb.errors import MEANINGS, commit_error, translated
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import FailedPrecondition, InvalidArgument
+from lakemark_core.errors import FailedPrecondition, InvalidArgument
 from lakemark_server.kv import open_store, public_url
 from lakemark_server.kv.fdb.url import FdbTarget, parse
 
@@ -57,7 +57,7 @@ def test_without_the_client_library_the_error_says_what_to_install(tmp_path: Pat
 import ctypes, sys
 def missing(name, *rest): raise OSError(name)
 ctypes.CDLL = missing
-from lakemark.errors import Unimplemented
+from lakemark_core.errors import Unimplemented
 from lakemark_server.kv import open_store
 for _ in range(2):
     try:

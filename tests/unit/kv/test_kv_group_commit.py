@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lakemark.errors import DeadlineExceeded, DeadlineUnknown, Internal, LakemarkError, Overloaded
-from lakemark_server import deadline
+from lakemark_core.errors import DeadlineExceeded, DeadlineUnknown, Internal, LakemarkError, Overloaded
+from lakemark_server.context import deadline
 from lakemark_server.kv import Conflict, StoreClosed, group_commit
 from lakemark_server.kv.buffer import CommitRequest
 from lakemark_server.kv.group_commit import BATCH_BYTES_MAX, BATCH_TRANSACTIONS_MAX, GroupCommitter

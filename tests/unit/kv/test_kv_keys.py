@@ -5,7 +5,7 @@ from fdb import tuple as fdb_tuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark.errors import CorruptStore, InvalidArgument
+from lakemark_core.errors import CorruptStore, InvalidArgument
 from lakemark_server.kv import Space, pack, range_of, unpack
 from lakemark_server.kv.keys import Item
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import CorruptStore, FailedPrecondition, InvalidArgument
+from lakemark_core.errors import CorruptStore, FailedPrecondition, InvalidArgument
 from lakemark_server.kv import StoreFormatUnknown, StoreInUse, open_store
 from lakemark_server.kv.sqlite import file
 from lakemark_server.kv.sqlite.store import SqliteStore

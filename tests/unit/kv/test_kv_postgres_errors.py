@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from lakemark.errors import CorruptStore, FailedPrecondition, Internal, LakemarkError, LimitExceeded, Unavailable
+from lakemark_core.errors import CorruptStore, FailedPrecondition, Internal, LakemarkError, LimitExceeded, Unavailable
 from lakemark_server.kv import CommitUnknownResult, Conflict, StoreFormatUnknown, TransactionTooOld
 from lakemark_server.kv.postgres.errors import (
     MEANINGS,

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 from lakemark_server.kv import open_store, public_url
 from lakemark_server.kv.postgres.url import CONNECTIONS, parse
 

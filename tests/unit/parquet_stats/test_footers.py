@@ -18,7 +18,7 @@ from lakemark.client.names import parse_columns
 from lakemark.files import ColumnStatistics
 from lakemark.parquet import describe_metadata
 from lakemark.parquet.bounds import TEXT_LENGTH_MAX, cut_bytes, cut_text, read_bound
-from lakemark.types import BIGINT, DATE, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ, Schema, assign_ids, schema_to_arrow
+from lakemark_core.types import BIGINT, DATE, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ, Schema, assign_ids, schema_to_arrow
 
 COLUMNS = """
     i bigint, small tinyint, x double, f float, d decimal(9,2), s string, bin binary, flag boolean, day date,

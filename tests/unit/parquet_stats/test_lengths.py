@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemark.parquet.lengths import too_long
-from lakemark.types import Field, parse_type, to_arrow
+from lakemark_core.types import Field, parse_type, to_arrow
 
 
 def problem(column_type: str, values: list[Any], *, after: int = 0) -> str | None:

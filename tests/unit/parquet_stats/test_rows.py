@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from lakemark.errors import InvalidArgument
 from lakemark.parquet.rows import table_of
+from lakemark_core.errors import InvalidArgument
 
 TABLE = pa.table({"id": pa.array([1, 2]), "name": ["a", None]})
 

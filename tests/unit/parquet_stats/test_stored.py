@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakemark.parquet.stored import check_stored
-from lakemark.types import Field, Schema, check_fits, check_readable, parse_type
+from lakemark_core.types import Field, Schema, check_fits, check_readable, parse_type
 
 NOON = dt.datetime(2024, 1, 1, 12)
 BIG = pa.array([Decimal("1.25"), None], pa.decimal128(12, 2))

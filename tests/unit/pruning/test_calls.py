@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakemark.expressions import And, Applied, Compare, Expr, In, Step, bind, normalize, parse_predicate
-from lakemark.types import (
+from lakemark_core.expressions import And, Applied, Compare, Expr, In, Step, bind, normalize, parse_predicate
+from lakemark_core.types import (
     BIGINT,
     DATE,
     DOUBLE,
@@ -30,8 +30,8 @@ from lakemark.types import (
     Schema,
     to_arrow,
 )
-from lakemark_server.snapshot.entries.file_stats import ColumnStats, FileStats
-from lakemark_server.snapshot.pruning.rules import prune
+from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats
+from lakemark_server.file_index.pruning.rules import prune
 from tests.predicate_texts import call
 from tests.unit.predicates import SCHEMA, Row
 from tests.unit.pruning.test_pruning_property import files, statistics, weakened

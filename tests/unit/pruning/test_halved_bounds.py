@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark_server.snapshot.entries.bounds import RANGE_GROWTH_MAX, NumberBound, Order, bound_of, halved
+from lakemark_server.file_index.entries.bounds import RANGE_GROWTH_MAX, NumberBound, Order, bound_of, halved
 
 ORDERS: dict[Order, Any] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 NUMBERS = st.one_of(

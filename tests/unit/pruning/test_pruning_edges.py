@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakemark.expressions import ColumnRef, Compare, Literal, bind, parse_predicate
-from lakemark.types import BIGINT
-from lakemark_server.snapshot.entries.file_stats import ColumnStats, FileStats, PreparedColumn, PreparedStats, prepare
-from lakemark_server.snapshot.pruning.rules import PruneResult, prune
+from lakemark_core.expressions import ColumnRef, Compare, Literal, bind, parse_predicate
+from lakemark_core.types import BIGINT
+from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats, PreparedColumn, PreparedStats, prepare
+from lakemark_server.file_index.pruning.rules import PruneResult, prune
 from tests.unit.predicates import SCHEMA
 
 

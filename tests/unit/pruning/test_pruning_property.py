@@ -13,10 +13,10 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakemark.expressions import bind, parse_predicate, to_sql
-from lakemark.types import DATE, INTEGER_BITS, STRING, TIMESTAMP, Decimal, is_floating, is_integer, to_arrow
-from lakemark_server.snapshot.entries.file_stats import ColumnStats, FileStats, prepare
-from lakemark_server.snapshot.pruning.rules import prune
+from lakemark_core.expressions import bind, parse_predicate, to_sql
+from lakemark_core.types import DATE, INTEGER_BITS, STRING, TIMESTAMP, Decimal, is_floating, is_integer, to_arrow
+from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats, prepare
+from lakemark_server.file_index.pruning.rules import prune
 from tests.unit.predicates import PARTITIONS, SCHEMA, Row, holds, predicates, values
 
 DATA = [column for column in SCHEMA.columns if column.name not in PARTITIONS]
@@ -168,7 +168,7 @@ def test_sql_says_the_same_as_the_tree(table: list[File], expr: Any) -> None:
 @settings(max_examples=200)
 @given(st.data())
 def test_large_in_lists(data: st.DataObject) -> None:
-    from lakemark.expressions import ColumnRef, In, Literal
+    from lakemark_core.expressions import ColumnRef, In, Literal
 
     name, kind = data.draw(st.sampled_from([("l", SCHEMA.field("l").type), ("s", STRING), ("d", DATE)]))
     numbers = data.draw(st.lists(st.integers(0, 60), min_size=20, max_size=40))

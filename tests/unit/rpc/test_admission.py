@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark.errors import DeadlineExceeded, InvalidArgument
+from lakemark_core.errors import DeadlineExceeded, InvalidArgument
 from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
 from lakemark_proto.v1.types_pb2 import DataFiles, TableName
 from lakemark_server.admission.tenants import Kind

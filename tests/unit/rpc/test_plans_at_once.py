@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakemark.errors import InvalidPredicate
+from lakemark_core.errors import InvalidPredicate
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import snapshot_pb2 as s
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
+from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.rpc import snapshot as rpc
 from lakemark_server.rpc.plans import PlanAnswers
 from lakemark_server.rpc.snapshot import SnapshotServicer
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.timeline.lineage import Lineage
 from tests.lakes import Lake, file, open_lake, stat
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 from lakemark_proto.v1 import snapshot_pb2 as s
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Kind

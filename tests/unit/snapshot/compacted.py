@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from lakemark.files.pages import table_of_page
 from lakemark_proto.v1 import types_pb2
-from lakemark_server.snapshot.pages.blocks import to_plain_ipc
-from lakemark_server.snapshot.planning.planner import Plan, Planner
+from lakemark_server.file_index.pages.blocks import to_plain_ipc
+from lakemark_server.file_index.planning.planner import Plan, Planner
 
 
 def check_compact(planner: Planner, plan: Plan, offset: int, limit: int, statistics: Sequence[int] = ()) -> None:

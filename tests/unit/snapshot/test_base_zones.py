@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import lakemark_server.snapshot.base.build as building
+import lakemark_server.file_index.base.build as building
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.keyspace import MAIN
-from lakemark_server.snapshot.pruning import zones as zoning
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.file_index.pruning import zones as zoning
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.unit.snapshot.world import World
 

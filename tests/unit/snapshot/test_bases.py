@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import InvalidArgument
-from lakemark.expressions import parse_predicate
+from lakemark_core.errors import InvalidArgument
+from lakemark_core.expressions import parse_predicate
 from lakemark_proto.store.v1.store_pb2 import BaseRecord
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.base_folder import BaseFolder
-from lakemark_server.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES, MAIN
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.base import bases, build
-from lakemark_server.snapshot.base.bases import BuildLost
-from lakemark_server.snapshot.folding import BUILD_MS_MAX, Folding, Since, Thresholds, is_due
-from lakemark_server.snapshot.parts.fold import Origin
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.reading import history
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.file_index.arrow import texts
+from lakemark_server.file_index.base import build
+from lakemark_server.file_index.parts.fold import Origin
+from lakemark_server.file_index.planning.planner import Planner
+from lakemark_server.maintenance.base_folder import BaseFolder
+from lakemark_server.snapshots import bases
+from lakemark_server.snapshots.bases import BuildLost
+from lakemark_server.snapshots.folding import BUILD_MS_MAX, Folding, Since, Thresholds, is_due
+from lakemark_server.snapshots.reading import history
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES, MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.verify.bases import check_bases
 from tests.unit.snapshot.world import TABLE, World, found

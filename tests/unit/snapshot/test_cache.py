@@ -9,10 +9,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark_server.snapshot.cache import SharingLru
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.pages.blocks import packed, unpacked
-from lakemark_server.snapshot.pages.contents import MemoryEntries, with_version
+from lakemark_server.file_index.cache import SharingLru
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.pages.blocks import packed, unpacked
+from lakemark_server.file_index.pages.contents import MemoryEntries, with_version
 from tests.lakes import ID, NAME, SCHEMA, file, stat
 
 INSTANT = 1_800_000_000_000

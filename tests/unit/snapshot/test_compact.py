@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemark.expressions import parse_predicate
 from lakemark.files.compact import expanded
+from lakemark_core.expressions import parse_predicate
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.keyspace import MAIN
-from lakemark_server.snapshot.pages.page import Page, PathRuns, encode_page
-from lakemark_server.snapshot.pages.runs import joined
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.reading import history
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.file_index.pages.page import Page, PathRuns, encode_page
+from lakemark_server.file_index.pages.runs import joined
+from lakemark_server.file_index.planning.planner import Planner
+from lakemark_server.snapshots.reading import history
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.unit.snapshot.compacted import check_compact
 from tests.unit.snapshot.world import World

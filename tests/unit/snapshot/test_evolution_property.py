@@ -13,19 +13,32 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import lakemark_server.snapshot.parts.part as parts_module
-from lakemark.convert import value_to_proto
-from lakemark.expressions import Expr, to_sql
-from lakemark.expressions.casts import EXACT
-from lakemark.types import BIGINT, DATE, DOUBLE, FLOAT, INT, SMALLINT, TIMESTAMP, TINYINT, Decimal, Field, Schema, Type
+import lakemark_server.file_index.parts.part as parts_module
+from lakemark_core.convert import value_to_proto
+from lakemark_core.expressions import Expr, to_sql
+from lakemark_core.expressions.casts import EXACT
+from lakemark_core.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    SMALLINT,
+    TIMESTAMP,
+    TINYINT,
+    Decimal,
+    Field,
+    Schema,
+    Type,
+)
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.pages import blocks
-from lakemark_server.snapshot.pages.contents import with_version
-from lakemark_server.snapshot.parts.fold import Change, Snapshot, empty, fold
-from lakemark_server.snapshot.parts.part import in_memory
-from lakemark_server.snapshot.planning.planner import Planner
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.pages import blocks
+from lakemark_server.file_index.pages.contents import with_version
+from lakemark_server.file_index.parts.fold import Change, Snapshot, empty, fold
+from lakemark_server.file_index.parts.part import in_memory
+from lakemark_server.file_index.planning.planner import Planner
 from tests.unit.predicates import PARTITIONS, POOLS, SCHEMA, Row, holds, predicates, values
 
 # What each column may have been before it was widened to what it is in SCHEMA.
@@ -197,7 +210,7 @@ def _check_statistics(found: dict[str, Any], rows: list[Row]) -> None:
     [("late IS NULL", 1, 1), ("late IS NOT NULL", 0, 0), ("late = 1", 0, 0), ("late <=> NULL", 1, 1)],
 )
 def test_a_column_added_later_is_null_in_older_files(sql: str, planned: int, entirely: int) -> None:
-    from lakemark.expressions import parse_predicate
+    from lakemark_core.expressions import parse_predicate
 
     old = Schema.build([Field(1, "i", INT), *SCHEMA.partition_fields], PARTITIONS, 1)
     partition = [p.Value(null=True), p.Value(null=True)]

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import lakemark_server.snapshot.base.build as build_module
-import lakemark_server.snapshot.parts.part as parts_module
-import lakemark_server.snapshot.reading.history as history_module
-from lakemark.errors import InvalidFile
-from lakemark.expressions import parse_predicate
-from lakemark.types import Schema
+import lakemark_server.file_index.base.build as build_module
+import lakemark_server.file_index.parts.part as parts_module
+import lakemark_server.snapshots.reading.history as history_module
+from lakemark_core.errors import InvalidFile
+from lakemark_core.expressions import parse_predicate
+from lakemark_core.types import Schema
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.keyspace import MAIN
-from lakemark_server.snapshot.base import bases
-from lakemark_server.snapshot.parts.changes import added_between, removed_between
-from lakemark_server.snapshot.parts.fold import NOWHERE
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.file_index.parts.changes import added_between, removed_between
+from lakemark_server.file_index.parts.fold import NOWHERE
+from lakemark_server.file_index.planning.planner import Planner
+from lakemark_server.snapshots import bases
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import MAIN
 from lakemark_server.verify.bases import check_bases
 from tests.unit.snapshot.compacted import check_compact
 from tests.unit.snapshot.world import TABLE, World, found

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lakemark_server.snapshot.parts.part as parts_module
-from lakemark.expressions import parse_predicate
-from lakemark.types import INT, Field, Schema
+import lakemark_server.file_index.parts.part as parts_module
+from lakemark_core.expressions import parse_predicate
+from lakemark_core.types import INT, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.parts.fold import Snapshot, empty
-from lakemark_server.snapshot.planning.merge_on_read import merged_on_read
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.slices import latest_slices
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.parts.fold import Snapshot, empty
+from lakemark_server.file_index.planning.merge_on_read import merged_on_read
+from lakemark_server.file_index.planning.planner import Planner
+from lakemark_server.snapshots.slices import latest_slices
 from tests.snapshots import folded
 
 SCHEMA = Schema.build([Field(1, "k", INT), Field(2, "a", INT), Field(3, "b", INT), Field(4, "m", INT)], ["m"], 1)

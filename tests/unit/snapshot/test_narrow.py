@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lakemark.expressions import parse_predicate
+from lakemark_core.expressions import parse_predicate
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.keyspace import MAIN
-from lakemark_server.snapshot.pages import blocks
-from lakemark_server.snapshot.pages.contents import StoredEntries
-from lakemark_server.snapshot.planning.compact import MATCHES
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.reading import history
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.file_index.pages import blocks
+from lakemark_server.file_index.pages.contents import StoredEntries
+from lakemark_server.file_index.planning.compact import MATCHES
+from lakemark_server.file_index.planning.planner import Planner
+from lakemark_server.snapshots.reading import history
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.unit.snapshot.world import World
 

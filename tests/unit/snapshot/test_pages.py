@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemark.types import to_arrow
-from lakemark_server.snapshot.pages.numbers import decode_integers, encode_integers
-from lakemark_server.snapshot.pages.page import Page, encode_page
+from lakemark_core.types import to_arrow
+from lakemark_server.file_index.pages.numbers import decode_integers, encode_integers
+from lakemark_server.file_index.pages.page import Page, encode_page
 from tests.unit.predicates import POOLS, SCHEMA
 
 _INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

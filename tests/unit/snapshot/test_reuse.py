@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark.expressions import parse_predicate
+from lakemark_core.expressions import parse_predicate
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.keyspace import MAIN
-from lakemark_server.snapshot.pages import reuse, source
-from lakemark_server.snapshot.pages.blocks import page_of
-from lakemark_server.snapshot.pages.page import Page
-from lakemark_server.snapshot.pages.reuse import ReuseCache
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.reading import history
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.file_index.pages import reuse, source
+from lakemark_server.file_index.pages.blocks import page_of
+from lakemark_server.file_index.pages.page import Page
+from lakemark_server.file_index.pages.reuse import ReuseCache
+from lakemark_server.file_index.planning.planner import Planner
+from lakemark_server.snapshots.reading import history
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.unit.snapshot.world import World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.pages.blocks import to_ipc, to_small_ipc
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.pages.blocks import to_ipc, to_small_ipc
 from tests.lakes import SCHEMA, file, stat
 
 

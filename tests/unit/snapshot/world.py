@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lakemark.types import BIGINT, INT, Field, Schema
+from lakemark_core.types import BIGINT, INT, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import (
     BranchRecord,
     HeadRecord,
@@ -23,14 +23,14 @@ from lakemark_proto.store.v1.store_pb2 import (
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog import lake
-from lakemark_server.keyspace import BLOCKS, MAIN, REMOVED
+from lakemark_server.file_index.arrow import texts
+from lakemark_server.file_index.entries.columns import FIXED, from_messages
+from lakemark_server.file_index.pages import blocks
+from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.kv import Store, Transaction, open_store
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.entries.columns import FIXED, from_messages
-from lakemark_server.snapshot.folding import Folding, Thresholds
-from lakemark_server.snapshot.pages import blocks
-from lakemark_server.snapshot.parts.fold import Snapshot
-from lakemark_server.snapshot.service import Snapshots
+from lakemark_server.snapshots.folding import Folding, Thresholds
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import BLOCKS, MAIN, REMOVED
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branching import branches
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage

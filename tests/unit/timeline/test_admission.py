@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakemark.errors import InvalidArgument, InvalidFile
+from lakemark_core.errors import InvalidArgument, InvalidFile
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.entries.admission import PATH_CHARS_MAX, admit, check_partition_name
-from lakemark_server.snapshot.entries.columns import from_messages
+from lakemark_server.file_index.entries.admission import PATH_CHARS_MAX, admit, check_partition_name
+from lakemark_server.file_index.entries.columns import from_messages
 from tests.lakes import FLAT, ID, NAME, SCHEMA, X, file, stat
 
 INSTANT = 1_800_000_000_000

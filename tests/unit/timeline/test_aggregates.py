@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemark.expressions import parse_predicate
-from lakemark.types import DOUBLE, INT, STRING, Field, Schema
+from lakemark_core.expressions import parse_predicate
+from lakemark_core.types import DOUBLE, INT, STRING, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.entries.received import from_arrow
-from lakemark_server.snapshot.pages.blocks import to_plain_ipc
-from lakemark_server.snapshot.parts.fold import Snapshot, empty
-from lakemark_server.snapshot.planning.aggregates import aggregate
-from lakemark_server.snapshot.planning.planner import Planner
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.entries.received import from_arrow
+from lakemark_server.file_index.pages.blocks import to_plain_ipc
+from lakemark_server.file_index.parts.fold import Snapshot, empty
+from lakemark_server.file_index.planning.aggregates import aggregate
+from lakemark_server.file_index.planning.planner import Planner
 from tests.snapshots import folded
 
 ID, X, NAME = Field(1, "id", INT), Field(2, "x", DOUBLE), Field(3, "name", STRING)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakemark.errors import LimitExceeded
+from lakemark_core.errors import LimitExceeded
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import Transaction

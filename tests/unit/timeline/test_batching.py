@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     DeadlineExceeded,
     DeadlineUnknown,
     InvalidArgument,
@@ -16,8 +16,8 @@ from lakemark.errors import (
     Overloaded,
     StoreConflict,
 )
-from lakemark_server import deadline
-from lakemark_server.deadline import Deadline
+from lakemark_server.context import deadline
+from lakemark_server.context.deadline import Deadline
 from lakemark_server.timeline.batching import batcher as batcher_module
 from lakemark_server.timeline.batching.batcher import BATCH_MAX, Batcher
 

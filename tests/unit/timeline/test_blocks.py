@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemark.errors import CorruptStore, InvalidFile
+from lakemark_core.errors import CorruptStore, InvalidFile
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.kv.api import VALUE_BYTES_MAX
-from lakemark_server.snapshot.entries.admission import admit
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.pages.blocks import (
+from lakemark_server.file_index.entries.admission import admit
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.pages.blocks import (
     BLOCK_BYTES_MAX,
     LIST_FILES_MAX,
     decode,
@@ -20,6 +19,7 @@ from lakemark_server.snapshot.pages.blocks import (
     encode,
     encode_list,
 )
+from lakemark_server.kv.api import VALUE_BYTES_MAX
 from tests.lakes import ID, NAME, SCHEMA, file, stat
 
 INSTANT = 1_800_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     AlreadyExists,
     BranchNotFound,
     CommitConflict,
@@ -18,11 +18,11 @@ from lakemark.errors import (
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.service import At
+from lakemark_server.file_index.arrow import texts
+from lakemark_server.snapshots.comparing import Wanted
+from lakemark_server.snapshots.service import At
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.branching import divergence, merging
-from lakemark_server.timeline.comparing import Wanted
 from lakemark_server.timeline.publishing import direct
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, profile
@@ -215,10 +215,10 @@ def test_what_is_too_much_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(merging, "LOOKED_AT_MAX", 3)
     with pytest.raises(LimitExceeded, match="more than 3 versions"):
         merge(lake, table, "dev")
-    assert "more than 3" in str(lake.timeline.comparer.compare(table, Wanted("dev"), Wanted("")).merges[0].refused)
+    assert "more than 3" in str(lake.comparer.compare(table, Wanted("dev"), Wanted("")).merges[0].refused)
     monkeypatch.setattr(divergence, "VERSIONS_MAX", 2)
     with pytest.raises(LimitExceeded, match="'dev' has 3 versions that the other side does not have; at most 2"):
-        lake.timeline.comparer.compare(table, Wanted(""), Wanted("dev"))
+        lake.comparer.compare(table, Wanted(""), Wanted("dev"))
     monkeypatch.setattr(divergence, "LOOKED_AT_MAX", 5)
     with pytest.raises(LimitExceeded, match="'dev' has 6 versions behind 1"):
         merge(lake, table, "dev")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import CommitConflict, LakemarkError
+from lakemark_core.errors import CommitConflict, LakemarkError
 from lakemark_proto.store.v1.store_pb2 import Touched, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.keyspace import MAIN
 from lakemark_server.kv import CommitUnknownResult, ReadTransaction, Store, Transaction, open_store
+from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline import records
 from lakemark_server.timeline.conflicts.change_log import ChangeLog, memory_bytes
 from lakemark_server.timeline.conflicts.changes import Change, of_record

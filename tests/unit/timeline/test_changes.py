@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark.types import INT, Field, Schema
+from lakemark_core.types import INT, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.parts.changes import added_between, removed_between
-from lakemark_server.snapshot.parts.fold import Snapshot, empty
+from lakemark_server.file_index.arrow import texts
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.parts.changes import added_between, removed_between
+from lakemark_server.file_index.parts.fold import Snapshot, empty
 from tests.snapshots import folded
 
 SCHEMA = Schema.build([Field(1, "id", INT), Field(2, "m", INT)], ["m"], 1)

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakemark.errors import InvalidFile
-from lakemark.types import INT, Field, Schema
+from lakemark_core.errors import InvalidFile
+from lakemark_core.types import INT, Field, Schema
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.entries.columns import FIXED, entry_schema, from_messages, statistics_ids
-from lakemark_server.snapshot.entries.received import from_arrow
-from lakemark_server.snapshot.pages.blocks import to_ipc
+from lakemark_server.file_index.entries.columns import FIXED, entry_schema, from_messages, statistics_ids
+from lakemark_server.file_index.entries.received import from_arrow
+from lakemark_server.file_index.pages.blocks import to_ipc
 from tests.lakes import FLAT, ID, MONTH, NAME, PLACE, SCHEMA, X, file, stat, whole
 
 INSTANT = 1_800_000_000_000

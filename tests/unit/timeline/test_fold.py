@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.parts import part as folding
-from lakemark_server.snapshot.parts.fold import Snapshot, empty
+from lakemark_server.file_index.arrow import texts
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.parts import part as folding
+from lakemark_server.file_index.parts.fold import Snapshot, empty
 from tests.lakes import ID, SCHEMA, X, file, stat
 from tests.snapshots import folded
 

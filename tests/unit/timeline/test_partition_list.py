@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakemark.errors import LimitExceeded
+from lakemark_core.errors import LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.timeline.conflicts.changes import Operation

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemark.errors import InvalidArgument, InvalidPredicate
-from lakemark.expressions import parse_predicate
+from lakemark_core.errors import InvalidArgument, InvalidPredicate
+from lakemark_core.expressions import parse_predicate
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.parts.fold import Origin, Snapshot, empty
+from lakemark_server.file_index.planning.partitions import partition_totals
+from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.rpc.snapshot import PageToken
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.parts.fold import Origin, Snapshot, empty
-from lakemark_server.snapshot.planning.partitions import partition_totals
-from lakemark_server.snapshot.planning.planner import Planner
 from tests.lakes import ID, PLACE, SCHEMA, X, file, stat
 from tests.snapshots import folded
 

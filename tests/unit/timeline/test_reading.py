@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakemark.errors import InvalidFile, LakemarkError
+from lakemark_core.errors import InvalidFile, LakemarkError
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable

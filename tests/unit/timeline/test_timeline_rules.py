@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     CommitConflict,
     InstantStateError,
     InvalidFile,
@@ -22,7 +22,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable, put
 from lakemark_server.kv import ReadTransaction, Transaction
-from lakemark_server.snapshot.service import At, Snapshots
+from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.timeline.batching import opening
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.conflicts import change_log
@@ -147,7 +147,7 @@ def test_two_processes_that_start_writers_at_the_same_moment(lake: Lake) -> None
     """The second starts while the transaction of the first is open: the store makes the first look again."""
     table = lake.table()
     one, two = lake.open(table, P, start=False), lake.open(table, P, start=False)
-    other_process = Timeline(lake.store, lake.clock)
+    other_process = Timeline(lake.store, lake.snapshots, lake.clock)
     calls = []
 
     def clock() -> int:
@@ -157,7 +157,7 @@ def test_two_processes_that_start_writers_at_the_same_moment(lake: Lake) -> None
         return lake.clock()
 
     with pytest.raises(CommitConflict, match=f"instant {two} is in flight"):
-        Timeline(lake.store, clock).start(table.table_id, one, profile(1))
+        Timeline(lake.store, lake.snapshots, clock).start(table.table_id, one, profile(1))
     assert lake.timeline.instant(table.table_id, one)[0].state == t.REQUESTED
 
 
@@ -296,7 +296,7 @@ def test_a_writer_far_behind_is_checked_against_every_version(lake: Lake, monkey
     free = lake.open(table, P)
     for month in range(1, 11):
         lake.put(table, [month])
-    timeline = Timeline(lake.store, lake.clock)  # another process: nothing is remembered
+    timeline = Timeline(lake.store, lake.snapshots, lake.clock)  # another process: nothing is remembered
 
     def commit(instant: int, month: int) -> t.CommitResponse:
         request = t.CommitRequest(instant=instant, added=files(file(instant, "g", month)))

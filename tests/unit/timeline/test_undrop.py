@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import (
+from lakemark_core.errors import (
     AlreadyExists,
     CommitConflict,
     DatabaseNotFound,
@@ -19,7 +19,6 @@ from lakemark.errors import (
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server import caller
 from lakemark_server.admission import usage
 from lakemark_server.admission.limits import Limits
 from lakemark_server.admission.quotas import Quotas
@@ -28,8 +27,9 @@ from lakemark_server.catalog import clean_schedule, storage
 from lakemark_server.catalog.drop_policy import PROTECTED_PROPERTY, RETAIN_PROPERTY
 from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, Size
 from lakemark_server.catalog.service import Catalog
-from lakemark_server.keyspace import OF_TABLE
+from lakemark_server.context import caller
 from lakemark_server.kv import open_store
+from lakemark_server.store.keyspace import OF_TABLE
 from lakemark_server.verify import verify
 from tests.lakes import SCHEMA, Lake
 
@@ -305,7 +305,7 @@ def test_lists_go_by_pages_and_by_database(lake: Lake) -> None:
 
 
 def test_files_that_cannot_be_deleted_hold_up_nobody(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lakemark.errors import Unavailable
+    from lakemark_core.errors import Unavailable
 
     first, second = create(lake, "t"), create(lake, "u")
     drop(lake)

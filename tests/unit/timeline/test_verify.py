@@ -10,7 +10,8 @@ from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, TableEn
 from lakemark_proto.v1 import catalog_pb2
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog import lake as lakes
-from lakemark_server.keyspace import (
+from lakemark_server.kv import Transaction
+from lakemark_server.store.keyspace import (
     ALIVE,
     BLOCKS,
     HEADS,
@@ -26,7 +27,6 @@ from lakemark_server.keyspace import (
     VERSION_TIMES,
     VERSIONS,
 )
-from lakemark_server.kv import Transaction
 from lakemark_server.timeline.instants.alive import Alive
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file

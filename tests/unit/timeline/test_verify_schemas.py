@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from lakemark.evolution.statements import parse_changes
-from lakemark.types import INT, Field, Schema
+from lakemark_core.evolution.statements import parse_changes
+from lakemark_core.types import INT, Field, Schema
 from lakemark_proto.store.v1.schema_pb2 import SchemaVersionRecord
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.catalog import lake as lakes
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.keyspace import SCHEMA_VERSIONS, SCHEMAS, VERSIONS
 from lakemark_server.kv import Transaction
+from lakemark_server.store.keyspace import SCHEMA_VERSIONS, SCHEMAS, VERSIONS
 from lakemark_server.timeline.publishing.altering import AlterJob
 from lakemark_server.verify import verify
 from tests.lakes import Lake

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lakemark_server.snapshot.parts.part as folding
-from lakemark.expressions import parse_predicate
-from lakemark.types import DOUBLE, INT, STRING, Field, Schema
+import lakemark_server.file_index.parts.part as folding
+from lakemark_core.expressions import parse_predicate
+from lakemark_core.types import DOUBLE, INT, STRING, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.parts.fold import Snapshot, empty
-from lakemark_server.snapshot.planning.planner import Planner
-from lakemark_server.snapshot.pruning.zones import zones
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.parts.fold import Snapshot, empty
+from lakemark_server.file_index.planning.planner import Planner
+from lakemark_server.file_index.pruning.zones import zones
 from tests.snapshots import folded
 
 SCHEMA = Schema.build([Field(1, "id", INT), Field(2, "x", DOUBLE), Field(3, "m", STRING)], ["m"], 1)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark.errors import InvalidArgument
-from lakemark.types import (
+from lakemark_core.errors import InvalidArgument
+from lakemark_core.types import (
     BIGINT,
     BINARY,
     BOOLEAN,

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from lakemark.errors import DeadlineUnknown, FailedPrecondition, LakemarkError, Unimplemented
-from lakemark_server import deadline
+from lakemark_core.errors import DeadlineUnknown, FailedPrecondition, LakemarkError, Unimplemented
+from lakemark_server.context import deadline
 
 from .errors import TIMED_OUT, translated
 

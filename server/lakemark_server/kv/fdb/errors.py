@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakemark.errors import CorruptStore, FailedPrecondition, Internal, LakemarkError, Unavailable
+from lakemark_core.errors import CorruptStore, FailedPrecondition, Internal, LakemarkError, Unavailable
 
 from ..api import (
     CommitUnknownResult,

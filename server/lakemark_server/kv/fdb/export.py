@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from lakemark.errors import LakemarkError, StoreConflict, Unavailable
+from lakemark_core.errors import LakemarkError, StoreConflict, Unavailable
 
 from ..api import CommitUnknownResult, TransactionTooOld, TryAgain
 from ..buffer import CommitRequest, KeyRange

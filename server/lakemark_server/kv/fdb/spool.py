@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakemark.errors import Unavailable
+from lakemark_core.errors import Unavailable
 
 from ..api import KeyValue
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from lakemark.errors import FailedPrecondition
-from lakemark_server import deadline
+from lakemark_core.errors import FailedPrecondition
+from lakemark_server.context import deadline
 
 from ..api import KEYS_END, StoreFormatUnknown
 from ..buffer import CommitRequest

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 
 PREFIX: Final = "lakemark"
 

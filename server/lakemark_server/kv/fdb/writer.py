@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from lakemark_server import deadline
+from lakemark_server.context import deadline
 
 from ..api import StoreClosed
 from ..buffer import CommitRequest

@@ -9,7 +9,7 @@ from typing import Final
 
 import psycopg
 
-from lakemark.errors import CorruptStore, FailedPrecondition, Internal, LakemarkError, LimitExceeded, Unavailable
+from lakemark_core.errors import CorruptStore, FailedPrecondition, Internal, LakemarkError, LimitExceeded, Unavailable
 
 from ..api import CommitUnknownResult, Conflict, StoreFormatUnknown
 from ..limits import too_old

@@ -13,7 +13,7 @@ from typing import Final, LiteralString
 import psycopg
 from psycopg import sql
 
-from lakemark.errors import FailedPrecondition
+from lakemark_core.errors import FailedPrecondition
 
 from ..api import StoreFormatUnknown
 

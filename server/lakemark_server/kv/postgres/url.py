@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 
 SCHEMA: Final = "lakemark"
 CONNECTIONS: Final = 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 
 from ..api import CommitUnknownResult
 from ..batch import resolve

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from lakemark.errors import CorruptStore, FailedPrecondition, LakemarkError, Unavailable
+from lakemark_core.errors import CorruptStore, FailedPrecondition, LakemarkError, Unavailable
 
 from ..api import StoreFormatUnknown, StoreInUse
 

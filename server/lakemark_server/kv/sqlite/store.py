@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 
 from ..buffer import CommitRequest
 from ..group_commit import Apply, GroupCommitter

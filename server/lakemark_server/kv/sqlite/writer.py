@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from lakemark.errors import LakemarkError
+from lakemark_core.errors import LakemarkError
 
 from ..api import TRANSACTION_SECONDS_MAX, CommitUnknownResult, KeyValue
 from ..batch import resolve

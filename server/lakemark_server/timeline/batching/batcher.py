@@ -17,8 +17,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from lakemark.errors import LakemarkError, Overloaded
-from lakemark_server import deadline
+from lakemark_core.errors import LakemarkError, Overloaded
+from lakemark_server.context import deadline
 
 K = TypeVar("K")
 J = TypeVar("J")

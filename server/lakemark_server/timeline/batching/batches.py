@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from lakemark.errors import CommitConflict, LakemarkError, Unavailable
+from lakemark_core.errors import CommitConflict, LakemarkError, Unavailable
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.clock import ClockMs
-from lakemark_server.keyspace import ALIVE, HEADS, INSTANTS, LAST_INSTANT, MAIN
+from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import Store, Transaction, TransactionTooLarge
+from lakemark_server.store.keyspace import ALIVE, HEADS, INSTANTS, LAST_INSTANT, MAIN
 from lakemark_server.timeline.batching.jobs import MOVED, CommittedAndOpened, Moved, Opened, OpenJob, StartJob
 from lakemark_server.timeline.batching.named import NamedJob, TableNames
 from lakemark_server.timeline.batching.opening import opened_once, started

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakemark.errors import InvalidArgument, LakemarkError
+from lakemark_core.errors import InvalidArgument, LakemarkError
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.requests import check_request_id
+from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline.conflicts.changes import Operation
 from lakemark_server.timeline.conflicts.rules import SERVICES, WRITES
 from lakemark_server.timeline.publishing.publish import check_metadata

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from lakemark.errors import LakemarkError, NotFound, UnsupportedOperation
+from lakemark_core.errors import LakemarkError, NotFound, UnsupportedOperation
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable

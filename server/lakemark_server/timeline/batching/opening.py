@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakemark.errors import InvalidArgument, LimitExceeded
+from lakemark_core.errors import InvalidArgument, LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.requests import once
-from lakemark_server.snapshot.entries.columns import partition_of
+from lakemark_server.file_index.entries.columns import partition_of
+from lakemark_server.store.requests import once
 from lakemark_server.timeline import records
 from lakemark_server.timeline.batching.jobs import HEARTBEAT_TIMEOUT_MS, OPEN_INSTANTS_MAX, Opened, OpenJob, StartJob
 from lakemark_server.timeline.branching import retention

@@ -13,16 +13,16 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lakemark.errors import LakemarkError, LimitExceeded, Unavailable
+from lakemark_core.errors import LakemarkError, LimitExceeded, Unavailable
 from lakemark_proto.store.v1.store_pb2 import StagedTotals
 from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.file_index.arrow import replaced, texts
+from lakemark_server.file_index.entries.admission import check, directory_hashes
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.pages.blocks import LIST_FILES_MAX, encode_list
 from lakemark_server.kv import ReadTransaction
-from lakemark_server.snapshot.arrow import replaced, texts
-from lakemark_server.snapshot.entries.admission import check, directory_hashes
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.pages.blocks import LIST_FILES_MAX, encode_list
 from lakemark_server.timeline.batching.jobs import MOVED, Moved
 from lakemark_server.timeline.conflicts.touched import TouchedSet
 from lakemark_server.timeline.instants.staging import NO_ENTRIES, Entries, read_entries, written_with

@@ -11,12 +11,12 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
-from lakemark.errors import AlreadyExists, BranchNotFound, InvalidName, LimitExceeded, NotFound
+from lakemark_core.errors import AlreadyExists, BranchNotFound, InvalidName, LimitExceeded, NotFound
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, TagRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
-from lakemark_server.keyspace import BRANCH_KEYS, BRANCHES, MAIN, TAGS
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.kv.keys import Space
+from lakemark_server.store.keyspace import BRANCH_KEYS, BRANCHES, MAIN, TAGS
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 
 REFERENCES_MAX: Final = 1_000

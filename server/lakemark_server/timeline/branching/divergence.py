@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
-from lakemark.errors import LimitExceeded
-from lakemark_server.keyspace import MERGES
+from lakemark_core.errors import LimitExceeded
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.keyspace import MERGES
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.conflicts.changes import Run
 from lakemark_server.timeline.lineage import Lineage

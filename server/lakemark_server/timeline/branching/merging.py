@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lakemark.errors import CommitConflict, LimitExceeded
+from lakemark_core.errors import CommitConflict, LimitExceeded
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadTransaction
 from lakemark_server.timeline.branching.branches import name_of

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lakemark.errors import VersionNotFound
+from lakemark_core.errors import VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import CleanedRecord, TagRecord
-from lakemark_server.keyspace import CLEANED, SAVEPOINTS
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.keyspace import CLEANED, SAVEPOINTS
 from lakemark_server.timeline.branching import branches
 from lakemark_server.timeline.lineage import Lineage
 

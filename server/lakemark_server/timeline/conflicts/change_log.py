@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from lakemark.errors import VersionNotFound
+from lakemark_core.errors import VersionNotFound
 from lakemark_server.kv import ReadTransaction
 from lakemark_server.timeline import records
 from lakemark_server.timeline.conflicts.changes import Change, Run, by_group, of_record

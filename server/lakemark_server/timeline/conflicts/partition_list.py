@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from lakemark.errors import LimitExceeded
+from lakemark_core.errors import LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_server.timeline.conflicts.changes import Operation
 from lakemark_server.timeline.conflicts.rules import OVERWRITE_PARTITIONS

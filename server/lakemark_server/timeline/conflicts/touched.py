@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lakemark.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, Touched
 from lakemark_proto.v1 import timeline_pb2, types_pb2
-from lakemark_server.snapshot.arrow import take, texts
+from lakemark_server.file_index.arrow import take, texts
 from lakemark_server.timeline.conflicts.changes import Change, Operation, base_file, common, hash_of, same_group
 
 # Together with partitions, metadata and an inline block they must fit into one value of the store.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from lakemark_proto.v1 import timeline_pb2
-from lakemark_server.keyspace import ALIVE
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.keyspace import ALIVE
 from lakemark_server.timeline.conflicts.changes import Operation
 
 _LAYOUT: Final = struct.Struct("<qqBB")  # deadline ms, timeout ms, state, operation

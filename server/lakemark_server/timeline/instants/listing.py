@@ -7,8 +7,8 @@ from typing import Final
 
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.keyspace import INSTANTS
 from lakemark_server.kv import ReadTransaction
+from lakemark_server.store.keyspace import INSTANTS
 from lakemark_server.timeline.instants import alive
 
 PAGE_MAX: Final = 1_000

@@ -8,8 +8,8 @@ from typing import Final, cast
 import numpy as np
 import pyarrow as pa
 
-from lakemark.errors import InstantStateError, InvalidFile, InvalidSchema, LimitExceeded, StoreConflict
-from lakemark.types import check_fits, check_readable
+from lakemark_core.errors import InstantStateError, InvalidFile, InvalidSchema, LimitExceeded, StoreConflict
+from lakemark_core.types import check_fits, check_readable
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, RemovedTotals, StagedTotals
 from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1 import types_pb2 as pb
@@ -18,13 +18,13 @@ from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.usage import Tenant
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.keyspace import BLOCKS, REMOVED, STAGED_SLICES
+from lakemark_server.file_index.arrow import texts
+from lakemark_server.file_index.entries.admission import Hashes, admit, directories_above, directory_hashes
+from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.entries.received import from_arrow
+from lakemark_server.file_index.pages import blocks
 from lakemark_server.kv import ReadTransaction, Store, Transaction
-from lakemark_server.snapshot.arrow import texts
-from lakemark_server.snapshot.entries.admission import Hashes, admit, directories_above, directory_hashes
-from lakemark_server.snapshot.entries.columns import from_messages
-from lakemark_server.snapshot.entries.received import from_arrow
-from lakemark_server.snapshot.pages import blocks
+from lakemark_server.store.keyspace import BLOCKS, REMOVED, STAGED_SLICES
 from lakemark_server.timeline import records
 from lakemark_server.timeline.conflicts.partition_list import PartitionList
 from lakemark_server.timeline.conflicts.touched import COUNTS_MADE, TouchedSet

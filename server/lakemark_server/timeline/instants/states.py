@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakemark.errors import CommitConflict, InstantStateError
+from lakemark_core.errors import CommitConflict, InstantStateError
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 

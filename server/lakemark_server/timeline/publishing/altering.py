@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lakemark.errors import InvalidArgument
-from lakemark.evolution import SchemaChange
+from lakemark_core.errors import InvalidArgument
+from lakemark_core.evolution import SchemaChange
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog import lake, schemas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.schema_changes import describe
-from lakemark_server.keyspace import MAIN
-from lakemark_server.requests import once
+from lakemark_server.store.keyspace import MAIN
+from lakemark_server.store.requests import once
 from lakemark_server.timeline.publishing.direct import publish_now
 from lakemark_server.timeline.publishing.table_state import TableState
 

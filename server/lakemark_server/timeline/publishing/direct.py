@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakemark.errors import FailedPrecondition, InvalidArgument, LimitExceeded, VersionNotFound
+from lakemark_core.errors import FailedPrecondition, InvalidArgument, LimitExceeded, VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import (
     InstantRecord,
     Merged,
@@ -14,7 +14,7 @@ from lakemark_proto.store.v1.store_pb2 import (
     VersionRecord,
 )
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.keyspace import MAIN
+from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branching import retention
 from lakemark_server.timeline.branching.divergence import Head, put_merge

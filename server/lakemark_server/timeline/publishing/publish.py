@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakemark.errors import CommitConflict, InvalidSchema, LakemarkError, LimitExceeded, Unavailable
+from lakemark_core.errors import CommitConflict, InvalidSchema, LakemarkError, LimitExceeded, Unavailable
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, RemovedTotals, StagedTotals, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
-from lakemark_server.keyspace import ALIVE, INSTANTS
+from lakemark_server.store.keyspace import ALIVE, INSTANTS
 from lakemark_server.timeline import records
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.conflicts.changes import Change, of_record

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.keyspace import INSTANTS
+from lakemark_server.store.keyspace import INSTANTS
 from lakemark_server.timeline.conflicts.changes import Change, Operation, of_record
 from lakemark_server.timeline.conflicts.rules import RULES, WRITES, Collision, Verdict, find_collision
 from lakemark_server.timeline.publishing.table_state import TableState

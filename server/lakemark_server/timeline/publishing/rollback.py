@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from lakemark.errors import CommitConflict, LakemarkError
+from lakemark_core.errors import CommitConflict, LakemarkError
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage

@@ -9,8 +9,8 @@ from functools import cached_property
 from lakemark_proto.store.v1.store_pb2 import HeadRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.keyspace import BRANCH_KEYS, MAIN
 from lakemark_server.kv import Transaction
+from lakemark_server.store.keyspace import BRANCH_KEYS, MAIN
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branching import branches
 from lakemark_server.timeline.conflicts.changes import Change, Operation

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakemark.errors import InstantStateError, LakemarkError, LimitExceeded
+from lakemark_core.errors import InstantStateError, LakemarkError, LimitExceeded
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.kv import Transaction
-from lakemark_server.requests import once
+from lakemark_server.store.requests import once
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.publishing.publish import CommitJob, publish
 from lakemark_server.timeline.publishing.table_state import TableState

@@ -1,0 +1,3 @@
+"""Predicates; see ``lakemark.expressions``."""
+
+from lakemark_core.expressions import *  # noqa: F403

@@ -1,0 +1,249 @@
+"""The one error tree of Lakemark, used by the service, its facades and its clients.
+
+Every error says what is wrong and what to do, and carries
+
+* ``code``: a stable word for machines, sent on every protocol;
+* ``grpc_status``: the name of the gRPC status it becomes;
+* ``exit_code``: the exit status of the command line;
+* ``outcome``: whether asking again helps;
+* ``details``: what collided, which name was wrong … as strings, so that they travel unchanged.
+
+::
+
+    LakemarkError
+    ├── InvalidArgument            the request can never work
+    │   ├── InvalidName
+    │   ├── InvalidPredicate
+    │   ├── InvalidSchema
+    │   └── InvalidFile
+    ├── NotFound
+    │   ├── DatabaseNotFound, TableNotFound, PartitionNotFound, FunctionNotFound
+    │   └── VersionNotFound, BranchNotFound, InstantNotFound
+    ├── AlreadyExists
+    ├── FailedPrecondition         the request does not fit the state of things
+    │   ├── InstantStateError
+    │   ├── NotEmpty
+    │   └── UnsupportedOperation
+    ├── CommitConflict             lost the race; open a new instant and plan again
+    ├── LimitExceeded              too large, too many
+    │   └── QuotaExceeded          the tenant has all that it is allowed: free some, or ask for more
+    ├── Unimplemented
+    ├── Unavailable                try again later
+    │   ├── StoreConflict          the transaction lost a race in the store too often
+    │   ├── Overloaded             too many requests at once: come back after ``retry_after_ms``
+    │   └── DeadlineExceeded       the request's time was over before anything happened
+    ├── UnknownOutcome             it may have happened: ask again with the same request id
+    │   ├── DeadlineUnknown        the request's time was over while its commit was on the way
+    │   └── FilesLeft              it has happened, but files that go with it are still there
+    └── Internal                   a defect of Lakemark
+        └── CorruptStore
+
+``UncommittedWarning`` is no error: it is given through ``warnings``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Outcome(StrEnum):
+    """What asking again would do."""
+
+    FATAL = "fatal"
+    RETRYABLE = "retryable"
+    UNKNOWN = "unknown"
+
+
+class LakemarkError(Exception):
+    """Root of all errors; ``str(error)`` is written for the person who made the request."""
+
+    code: ClassVar[str] = "internal"
+    grpc_status: ClassVar[str] = "INTERNAL"
+    exit_code: ClassVar[int] = 70
+    outcome: ClassVar[Outcome] = Outcome.FATAL
+
+    def __init__(self, message: str, /, **details: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details: dict[str, str] = details
+
+
+class InvalidArgument(LakemarkError):
+    code = "invalid_argument"
+    grpc_status = "INVALID_ARGUMENT"
+    exit_code = 64
+
+
+class InvalidName(InvalidArgument):
+    code = "invalid_name"
+
+
+class InvalidPredicate(InvalidArgument):
+    code = "invalid_predicate"
+
+
+class InvalidSchema(InvalidArgument):
+    code = "invalid_schema"
+
+
+class InvalidFile(InvalidArgument):
+    code = "invalid_file"
+
+
+class NotFound(LakemarkError):
+    code = "not_found"
+    grpc_status = "NOT_FOUND"
+    exit_code = 66
+
+
+class DatabaseNotFound(NotFound):
+    code = "database_not_found"
+
+
+class TableNotFound(NotFound):
+    code = "table_not_found"
+
+
+class PartitionNotFound(NotFound):
+    code = "partition_not_found"
+
+
+class FunctionNotFound(NotFound):
+    code = "function_not_found"
+
+
+class VersionNotFound(NotFound):
+    code = "version_not_found"
+
+
+class BranchNotFound(NotFound):
+    code = "branch_not_found"
+
+
+class InstantNotFound(NotFound):
+    code = "instant_not_found"
+
+
+class AlreadyExists(LakemarkError):
+    code = "already_exists"
+    grpc_status = "ALREADY_EXISTS"
+    exit_code = 65
+
+
+class FailedPrecondition(LakemarkError):
+    code = "failed_precondition"
+    grpc_status = "FAILED_PRECONDITION"
+    exit_code = 65
+
+
+class InstantStateError(FailedPrecondition):
+    code = "instant_state"
+
+
+class NotEmpty(FailedPrecondition):
+    code = "not_empty"
+
+
+class UnsupportedOperation(FailedPrecondition):
+    code = "unsupported_operation"
+
+
+class CommitConflict(LakemarkError):
+    """Another commit or writer came first; ``details`` name the instant, version, policy and what collides."""
+
+    code = "commit_conflict"
+    grpc_status = "ABORTED"
+    exit_code = 75
+
+
+class LimitExceeded(LakemarkError):
+    code = "limit_exceeded"
+    grpc_status = "RESOURCE_EXHAUSTED"
+    exit_code = 69
+
+
+class QuotaExceeded(LimitExceeded):
+    """``details``: ``catalog`` (the tenant), ``limit`` (its name), ``allowed``, ``used``, ``asked``."""
+
+    code = "quota_exceeded"
+
+
+class Unimplemented(LakemarkError):
+    code = "unimplemented"
+    grpc_status = "UNIMPLEMENTED"
+    exit_code = 69
+
+
+class Unavailable(LakemarkError):
+    code = "unavailable"
+    grpc_status = "UNAVAILABLE"
+    exit_code = 75
+    outcome = Outcome.RETRYABLE
+
+
+class StoreConflict(Unavailable):
+    code = "store_conflict"
+
+
+class Overloaded(Unavailable):
+    """Nothing happened. ``details["retry_after_ms"]`` says after which time it is worth asking again."""
+
+    code = "overloaded"
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class DeadlineExceeded(Unavailable):
+    """The time that the client gave was over, or the client was gone, before anything of the request happened."""
+
+    code = "deadline_exceeded"
+    grpc_status = "DEADLINE_EXCEEDED"
+
+
+class UnknownOutcome(LakemarkError):
+    code = "unknown_outcome"
+    grpc_status = "UNKNOWN"
+    exit_code = 75
+    outcome = Outcome.UNKNOWN
+
+
+class DeadlineUnknown(UnknownOutcome):
+    """The time that the client gave was over while a commit was with the store, which may or may not carry it out."""
+
+    code = "deadline_unknown"
+    grpc_status = "DEADLINE_EXCEEDED"
+
+
+class FilesLeft(UnknownOutcome):
+    """It has happened and stays so, but files that were to be deleted with it are still there. Asked again with the
+    same request id, it goes on with them."""
+
+    code = "files_left"
+
+
+class Internal(LakemarkError):
+    code = "internal"
+
+
+class CorruptStore(Internal):
+    code = "corrupt_store"
+    grpc_status = "DATA_LOSS"
+
+
+class UncommittedWarning(UserWarning):
+    """A writer's ``with`` block ended without an error and without a commit: what was staged is rolled back.
+
+    Give ``Writer.rollback`` if that is what is meant; nobody is warned then.
+    """
+
+
+def _tree(root: type[LakemarkError]) -> dict[str, type[LakemarkError]]:
+    found = {root.code: root} if root is not LakemarkError else {}
+    for child in root.__subclasses__():
+        found |= _tree(child)
+    return found
+
+
+def by_code(code: str) -> type[LakemarkError]:
+    """The class whose ``code`` this is; ``Internal`` for a code that this release does not know."""
+    return _tree(LakemarkError).get(code, Internal)

@@ -1,0 +1,154 @@
+"""The types of table columns: immutable values that compare by content.
+
+They are Spark's and Hive's, without intervals, unions and variants. A column, a struct's field, a list's element, a
+map's key and value each carry a column id: what statistics and schema evolution refer to. Id 0: not yet assigned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lakemark_core.errors import InvalidSchema
+
+PRIMITIVE_NAMES = (
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "string",
+    "binary",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+)
+DECIMAL_PRECISION_MAX = 38
+VARCHAR_LENGTH_MAX = 65535
+CHAR_LENGTH_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A type without parameters. ``timestamp`` is an instant (UTC, us), ``timestamp_ntz`` a wall-clock time."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in PRIMITIVE_NAMES:
+            raise InvalidSchema(f"'{self.name}' is not a type; known are {', '.join(PRIMITIVE_NAMES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """Exact numbers of up to ``precision`` digits, ``scale`` of them after the point."""
+
+    precision: int
+    scale: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.precision <= DECIMAL_PRECISION_MAX:
+            raise InvalidSchema(f"decimal precision {self.precision} is not between 1 and {DECIMAL_PRECISION_MAX}")
+        if not 0 <= self.scale <= self.precision:
+            raise InvalidSchema(f"decimal scale {self.scale} is not between 0 and the precision {self.precision}")
+
+
+@dataclass(frozen=True, slots=True)
+class Varchar:
+    """Strings of at most ``length`` characters."""
+
+    length: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.length <= VARCHAR_LENGTH_MAX:
+            raise InvalidSchema(f"varchar length {self.length} is not between 1 and {VARCHAR_LENGTH_MAX}")
+
+
+@dataclass(frozen=True, slots=True)
+class Char:
+    """Strings of ``length`` characters; shorter ones compare as if padded with spaces."""
+
+    length: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.length <= CHAR_LENGTH_MAX:
+            raise InvalidSchema(f"char length {self.length} is not between 1 and {CHAR_LENGTH_MAX}")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a table or a field of a struct."""
+
+    id: int
+    name: str
+    type: Type
+    nullable: bool = True
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Named fields in order."""
+
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """Hive's ``array``."""
+
+    element: Type
+    element_id: int = 0
+    element_nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """Keys are never null."""
+
+    key: Type
+    value: Type
+    key_id: int = 0
+    value_id: int = 0
+    value_nullable: bool = True
+
+
+Type: TypeAlias = Primitive | Decimal | Varchar | Char | Struct | ListOf | MapOf
+
+BOOLEAN = Primitive("boolean")
+TINYINT = Primitive("tinyint")
+SMALLINT = Primitive("smallint")
+INT = Primitive("int")
+BIGINT = Primitive("bigint")
+FLOAT = Primitive("float")
+DOUBLE = Primitive("double")
+STRING = Primitive("string")
+BINARY = Primitive("binary")
+DATE = Primitive("date")
+TIMESTAMP = Primitive("timestamp")
+TIMESTAMP_NTZ = Primitive("timestamp_ntz")
+
+INTEGER_BITS: dict[Type, int] = {TINYINT: 8, SMALLINT: 16, INT: 32, BIGINT: 64}
+"""Width of each integer type."""
+
+
+def is_integer(column_type: Type) -> bool:
+    """tinyint, smallint, int or bigint."""
+    return isinstance(column_type, Primitive) and column_type in INTEGER_BITS
+
+
+def is_floating(column_type: Type) -> bool:
+    """float or double."""
+    return column_type in (FLOAT, DOUBLE)
+
+
+def is_textual(column_type: Type) -> bool:
+    """string, varchar or char."""
+    return column_type == STRING or isinstance(column_type, Varchar | Char)
+
+
+def is_nested(column_type: Type) -> bool:
+    """struct, array or map."""
+    return isinstance(column_type, Struct | ListOf | MapOf)

@@ -1,0 +1,291 @@
+"""What file entries must satisfy before they are staged. Pure; columns in, columns out.
+
+Most commits bring few files, where a call into Arrow costs more than the whole loop over the texts: texts are checked
+by Python, numbers and bounds by column.
+
+The layout is fixed (docs/files.md): ``<instant>/[<partition path>/]<slice directory>/<file>``. A directory holds one
+file and never changes, because an engine without Lakemark's client reads whole directories.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark_core.errors import InvalidArgument, InvalidFile
+from lakemark_core.types import Schema, parse_partition_name, partition_value_from_string
+from lakemark_proto.v1 import types_pb2 as pb
+from lakemark_server.file_index.arrow import replaced, texts
+from lakemark_server.file_index.entries.bounds import filled, flags
+from lakemark_server.file_index.entries.columns import FORMATS, name_of_partition, statistics_ids
+
+PATH_CHARS_MAX: Final = 1_024
+GROUP_CHARS_MAX: Final = 255
+ROWS_MAX: Final = 1 << 48
+LEGAL_NAMES_MAX: Final = 10_000
+_ILLEGAL_CHARACTER: Final = re.compile(r"[\x00-\x1f?#]")
+_ILLEGAL_IN_GROUP: Final = re.compile(r"[\x00-\x1f/]")
+_EMPTY_OR_DOTS: Final = frozenset({"", ".", ".."})
+
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+def admit(
+    batch: pa.RecordBatch, schema: Schema, instant: int, location: str, *, deltas_allowed: bool = False
+) -> tuple[pa.RecordBatch, Hashes]:
+    """The entries with relative paths and file groups filled in, and a hash of each slice directory, sorted.
+
+    ``deltas_allowed``: whether the operation may add delta files. Raises InvalidFile that names the first offending
+    file.
+    """
+    if not batch.num_rows:
+        return batch, np.empty(0, np.uint64)
+    paths, groups, directories = check(batch, schema, [instant] * batch.num_rows, location, deltas_allowed)
+    batch = replaced(batch, "path", paths)
+    batch = replaced(batch, "file_group", groups)
+    return batch, np.sort(directory_hashes(directories))
+
+
+def check(
+    batch: pa.RecordBatch, schema: Schema, instants: Sequence[int], location: str, deltas_allowed: bool
+) -> tuple[list[str], list[str], list[str]]:
+    """The relative path, the file group and the slice directory of each entry; ``instants`` wrote them, one by one.
+
+    Raises InvalidFile that names the first offending file.
+    """
+    below = location.rstrip("/") + "/"
+    # Full URIs below the table's location lose it; others stay, and are refused.
+    paths = [path.removeprefix(below) for path in texts(batch.column("path"))]
+    for path, instant in zip(paths, instants, strict=True):
+        _check_path(path, instant, location)
+    directories = [path.rpartition("/")[0] for path in paths]
+    if len(set(directories)) < len(directories):
+        _raise_duplicate(paths, directories)
+    _check_not_nested(paths, directories)
+    _check_numbers(batch, paths)
+    _check_kinds(batch, paths, deltas_allowed=deltas_allowed)
+    _check_partitions(batch, paths, schema)
+    _check_statistics(batch, paths, schema)
+    return paths, _groups(batch, directories), directories
+
+
+def directory_hashes(directories: Sequence[str]) -> Hashes:
+    """64 bits of BLAKE2 of each; only compared within one instant."""
+    digest = hashlib.blake2b
+    return np.frombuffer(b"".join(digest(text.encode(), digest_size=8).digest() for text in directories), np.uint64)
+
+
+def directories_above(paths: Sequence[str]) -> set[str]:
+    """Every directory between an instant's own one and the slice directories of its files."""
+    found: set[str] = set()
+    for above in {path.rpartition("/")[0].rpartition("/")[0] for path in paths}:
+        place = above
+        while "/" in place and place not in found:
+            found.add(place)
+            place = place.rpartition("/")[0]
+    return found
+
+
+def _groups(batch: pa.RecordBatch, directories: Sequence[str]) -> list[str]:
+    """Those that are given, else the directories' names."""
+    given = batch.column("file_group").to_pylist()
+    if "" in given:
+        raise InvalidFile("a file has an empty file_group; leave the column null to have the directory's name")
+    _check_groups({str(group) for group in given if group is not None})
+    return [
+        directory.rpartition("/")[2] if group is None else str(group)
+        for group, directory in zip(given, directories, strict=True)
+    ]
+
+
+def _check_groups(groups: set[str]) -> None:
+    # All at once: a look at each takes longer than everything else that is done with them.
+    if len(max(groups, key=len, default="")) <= GROUP_CHARS_MAX and not _ILLEGAL_IN_GROUP.search(" ".join(groups)):
+        return
+    for group in sorted(groups):
+        if len(group) > GROUP_CHARS_MAX or _ILLEGAL_IN_GROUP.search(group):
+            raise InvalidFile(
+                f"file_group {group[:100]!r} is not legal: at most {GROUP_CHARS_MAX} characters, no '/' and no control "
+                "characters"
+            )
+
+
+def _check_path(path: str, instant: int, location: str) -> None:
+    if not path.startswith(f"{instant}/"):
+        raise InvalidFile(
+            f"file {path!r} is outside the place of instant {instant}: files must lie under {location}/{instant}/",
+            path=path,
+        )
+    parts = path.split("/")
+    if _ILLEGAL_CHARACTER.search(path) or len(path) > PATH_CHARS_MAX or not _EMPTY_OR_DOTS.isdisjoint(parts):
+        raise InvalidFile(
+            f"path {path[:200]!r} is not legal: no empty parts, no '.' or '..', no control characters, '?' or "
+            f"'#', at most {PATH_CHARS_MAX} characters",
+            path=path,
+        )
+    if parts[-1].startswith((".", "_")):
+        raise InvalidFile(
+            f"file {path!r} begins with '.' or '_': engines take such files for hidden and do not read them", path=path
+        )
+    if len(parts) < 3:
+        raise InvalidFile(
+            f"file {path!r} needs a directory of its own: <instant>/[<partition path>/]<file group>/<file>", path=path
+        )
+
+
+def _check_not_nested(paths: Sequence[str], directories: Sequence[str]) -> None:
+    """Directories of one depth, which is what writers make, cannot lie in each other."""
+    if len({directory.count("/") for directory in directories}) < 2:
+        return
+    nested = directories_above(paths).intersection(directories)
+    for path in paths if nested else ():
+        outer = next((one for one in nested if path.startswith(one + "/") and path.rpartition("/")[0] != one), None)
+        if outer is not None:
+            raise InvalidFile(
+                f"file {path!r} lies below directory {outer!r}, which holds another file; each file needs a directory "
+                "of its own, because engines read whole directories",
+                path=path,
+            )
+
+
+def _raise_duplicate(paths: Sequence[str], directories: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for directory, path in zip(directories, paths, strict=True):
+        other = seen.get(directory)
+        if other == path:
+            raise InvalidFile(f"file {path!r} is given twice", path=path)
+        if other is not None:
+            raise InvalidFile(
+                f"directory {directory!r} holds several files ({other!r}, {path!r} …); each file needs a directory of "
+                "its own, because engines read whole directories",
+                path=path,
+            )
+        seen[directory] = path
+
+
+def _refuse_if(bad: Mask, paths: Sequence[str], problem: str) -> None:
+    if bad.any():
+        path = paths[int(np.argmax(bad))]
+        raise InvalidFile(f"file {path!r}: {problem}", path=path)
+
+
+def _check_numbers(batch: pa.RecordBatch, paths: Sequence[str]) -> None:
+    for name in ("size_bytes", "row_count"):
+        numbers = batch.column(name).to_numpy()
+        _refuse_if((numbers < 0) | (numbers > ROWS_MAX), paths, f"{name} is negative or absurdly large")
+    buckets = batch.column("bucket")
+    if buckets.null_count < len(buckets):
+        _refuse_if(filled(buckets, 0).to_numpy() < 0, paths, "bucket is negative; null says that there is none")
+
+
+def _check_kinds(batch: pa.RecordBatch, paths: Sequence[str], *, deltas_allowed: bool) -> None:
+    kinds, formats, groups, instants = (
+        batch.column(name).to_pylist() for name in ("kind", "format", "file_group", "base_instant")
+    )
+    for path, kind, group, base_instant in zip(paths, kinds, groups, instants, strict=True):
+        if kind == pb.DELTA:
+            _check_delta(path, group, base_instant, allowed=deltas_allowed)
+        elif kind != pb.BASE:
+            raise InvalidFile(f"file {path!r}: kind {kind} is neither base (1) nor delta (2)", path=path)
+        elif base_instant:
+            raise InvalidFile(f"file {path!r}: only a delta has a base_instant; this is a base file", path=path)
+    for path, format_ in zip(paths, formats, strict=True):
+        if format_ not in FORMATS:
+            raise InvalidFile(f"file {path!r}: the format is not one of {', '.join(sorted(FORMATS))}", path=path)
+
+
+def _check_delta(path: str, group: str | None, base_instant: int | None, *, allowed: bool) -> None:
+    if not allowed:
+        raise InvalidFile(f"file {path!r}: this operation adds base files only; deltas come with upserts", path=path)
+    if group is None:
+        raise InvalidFile(f"file {path!r}: a delta must name the file_group that it belongs to", path=path)
+    if base_instant is None or base_instant < 0:
+        raise InvalidFile(
+            f"file {path!r}: base_instant of a delta is the instant of the base file under it, or 0 if there is none",
+            path=path,
+        )
+
+
+def _check_partitions(batch: pa.RecordBatch, paths: Sequence[str], schema: Schema) -> None:
+    names, legal = texts(batch.column("partition")), _legal_names(schema)
+    for name in set(names) - legal:
+        try:
+            check_partition_name(name, schema)
+        except InvalidArgument as error:
+            path = paths[names.index(name)]
+            raise InvalidFile(f"file {path!r}: {error.message}", path=path) from error
+        if len(legal) < LEGAL_NAMES_MAX:
+            legal.add(name)
+
+
+@lru_cache(maxsize=64)
+def _legal_names(schema: Schema) -> set[str]:
+    """Names of partitions that were found to be legal: most commits write to partitions that others wrote to before."""
+    return set()
+
+
+def check_partition_name(name: str, schema: Schema) -> None:
+    """Raises InvalidArgument unless ``name`` has exactly the table's partition columns, with values of their types."""
+    wanted = [field.name for field in schema.partition_fields]
+    pairs = parse_partition_name(name) if name else []
+    if [key.lower() for key, _ in pairs] != [one.lower() for one in wanted]:
+        shape = "/".join(f"{one}=…" for one in wanted) or "empty, since the table has no partition columns"
+        raise InvalidArgument(f"partition {name!r} does not fit the table; it must be {shape}")
+    values = [
+        partition_value_from_string(text, field.type)
+        for field, (_, text) in zip(schema.partition_fields, pairs, strict=True)
+    ]
+    canonical = name_of_partition(values, schema)
+    if canonical != name:
+        raise InvalidArgument(f"partition {name!r} must be written {canonical!r}: one partition has one name")
+
+
+def _check_statistics(batch: pa.RecordBatch, paths: Sequence[str], schema: Schema) -> None:
+    names = batch.schema.names
+    for column_id in statistics_ids(names):
+        low, high = batch.column(f"min.{column_id}"), batch.column(f"max.{column_id}")
+        if pa.types.is_floating(low.type):
+            _check_not_nan(low, high, paths, f"column {_named(column_id, schema)}")
+        if not pa.types.is_nested(low.type):
+            inverted = pc.call_function("greater", [low, high])
+            if inverted.true_count:
+                problem = f"min of column {_named(column_id, schema)} is greater than its max"
+                _refuse_if(flags(inverted), paths, problem)
+    _check_counts(batch, [name for name in names if name.startswith(("null_count.", "nan_count."))], paths, schema)
+
+
+def _check_not_nan(low: pa.Array[Any], high: pa.Array[Any], paths: Sequence[str], column: str) -> None:
+    """NaN bounds nothing: comparisons with it would leave files out, or keep them, by chance."""
+    for name, bounds in (("min", low), ("max", high)):
+        if bounds.null_count < len(bounds):
+            nan = np.isnan(filled(bounds, 0).to_numpy())
+            problem = f"{name} of {column} is NaN; bounds are of the values that are neither null nor NaN, or null"
+            _refuse_if(nan, paths, problem)
+
+
+def _check_counts(batch: pa.RecordBatch, names: Sequence[str], paths: Sequence[str], schema: Schema) -> None:
+    """All of these columns at once: for few files each operation costs as much as for many."""
+    if not names:
+        return
+    counts = np.array([filled(batch.column(name), 0).to_numpy() for name in names])
+    rows = batch.column("row_count").to_numpy()
+    if counts.min() < 0 or (counts > rows).any():
+        bad = (counts < 0) | (counts > rows)
+        first = int(np.argmax(bad.any(axis=1)))
+        kind, _, column_id = names[first].partition(".")
+        problem = f"{kind} of column {_named(int(column_id), schema)} is not between 0 and the file's row count"
+        _refuse_if(bad[first], paths, problem)
+
+
+def _named(column_id: int, schema: Schema) -> str:
+    field = schema.find_id(column_id)
+    return repr(field.name) if field else repr(str(column_id))

@@ -1,0 +1,390 @@
+"""One bound (lowest or highest value) of a column for many files, ready to be compared with a literal at once.
+
+``compare`` answers "surely": it is false where the bound is not known. Values are turned into numpy arrays of integers,
+float64 or 16-byte big-endian integers (long decimals), once; strings and bytes stay in Arrow and compare by unsigned
+bytes, which is the order of code points, as in Spark.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark_core.expressions import LiteralValue
+
+Mask: TypeAlias = "npt.NDArray[np.bool_] | np.bool_"
+"""One flag for each file, or one for all of them."""
+Order: TypeAlias = Literal["<", "<=", ">", ">="]
+AnyArray: TypeAlias = "pa.Array[Any]"
+_Numbers: TypeAlias = npt.NDArray[Any]
+
+_ORDERS: dict[Order, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+RANGE_GROWTH_MAX: Final = 2.0**-10
+"""By how much of a usual range the ranges of doubles may become wider to be kept in less memory."""
+_INT64 = 1 << 63
+_INT128 = 1 << 127
+_EPOCH = datetime.datetime(1970, 1, 1)
+_TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def squash(mask: npt.NDArray[np.bool_]) -> Mask:
+    """The same mask as one flag, if all files have the same: it then costs nothing to combine."""
+    if mask.all():
+        return np.True_
+    return mask if mask.any() else np.False_
+
+
+def both(*masks: Mask) -> Mask:
+    """AND of masks. A flag for all files costs nothing: numpy would spread it, which takes longer than AND."""
+    result: Mask = np.True_
+    for mask in masks:
+        if isinstance(mask, np.ndarray):
+            result = mask & result if isinstance(result, np.ndarray) else mask
+        elif not mask:
+            return mask
+    return result
+
+
+def either(*masks: Mask) -> Mask:
+    """OR of masks, like ``both``."""
+    result: Mask = np.False_
+    for mask in masks:
+        if isinstance(mask, np.ndarray):
+            result = mask | result if isinstance(result, np.ndarray) else mask
+        elif mask:
+            return mask
+    return result
+
+
+class Bound(ABC):
+    """A column's lowest or highest values, one for each file."""
+
+    known: Mask
+
+    @property
+    @abstractmethod
+    def memory_bytes(self) -> int:
+        """What it takes in memory."""
+
+    @abstractmethod
+    def accepts(self, value: LiteralValue) -> bool:
+        """Whether the value can be compared with this bound; nothing is known of the column if it cannot."""
+
+    @abstractmethod
+    def compare(self, order: Order, value: LiteralValue) -> Mask:
+        """Where the bound is known and ``bound order value``."""
+
+    @abstractmethod
+    def equals(self, other: Bound) -> Mask:
+        """Where both bounds are known and the same."""
+
+    @abstractmethod
+    def reaches(self, values: Sequence[LiteralValue], high: Bound) -> Mask:
+        """Where one of the values may lie between this (the low) bound and the high one, both included."""
+
+
+class NumberBound(Bound):
+    """Numbers, booleans, dates and timestamps, as integers of some unit or as doubles."""
+
+    def __init__(
+        self, values: _Numbers, known: Mask, encode: Callable[[LiteralValue], fractions.Fraction | int | float | None]
+    ):
+        self.values = values
+        self.known = known
+        self._encode = encode
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.values.nbytes + self.known.nbytes)
+
+    def accepts(self, value: LiteralValue) -> bool:
+        return self._encode(value) is not None
+
+    def compare(self, order: Order, value: LiteralValue) -> Mask:
+        encoded = self._encode(value)
+        if encoded is None:
+            return np.False_
+        if isinstance(encoded, float):
+            limit = _single(encoded, up=order in ("<", ">=")) if self.values.dtype == np.float32 else encoded
+            return both(np.asarray(_ORDERS[order](self.values, limit)), self.known)
+        floor = math.floor(encoded)
+        if floor != encoded:  # between two values of the unit: only the one below can be compared with
+            order = "<=" if order in ("<", "<=") else ">"
+        limit = self._limit
+        if not -limit <= floor < limit:
+            return self.known if (order in ("<", "<=")) == (floor > 0) else np.False_
+        return both(np.asarray(_ORDERS[order](self.values, self._key(floor))), self.known)
+
+    def equals(self, other: Bound) -> Mask:
+        if not isinstance(other, NumberBound) or other.values.dtype != self.values.dtype:
+            return np.False_
+        return both(np.asarray(self.values == other.values), self.known, other.known)
+
+    def reaches(self, values: Sequence[LiteralValue], high: Bound) -> Mask:
+        if not isinstance(high, NumberBound):
+            return np.True_
+        kind = np.float64 if self.values.dtype == np.float32 else self.values.dtype
+        keys = np.sort(np.array(self._keys(values), dtype=kind))
+        if not len(keys):
+            return np.False_
+        first = np.searchsorted(keys, self.values)
+        if isinstance(self.known, np.ndarray) or not self.known:
+            first = np.where(self.known, first, 0)
+        within = keys[np.minimum(first, len(keys) - 1)] <= high.values
+        return both(first < len(keys), either(within, ~high.known))
+
+    @property
+    def _limit(self) -> int:
+        return _INT128 if self.values.dtype.kind == "S" else 1 << (8 * self.values.dtype.itemsize - 1)
+
+    def _key(self, floor: int) -> int | bytes:
+        return _sortable(floor) if self.values.dtype.kind == "S" else floor
+
+    def _keys(self, values: Sequence[LiteralValue]) -> list[float | int | bytes]:
+        keys: list[float | int | bytes] = []
+        for value in values:
+            encoded = self._encode(value)
+            if isinstance(encoded, float):
+                keys.append(encoded)
+            elif encoded is not None and encoded.denominator == 1 and -self._limit <= encoded < self._limit:
+                keys.append(self._key(int(encoded)))
+        return keys
+
+
+def halved(low: Bound | None, high: Bound | None) -> tuple[Bound | None, Bound | None]:
+    """Doubles in half the memory: as floats of 32 bits, the lower one rounded down and the upper one up, so that they
+    still are bounds. Only if no file's range becomes wider on either side by more than RANGE_GROWTH_MAX of the files'
+    median range, and single values stay what they are."""
+    if not isinstance(low, NumberBound) or not isinstance(high, NumberBound):
+        return low, high
+    if low.values.dtype != np.float64 or high.values.dtype != np.float64:
+        return low, high
+    lowest, highest = np.where(low.known, low.values, 0.0), np.where(high.known, high.values, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        down, up = lowest.astype(np.float32), highest.astype(np.float32)
+        down = np.where(down > lowest, np.nextafter(down, np.float32(-np.inf)), down)
+        up = np.where(up < highest, np.nextafter(up, np.float32(np.inf)), up)
+        ranges = np.where(low.known & high.known, highest - lowest, 0.0)
+        several = ranges > 0
+        allowed = np.where(several, np.median(ranges[several]) * RANGE_GROWTH_MAX, 0.0) if several.any() else 0.0
+        # What is not a number, as the difference of infinities, is not allowed either.
+        if not (np.all(lowest - down <= allowed) and np.all(up - highest <= allowed)):
+            return low, high
+    return NumberBound(down, low.known, _double), NumberBound(up, high.known, _double)
+
+
+def _single(value: float, *, up: bool) -> np.float32:
+    """The nearest float of 32 bits that is not smaller (not greater): floats compare with it as with the value."""
+    with np.errstate(over="ignore"):
+        nearest = np.float32(value)
+    if up:
+        return nearest if float(nearest) >= value else np.nextafter(nearest, np.float32(np.inf))
+    return nearest if float(nearest) <= value else np.nextafter(nearest, np.float32(-np.inf))
+
+
+class TextBound(Bound):
+    """Strings and bytes; with ``codes``, each file's value is ``values[code]``."""
+
+    def __init__(self, values: AnyArray, known: Mask, codes: npt.NDArray[np.intp] | None = None):
+        self.values = values
+        self.known = known
+        self._codes = codes
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.values.nbytes + self.known.nbytes + (0 if self._codes is None else self._codes.nbytes))
+
+    def accepts(self, value: LiteralValue) -> bool:
+        return isinstance(value, str | bytes)
+
+    def compare(self, order: Order, value: LiteralValue) -> Mask:
+        name = {"<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}[order]
+        result = pc.call_function(name, [self.values, pa.scalar(_bytes(value), self.values.type)])
+        return self._spread(result)
+
+    def equals(self, other: Bound) -> Mask:
+        if not isinstance(other, TextBound):
+            return np.False_
+        if self is other:
+            return self.known
+        return flags(pc.call_function("equal", [self._plain(), other._plain()]))
+
+    def reaches(self, values: Sequence[LiteralValue], high: Bound) -> Mask:
+        if not isinstance(high, TextBound):
+            return np.True_
+        if high is self and self._codes is not None:
+            distinct = TextBound(self.values, np.True_)
+            return np.asarray(
+                np.broadcast_to(distinct.reaches(values, distinct), len(self.values))[self._codes] | ~self.known
+            )
+        keys = pa.array(sorted({_bytes(value) for value in values}), self.values.type)
+        if not len(keys):
+            return np.False_
+        low, top = self._plain(), high._plain()
+        # Binary search of all files at once: as many passes as the list has doublings.
+        first = np.zeros(len(low), dtype=np.int64)
+        last = np.full(len(low), len(keys))
+        while (open_ := first < last).any():
+            middle = (first + last) // 2
+            below = flags(pc.call_function("less", [_take(keys, middle), low])) & open_
+            first = np.where(below, middle + 1, first)
+            last = np.where(open_ & ~below, middle, last)
+        within = flags(pc.call_function("less_equal", [_take(keys, first), top]))
+        return both(first < len(keys), either(within, ~high.known))
+
+    def _plain(self) -> AnyArray:
+        return self.values if self._codes is None else self.values.take(_positions(self._codes))
+
+    def _spread(self, result: AnyArray) -> Mask:
+        found = flags(result)
+        return found if self._codes is None else both(found[self._codes], self.known)
+
+
+def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | None:
+    """The bound that an Arrow array of ``size`` files holds (null: not known), None for a type without order here."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if len(array) != size:
+        raise ValueError(f"{len(array)} bounds for {size} files")
+    kind = array.type
+    known = np.True_ if array.null_count == 0 else squash(flags(array.is_valid()))
+    if isinstance(array, pa.DictionaryArray):
+        if (text := _as_binary(array.dictionary)) is None or len(text) == 0:
+            return bound_of(array.dictionary_decode(), size=size)
+        codes = np.asarray(filled(array.indices, 0).to_numpy(zero_copy_only=False), dtype=np.intp)
+        return TextBound(text, known, codes)
+    if (text := _as_binary(array)) is not None:
+        return TextBound(text, known)
+    if pa.types.is_floating(kind):
+        numbers = _numbers(array, pa.float64())
+        return NumberBound(numbers, both(known, squash(~np.isnan(numbers))), _double)
+    if isinstance(kind, pa.Decimal128Type):
+        return NumberBound(_decimals(array), known, _scaled(kind.scale))
+    if pa.types.is_boolean(kind):
+        return NumberBound(_numbers(array, pa.int8()), known, lambda value: _exact(value, bool))
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return NumberBound(_numbers(array, kind if pa.types.is_signed_integer(kind) else pa.int64()), known, _whole)
+    if pa.types.is_date32(kind):
+        return NumberBound(_numbers(array, pa.int32()), known, _days)
+    if isinstance(kind, pa.TimestampType):
+        return NumberBound(_numbers(array, pa.int64()), known, _ticks(_TICKS_PER_SECOND[str(kind.unit)]))
+    return None
+
+
+def flags(array: AnyArray) -> npt.NDArray[np.bool_]:
+    """A boolean Arrow array as a mask; null is false."""
+    return np.asarray(filled(array, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def filled(array: AnyArray, value: bool | int | decimal.Decimal) -> AnyArray:
+    """The array with a value in the place of nulls."""
+    if not array.null_count:
+        return array
+    result: AnyArray = pc.call_function("coalesce", [array, pa.scalar(value, array.type)])
+    return result
+
+
+def _positions(numbers: npt.NDArray[np.integer[Any]]) -> pa.Int64Array:
+    return pa.array(numbers, pa.int64())
+
+
+def _take(keys: AnyArray, positions: npt.NDArray[np.int64]) -> AnyArray:
+    return keys.take(_positions(np.minimum(positions, len(keys) - 1)))
+
+
+def _as_binary(array: AnyArray) -> AnyArray | None:
+    kind = array.type
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return array.cast(pa.large_binary())
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_string_view(kind):
+        return array.cast(pa.binary())
+    return None
+
+
+def _bytes(value: LiteralValue) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+
+
+def _numbers(array: AnyArray, kind: pa.DataType) -> _Numbers:
+    return np.asarray(filled(array.cast(kind), 0).to_numpy(zero_copy_only=False))
+
+
+def _decimals(array: AnyArray) -> _Numbers:
+    """Unscaled integers: int64 for up to 18 digits, else 16 bytes that sort like the numbers."""
+    array = filled(array, decimal.Decimal(0))
+    data = array.buffers()[1]
+    if data is None or not len(array):
+        return np.zeros(0, dtype=np.int64)
+    words = np.frombuffer(memoryview(data), dtype="<i8")[2 * array.offset : 2 * (array.offset + len(array))].reshape(
+        -1, 2
+    )
+    if isinstance(array.type, pa.Decimal128Type) and array.type.precision <= 18:
+        return np.ascontiguousarray(words[:, 0])
+    sortable = np.empty(words.shape, dtype=">u8")
+    sortable[:, 0] = words[:, 1].view("<u8") ^ np.uint64(_INT64)
+    sortable[:, 1] = words[:, 0].view("<u8")
+    return sortable.view("S16").reshape(-1)
+
+
+def _sortable(number: int) -> bytes:
+    return (number + _INT128).to_bytes(16, "big")
+
+
+def _double(value: LiteralValue) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if isinstance(value, float) or number == value else None
+
+
+def _exact(value: LiteralValue, kind: type) -> fractions.Fraction | None:
+    return fractions.Fraction(int(value)) if isinstance(value, kind) and isinstance(value, bool | int) else None
+
+
+def _whole(value: LiteralValue) -> fractions.Fraction | int | None:
+    return value if type(value) is int else _scaled(0)(value)
+
+
+def _scaled(scale: int) -> Callable[[LiteralValue], fractions.Fraction | None]:
+    def encode(value: LiteralValue) -> fractions.Fraction | None:
+        if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal) or not math.isfinite(value):
+            return None
+        return fractions.Fraction(value) * int(10**scale)
+
+    return encode
+
+
+def _days(value: LiteralValue) -> fractions.Fraction | None:
+    if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
+        return None
+    return fractions.Fraction(value.toordinal() - _EPOCH.toordinal())
+
+
+def _ticks(per_second: int) -> Callable[[LiteralValue], fractions.Fraction | None]:
+    def encode(value: LiteralValue) -> fractions.Fraction | None:
+        if not isinstance(value, datetime.datetime):
+            return None
+        # Literals are instants in UTC or wall-clock times, as the column is.
+        microseconds = (value.replace(tzinfo=None) - _EPOCH) // datetime.timedelta(microseconds=1)
+        return fractions.Fraction(microseconds * per_second, 1_000_000)
+
+    return encode

@@ -1,0 +1,398 @@
+"""Entries of files that were written with one schema: in memory, or in pages of the store that are read on demand."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark_core.errors import CorruptStore
+from lakemark_core.types import Field, Schema, Type
+from lakemark_proto.v1 import types_pb2
+from lakemark_server.file_index.arrow import AnyArray, array_bytes, batch_bytes, dictionary, nulls
+from lakemark_server.file_index.entries.columns import FIXED, entry_schema, instants_of, statistics_ids
+from lakemark_server.file_index.pages.page import Page, PathRuns
+from lakemark_server.file_index.pages.runs import Runs, constant, joined, runs_of
+from lakemark_server.file_index.pages.source import PageSource
+from lakemark_server.file_index.pages.zone_table import ZoneTable, zone_of
+from lakemark_server.store.keyspace import BASE_PAGES, BLOCKS
+
+ADDED_VERSION: Final = pa.field("added_version", pa.int64())
+SCHEMA_ID: Final = pa.field("schema_id", pa.int32())
+TOLD: Final = FIXED.append(ADDED_VERSION).append(SCHEMA_ID)
+"""What readers are told of every file, whatever schema they read it with."""
+REMOVED_VERSION: Final = pa.field("removed_version", pa.int64())
+
+_FOUND_OUT_BYTES: Final = 4_000  # instants, partitions, zones and TOLD of entries in memory, once they were asked for
+
+Mask = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+PartitionCodes = tuple[npt.NDArray[np.int32], list[str]]
+
+
+class Entries(ABC):
+    """Immutable; compared by identity. Every entry has the version that added it."""
+
+    schema: Schema
+    size: int
+    statistics_ids: frozenset[int]
+
+    @abstractmethod
+    def find_column(self, name: str, *, keep: bool = True) -> AnyArray | None:
+        """A column of ``entry_schema`` or ``added_version``; None if no entry has it.
+
+        ``keep``: the cache keeps what has to be decoded, for those who ask next.
+        """
+
+    def column(self, name: str, *, keep: bool = True) -> AnyArray:
+        """One that every entry has. Raises CorruptStore."""
+        found = self.find_column(name, keep=keep)
+        if found is None:
+            raise CorruptStore(f"file entries lack the column {name!r}")
+        return found
+
+    def told(self) -> pa.RecordBatch:
+        """The columns of TOLD, together."""
+        arrays: list[AnyArray] = []
+        for field in TOLD:
+            if field == SCHEMA_ID:
+                arrays.append(pa.array(np.full(self.size, self.schema.schema_id, np.int32)))
+            else:
+                found = self.find_column(field.name, keep=False)
+                arrays.append(nulls(self.size, field.type) if found is None else found)
+        return pa.RecordBatch.from_arrays(arrays, schema=TOLD)
+
+    def runs(self, name: str) -> Runs:
+        """A column that every entry has, by runs of equal values; not kept."""
+        return runs_of(self.column(name, keep=False))
+
+    def path_runs(self) -> PathRuns:
+        """The paths of all entries by their pieces; not kept."""
+        pieces: Any = pc.call_function(
+            "split_pattern", [self.column("path", keep=False)], pc.SplitPatternOptions("/", max_splits=2, reverse=True)
+        )
+        above, directory, file_name = (
+            runs_of(pc.call_function("list_element", [pieces, pa.scalar(at)])) for at in range(3)
+        )
+        return PathRuns(above, directory, file_name)
+
+    @property
+    @abstractmethod
+    def partition_codes(self) -> PartitionCodes:
+        """Per entry the index of its partition's name, and the names."""
+
+    @property
+    @abstractmethod
+    def instants(self) -> Integers:
+        """Per entry the instant that wrote the file: its directory's name; -1 if that is not a number."""
+
+    @property
+    @abstractmethod
+    def instant_range(self) -> tuple[int, int]:
+        """The least and the greatest of them."""
+
+    @property
+    @abstractmethod
+    def has_deltas(self) -> bool:
+        """Dead ones included."""
+
+    @property
+    @abstractmethod
+    def memory_bytes(self) -> int:
+        """What it takes by itself, without what caches have of it."""
+
+    @abstractmethod
+    def added_by(self, version: int) -> Entries:
+        """The same files as added by another version."""
+
+    def page_with(self, first: int, last: int) -> tuple[Entries, int] | None:
+        """Those of the one page that has all places from ``first`` to ``last``, and where it begins.
+
+        None: there is no such page, or no other one.
+        """
+        return None
+
+    @cached_property
+    def name(self) -> Hashable:
+        """For caches, which then do not keep the entries themselves in memory."""
+        return object()
+
+    @cached_property
+    def zones(self) -> dict[tuple[int, Type], tuple[Any, ...]]:
+        """What ``snapshot.zones`` has found out, by column id and the type it is read with."""
+        return {}
+
+    zone_table: ZoneTable | None = None
+    """Of a base that knows the zones of these entries, in the row ``zone_row_number``."""
+    zone_row_number: int = 0
+
+    def known_zone(self, field: Field) -> tuple[Any, Any, int | None, int | None] | None:
+        """Low, high, nulls and nans of a column, in the type of the files' schema; None if it has to be found out."""
+        return None
+
+    def known_total(self, name: str) -> int | None:
+        """The sum of an integer column, if it need not be found out."""
+        return None
+
+    def batch(self) -> pa.RecordBatch:
+        """All columns."""
+        wanted = entry_schema(self.schema, self.statistics_ids).append(ADDED_VERSION)
+        arrays = []
+        for field in wanted:
+            found = self.find_column(field.name)
+            arrays.append(nulls(self.size, field.type) if found is None else found)
+        return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+class MemoryEntries(Entries):
+    """A few entries, as a batch with all their columns."""
+
+    def __init__(self, batch: pa.RecordBatch, schema: Schema) -> None:
+        self.schema = schema
+        self.size = batch.num_rows
+        self._batch = batch
+
+    @cached_property
+    def statistics_ids(self) -> frozenset[int]:  # type: ignore[override]
+        return frozenset(statistics_ids(self._batch.schema.names))
+
+    def find_column(self, name: str, *, keep: bool = True) -> AnyArray | None:
+        at = self._batch.schema.get_field_index(name)
+        return None if at < 0 else self._batch.column(at)
+
+    def told(self) -> pa.RecordBatch:
+        return self._told
+
+    @cached_property
+    def _told(self) -> pa.RecordBatch:
+        return super().told()
+
+    @cached_property
+    def partition_codes(self) -> PartitionCodes:
+        return dictionary(self._batch.column("partition"))
+
+    @cached_property
+    def instants(self) -> Integers:
+        return instants_of(self._batch.column("path"))
+
+    @cached_property
+    def instant_range(self) -> tuple[int, int]:
+        return int(self.instants.min()), int(self.instants.max())
+
+    @cached_property
+    def has_deltas(self) -> bool:
+        return bool((self._batch.column("kind").to_numpy() == types_pb2.DELTA).any())
+
+    @cached_property
+    def memory_bytes(self) -> int:
+        return batch_bytes(self._batch) + 12 * self.size + _FOUND_OUT_BYTES
+
+    def added_by(self, version: int) -> Entries:
+        at = self._batch.schema.get_field_index(ADDED_VERSION.name)
+        plain = self._batch if at < 0 else self._batch.remove_column(at)
+        return MemoryEntries(with_version(plain, version), self.schema)
+
+    def batch(self) -> pa.RecordBatch:
+        return self._batch
+
+
+def with_version(batch: pa.RecordBatch, version: int) -> pa.RecordBatch:
+    versions: AnyArray = pa.array(np.full(batch.num_rows, version, np.int64))
+    return pa.RecordBatch.from_arrays([*batch.columns, versions], schema=_with_version(batch.schema))
+
+
+@lru_cache(maxsize=256)
+def _with_version(schema: pa.Schema) -> pa.Schema:
+    """One object for all entries of a schema."""
+    return schema.append(ADDED_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRef:
+    """A page in the store: a block of a commit (``owner``: the instant) or of a base (its id).
+
+    ``added_version`` is that of all its entries; 0: each entry has its own.
+    """
+
+    table_id: int
+    owner: int
+    number: int
+    entries: int
+    added_version: int = 0
+    block: bool = False
+
+    @property
+    def key(self) -> bytes:
+        return (BLOCKS if self.block else BASE_PAGES).key(self.table_id, self.owner, self.number)
+
+
+class Summary(NamedTuple):
+    """What a base knows of stored entries without reading them."""
+
+    statistics_ids: frozenset[int]
+    instant_range: tuple[int, int]
+    has_deltas: bool
+    zones: ZoneTable
+    row: int
+
+
+class StoredEntries(Entries):
+    """Entries in pages of the store; columns are decoded when they are asked for, and cached apart."""
+
+    def __init__(self, pages: Sequence[PageRef], schema: Schema, source: PageSource, summary: Summary | None = None):
+        self.schema = schema
+        self.size = sum(page.entries for page in pages)
+        self.pages = tuple(pages)
+        self._source = source
+        self._summary = summary
+        if summary:
+            self.zone_table, self.zone_row_number = summary.zones, summary.row
+        self._name = (pages[0].key, len(pages))
+
+    @cached_property
+    def statistics_ids(self) -> frozenset[int]:  # type: ignore[override]
+        if self._summary:
+            return self._summary.statistics_ids
+        found = frozenset(one for page in self._pages() for one in statistics_ids(page.names))
+        return frozenset(one for one in found if self.schema.find_id(one) is not None)
+
+    def find_column(self, name: str, *, keep: bool = True) -> AnyArray | None:
+        if name == ADDED_VERSION.name and self.pages[0].added_version:
+            versions = [page.added_version for page in self.pages]
+            return pa.array(np.repeat(np.array(versions, np.int64), [page.entries for page in self.pages]))
+        data_type = self._type_of(name)
+        if data_type is None:
+            return None
+        key = (*self._name, name)
+
+        def decoded() -> AnyArray | None:
+            return self._decoded(name, data_type)
+
+        return self._source.kept(key, decoded, _array_bytes) if keep else self._source.at_hand(key, decoded)
+
+    def told(self) -> pa.RecordBatch:
+        return self._source.kept((*self._name, "#told"), super().told, batch_bytes)
+
+    def runs(self, name: str) -> Runs:
+        data_type = self._type_of(name)
+        if data_type is None:
+            raise CorruptStore(f"file entries lack the column {name!r}")
+        if name == ADDED_VERSION.name and self.pages[0].added_version:
+            return joined([constant(pa.array([page.added_version]), page.entries) for page in self.pages])
+        return joined([page.runs(name, data_type) for page in self._pages()])
+
+    def path_runs(self) -> PathRuns:
+        found = [page.path_runs() for page in self._pages()]
+        whole = [one for one in found if one is not None]
+        if len(whole) < len(found):
+            return super().path_runs()
+        return PathRuns(*(joined(pieces) for pieces in zip(*whole, strict=True)))
+
+    @property
+    def partition_codes(self) -> PartitionCodes:
+        return self._source.kept((*self._name, "#partition"), self._partition_codes, _codes_bytes)
+
+    def _partition_codes(self) -> PartitionCodes:
+        found = [page.partition_codes() for page in self._pages()]
+        # The names of each page, which come again in the next one, get codes that hold for all.
+        codes, names = dictionary(pa.concat_arrays([names for _, names in found]))
+        starts = np.cumsum([0, *(len(names) for _, names in found[:-1])])
+        pages = [codes[start + of_page] for start, (of_page, _) in zip(starts, found, strict=True)]
+        return np.concatenate(pages), names
+
+    @property
+    def instants(self) -> Integers:
+        return self._source.kept((*self._name, "#instant"), self._instants, lambda array: array.nbytes)
+
+    def _instants(self) -> Integers:
+        found = [page.instants() for page in self._pages()]
+        if any(one is None for one in found):
+            return instants_of(self.column("path"))
+        return np.concatenate([one for one in found if one is not None])
+
+    @cached_property
+    def instant_range(self) -> tuple[int, int]:
+        if self._summary:
+            return self._summary.instant_range
+        return int(self.instants.min()), int(self.instants.max())
+
+    @cached_property
+    def has_deltas(self) -> bool:
+        if self._summary:
+            return self._summary.has_deltas
+        kinds = self.find_column("kind")
+        return kinds is not None and bool((kinds.to_numpy() == types_pb2.DELTA).any())
+
+    @property
+    def memory_bytes(self) -> int:
+        return 1_000 + 200 * len(self.pages)
+
+    def added_by(self, version: int) -> Entries:
+        pages = [replace(page, added_version=version) for page in self.pages]
+        return StoredEntries(pages, self.schema, self._source, self._summary)
+
+    def known_zone(self, field: Field) -> tuple[Any, Any, int | None, int | None] | None:
+        return zone_of(field, self._summary.zones, self._summary.row) if self._summary else None
+
+    def known_total(self, name: str) -> int | None:
+        return self._summary.zones.value(name, self._summary.row) if self._summary else None
+
+    def zone_row(self) -> dict[str, Any] | None:
+        """Everything that a base knows of it."""
+        return self._summary.zones.row(self._summary.row) if self._summary else None
+
+    def with_pages(self, pages: Sequence[PageRef]) -> StoredEntries:
+        """Others of the same schema."""
+        return StoredEntries(pages, self.schema, self._source)
+
+    def page_with(self, first: int, last: int) -> tuple[Entries, int] | None:
+        start = 0
+        for page in self.pages if len(self.pages) > 1 else ():
+            if first < start + page.entries:
+                return (self.with_pages([page]), start) if last < start + page.entries else None
+            start += page.entries
+        return None
+
+    def removed_versions(self) -> Integers | None:
+        """Of entries that a base keeps of the past; None if it keeps none here."""
+        found = self._source.kept(
+            (*self._name, REMOVED_VERSION.name), lambda: self._decoded(REMOVED_VERSION.name, pa.int64()), _array_bytes
+        )
+        return None if found is None else np.asarray(found.to_numpy(), np.int64)
+
+    def _type_of(self, name: str) -> pa.DataType | None:
+        if name == ADDED_VERSION.name:
+            return ADDED_VERSION.type
+        known = FIXED if name in FIXED.names else entry_schema(self.schema, self.statistics_ids)
+        at = known.get_field_index(name)
+        return None if at < 0 else known.field(at).type
+
+    def _decoded(self, name: str, data_type: pa.DataType) -> AnyArray | None:
+        columns = [page.column(name, data_type) for page in self._pages()]
+        if all(column is None for column in columns):
+            return None
+        if len(columns) == 1:
+            return columns[0]
+        filled = [
+            nulls(page.entries, data_type) if column is None else column
+            for page, column in zip(self.pages, columns, strict=True)
+        ]
+        return pa.concat_arrays(filled)
+
+    def _pages(self) -> Iterator[Page]:
+        return iter(self._source.pages([page.key for page in self.pages]))
+
+
+def _array_bytes(array: AnyArray | None) -> int:
+    return 0 if array is None else array_bytes(array)
+
+
+def _codes_bytes(codes: PartitionCodes) -> int:
+    return 200 + codes[0].nbytes + sum(100 + len(name) for name in codes[1])

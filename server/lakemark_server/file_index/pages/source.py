@@ -1,0 +1,90 @@
+"""Pages from the store and what is decoded of them, in one cache that is bounded by bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from lakemark_core.errors import CorruptStore, Unavailable
+from lakemark_server.file_index.at_hand import may_make
+from lakemark_server.file_index.pages.blocks import page_of
+from lakemark_server.file_index.pages.page import Page
+from lakemark_server.file_index.pages.reuse import ReuseCache
+from lakemark_server.kv import Store
+
+_PAGES_A_READ: Final = 32
+_ENTRY_BYTES: Final = 300  # of the cache itself for each thing that it keeps
+
+T = TypeVar("T")
+
+
+class Kept(NamedTuple):
+    value: Any
+    bytes: int
+
+
+Cache = ReuseCache[Hashable, Kept]
+
+
+def make_cache(bytes_max: int) -> Cache:
+    """For everything that snapshots keep in memory."""
+    return ReuseCache(bytes_max, lambda kept: kept.bytes)
+
+
+def kept(cache: Cache, name: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
+    """From the cache, or made and kept. Raises NotAtHand (see ``at_hand``)."""
+    found = cache.get(name)
+    if found is None:
+        may_make()
+        value = make()
+        found = Kept(value, size(value) + _ENTRY_BYTES)
+        cache.put(name, found)
+    return cast(T, found.value)
+
+
+class SnapshotGone(Unavailable):
+    """A page of a base that was swept meanwhile, or the table was dropped: begin again with a newer snapshot."""
+
+    code = "snapshot_gone"
+
+
+class PageSource:
+    """Thread-safe; two threads may decode the same thing at the same time, and both get it."""
+
+    def __init__(self, store: Store, cache: Cache) -> None:
+        self.store = store
+        self._cache = cache
+
+    def kept(self, name: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
+        return kept(self._cache, name, make, size)
+
+    def at_hand(self, name: Hashable, make: Callable[[], T]) -> T:
+        """Like ``kept``, but what is made is not: for what reads all of a table once."""
+        found = self._cache.get(name)
+        if found is None:
+            may_make()
+            return make()
+        return cast(T, found.value)
+
+    def remember(self, key: bytes, page: Page) -> None:
+        """A page that was read already."""
+        self._cache.put(key, Kept(page, page.memory_bytes), spare=True)
+
+    def pages(self, keys: Sequence[bytes]) -> list[Page]:
+        """Raises SnapshotGone, CorruptStore."""
+        found = [self._cache.get(key) for key in keys]
+        missing = [key for key, kept in zip(keys, found, strict=True) if kept is None]
+        if missing:
+            may_make()
+        read: dict[bytes, Page] = {}
+        for first in range(0, len(missing), _PAGES_A_READ):
+            some = missing[first : first + _PAGES_A_READ]
+            for key, value in zip(some, self.store.read(lambda tx, some=some: tx.get_many(some)), strict=True):  # type: ignore[misc]
+                if value is None:
+                    raise SnapshotGone("a page of this snapshot was replaced by a newer one meanwhile; ask again")
+                page = page_of(value)
+                if page is None:
+                    raise CorruptStore("a block of a list of files is used as a page")
+                read[key] = page
+                self.remember(key, page)
+        return [read[key] if kept is None else cast(Page, kept.value) for key, kept in zip(keys, found, strict=True)]

@@ -1,0 +1,84 @@
+"""Entries of files as the input of pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakemark_core.types import Field, Schema, parse_partition_name, partition_value_from_string, to_arrow
+from lakemark_server.file_index.arrow import AnyArray, take
+from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats, Keep, PreparedStats
+from lakemark_server.file_index.parts.evolution import column_stats
+from lakemark_server.file_index.parts.part import Part
+
+
+def prepared(part: Part, schema: Schema, keep: Keep | None = None) -> PreparedStats:
+    """Bounds, counts and exact partition values of a part's entries, dead ones included; converted on demand."""
+    rows = _small(part.entries.column("row_count", keep=False).to_numpy())
+    return PreparedStats(FileStats(rows, _Columns(part, schema), _Partitions(part, schema)), keep)
+
+
+def _small(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.integer[Any]]:
+    """The same numbers in less memory, as they are kept with each part."""
+    if not len(rows):
+        return rows
+    low, high = rows.min(), rows.max()
+    if low == high:
+        return np.broadcast_to(low, rows.shape)
+    return rows.astype(np.int32) if low >= -(1 << 31) and high < 1 << 31 else rows
+
+
+class _Columns(Mapping[int, ColumnStats]):
+    """Column ids to statistics, as the reader's schema has them; made when they are asked for."""
+
+    def __init__(self, part: Part, schema: Schema) -> None:
+        self._part = part
+        self._schema = schema
+
+    def __getitem__(self, column_id: int) -> ColumnStats:
+        field = self._schema.find_id(column_id)
+        if field is None:
+            raise KeyError(column_id)
+        return column_stats(self._part, field)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(column.id for column in self._schema.columns)
+
+    def __len__(self) -> int:
+        return len(self._schema.columns)
+
+    def __contains__(self, column_id: object) -> bool:
+        return isinstance(column_id, int) and self._schema.find_id(column_id) is not None
+
+
+class _Partitions(Mapping[int, AnyArray]):
+    """By id of a partition column: the value of each entry's partition."""
+
+    def __init__(self, part: Part, schema: Schema) -> None:
+        self._part = part
+        self._schema = schema
+        self._fields = {field.id: field for field in schema.partition_fields}
+
+    def __getitem__(self, column_id: int) -> AnyArray:
+        codes, names = self._part.partition_codes
+        return take(partition_values_by_name(names, self._fields[column_id], self._schema), codes)
+
+    def __contains__(self, column_id: object) -> bool:
+        return column_id in self._fields
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+def partition_values_by_name(names: Sequence[str], field: Field, schema: Schema) -> AnyArray:
+    """The value that each of these partition names has for one of the partition columns; typed, null is null."""
+    place = schema.partition_fields.index(field)
+    texts = [parse_partition_name(name)[place][1] for name in names]
+    return pa.array([partition_value_from_string(text, field.type) for text in texts], to_arrow(field.type))

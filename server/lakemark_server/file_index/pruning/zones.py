@@ -1,0 +1,188 @@
+"""Zones: what is known of all files of a part together, so that whole parts are skipped.
+
+A part's zone is the statistics of one file that held the rows of all its files. So the rules of pruning apply to it
+as they are (small materialized aggregates, Moerkotte 1998). A column is summed up when a predicate first asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark_core.types import Field, Schema, is_floating, to_arrow
+from lakemark_server.file_index.arrow import AnyArray
+from lakemark_server.file_index.at_hand import may_make
+from lakemark_server.file_index.entries.bounds import flags
+from lakemark_server.file_index.entries.columns import STATISTICS
+from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats, PreparedStats, prepare
+from lakemark_server.file_index.pages.zone_table import KINDS, ZoneTable
+from lakemark_server.file_index.parts.evolution import converted, statistic
+from lakemark_server.file_index.parts.fold import Snapshot
+from lakemark_server.file_index.parts.part import Part
+from lakemark_server.file_index.pruning.statistics import partition_values_by_name
+
+_NAME: Final = "zones"
+
+
+class Zone(NamedTuple):
+    """Of one column in one part; None is unknown."""
+
+    low: Any
+    high: Any
+    nulls: int | None
+    nans: int | None
+
+
+def zones(snapshot: Snapshot) -> PreparedStats:
+    """One entry for each part of the snapshot, which keeps them."""
+    found = snapshot.derived.get(_NAME)
+    if not isinstance(found, PreparedStats):
+        may_make()
+        rows = np.array([_rows(part) for part in snapshot.parts], np.int64)
+        found = snapshot.derived[_NAME] = prepare(FileStats(rows, _Zones(snapshot.parts, snapshot.schema)))
+    return found
+
+
+class _Zones(Mapping[int, ColumnStats]):
+    """Column ids to statistics, made when they are asked for."""
+
+    def __init__(self, parts: tuple[Part, ...], schema: Schema) -> None:
+        self._parts = parts
+        self._schema = schema
+
+    def __getitem__(self, column_id: int) -> ColumnStats:
+        field = self._schema.find_id(column_id)
+        if field is None:
+            raise KeyError(column_id)
+        pieces = []
+        for table, group in groupby(self._parts, lambda part: part.entries.zone_table):
+            parts = list(group)
+            known = None if table is None else _known_zones(parts, field, table)
+            pieces.append(known or _found_zones(parts, field, self._schema))
+        if len(pieces) == 1:
+            return ColumnStats(*pieces[0])
+        return ColumnStats(*(pa.concat_arrays(arrays) for arrays in zip(*pieces, strict=True)))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(column.id for column in self._schema.columns)
+
+    def __len__(self) -> int:
+        return len(self._schema.columns)
+
+    def __contains__(self, column_id: object) -> bool:
+        return isinstance(column_id, int) and self._schema.find_id(column_id) is not None
+
+
+class ZoneArrays(NamedTuple):
+    """A column's zones, an entry for each part; null is unknown."""
+
+    low: AnyArray
+    high: AnyArray
+    nulls: AnyArray
+    nans: AnyArray
+
+
+def _found_zones(parts: Sequence[Part], field: Field, schema: Schema) -> ZoneArrays:
+    found = [_zone(part, field, schema) for part in parts]
+    bounds = to_arrow(field.type)
+    return ZoneArrays(
+        pa.array([zone.low for zone in found], bounds),
+        pa.array([zone.high for zone in found], bounds),
+        pa.array([zone.nulls for zone in found], pa.int64()),
+        pa.array([zone.nans for zone in found], pa.int64()),
+    )
+
+
+def _known_zones(parts: Sequence[Part], field: Field, table: ZoneTable) -> ZoneArrays | None:
+    """From the index of a base, all parts at once; None: it knows nothing of the column."""
+    written = table.schema.find_id(field.id)
+    if written is None:
+        return None
+    rows = np.array([part.entries.zone_row_number for part in parts], np.int64)
+    low, high, nulls_, nans = (table.values(f"{kind}.{field.id}", rows) for kind in KINDS)
+    if low is None or high is None or nulls_ is None or nans is None:
+        return None
+    wanted = to_arrow(field.type)
+    if low.type != wanted:
+        low, high = converted(low, wanted), converted(high, wanted)
+        if is_floating(field.type) and not is_floating(written.type):
+            nans = pa.array(np.zeros(len(rows), np.int64))
+    return ZoneArrays(low, high, nulls_, nans)
+
+
+def _zone(part: Part, field: Field, schema: Schema) -> Zone:
+    key = field.id, field.type
+    found = part.entries.zones.get(key)
+    if found is None:
+        found = _known_zone(part, field)
+        if found is None:
+            found = partition_zone(part, field, schema) if schema.is_partition(field.name) else column_zone(part, field)
+        part.entries.zones[key] = found
+    return Zone(*found)
+
+
+def _known_zone(part: Part, field: Field) -> Zone | None:
+    """From the index of a base, in the type that the reader's schema has."""
+    known = part.entries.known_zone(field)
+    written = part.schema.find_id(field.id)
+    if known is None or written is None:
+        return None
+    have, wanted = to_arrow(written.type), to_arrow(field.type)
+    low, high, nulls, nans = known
+    if have != wanted:
+        low, high = (converted(pa.array([bound], have), wanted)[0].as_py() for bound in (low, high))
+        if is_floating(field.type) and not is_floating(written.type):
+            nans = 0
+    return Zone(low, high, nulls, nans)
+
+
+def column_zone(part: Part, field: Field) -> Zone:
+    """Of a column that is no partition column."""
+    low, high, nulls, nans = (statistic(part, kind, field) for kind in STATISTICS)
+    # A bound that one file lacks is unknown for all, unless the file has only nulls.
+    no_values = nulls is not None and np.asarray(pc.greater_equal(nulls, part.column("row_count")).fill_null(False))
+    return Zone(
+        None if low is None or _lacks(low, no_values) else _value(pc.min(low)),
+        None if high is None or _lacks(high, no_values) else _value(pc.max(high)),
+        _sum(nulls),
+        _sum(nans),
+    )
+
+
+def partition_zone(part: Part, field: Field, schema: Schema) -> Zone:
+    """Of a partition column, from the partitions' names."""
+    codes, names = part.partition_codes
+    values = partition_values_by_name(names, field, schema)
+    is_null = np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    rows = part.column("row_count").to_numpy()
+    present = values.drop_null()
+    low, high = (pc.min(present).as_py(), pc.max(present).as_py()) if len(present) else (None, None)
+    return Zone(low, high, int(rows[is_null[codes]].sum()), None)
+
+
+def _lacks(bounds: AnyArray, no_values: Any) -> bool:
+    known = flags(bounds.is_valid())
+    if pa.types.is_floating(bounds.type):
+        known = known & ~flags(pc.call_function("is_nan", [bounds]))  # NaN is no bound
+    return not bool(np.all(known | no_values))
+
+
+def _value(bound: Any) -> Any:
+    try:
+        return bound.as_py()
+    except (OverflowError, ValueError):  # a time that Python cannot express
+        return None
+
+
+def _rows(part: Part) -> int:
+    known = part.entries.known_total("row_count")
+    return int(part.column("row_count").to_numpy().sum()) if known is None else known
+
+
+def _sum(counts: AnyArray | None) -> int | None:
+    return None if counts is None or counts.null_count else int(counts.to_numpy().sum())

@@ -1,0 +1,1 @@
+"""The process on its machine: cores, memory, logs, ports."""

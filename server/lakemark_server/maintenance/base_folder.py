@@ -1,0 +1,142 @@
+"""Gives branches new bases when they are due: in one of all processes that share a store, beside its requests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import structlog
+
+from lakemark_core.errors import LakemarkError, TableNotFound
+from lakemark_proto.store.v1.store_pb2 import BaseRecord, HeadRecord
+from lakemark_server.catalog import lake
+from lakemark_server.context.clock import ClockMs
+from lakemark_server.kv import Store, keys_below
+from lakemark_server.snapshots.folding import GRACE_MS, Folding, Thresholds
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import HEADS
+from lakemark_server.store.leases import FencedStore, Lease, LeaseLost, Leases
+
+LEASE: Final = "fold"
+_TTL_MS: Final = 60_000
+_HEADS_A_READ: Final = 1_000
+# A round is at most this share of the time.
+_SHARE_MAX: Final = 0.1
+_NICE: Final = 10
+
+_log = structlog.get_logger(__name__)
+
+
+class BaseFolder:
+    """``start`` begins, ``stop`` ends it; a fold that runs is finished first."""
+
+    def __init__(
+        self,
+        store: Store,
+        snapshots: Snapshots,
+        clock: ClockMs,
+        interval_s: float,
+        thresholds: Thresholds,
+        grace_ms: int = GRACE_MS,
+    ) -> None:
+        self.holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._store, self._snapshots, self._clock = store, snapshots, clock
+        self._interval_s = interval_s
+        self._thresholds = thresholds
+        self._grace_ms = grace_ms
+        self._leases = Leases(store, clock)
+        self._lease: Lease | None = None
+        self._seen: dict[tuple[int, str], int] = {}  # table and branch: the version at which it was looked at
+        self._sweeping: set[int] = set()  # tables with bases that wait to be removed
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="folder", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def once(self) -> list[BaseRecord]:
+        """One round over all tables that have changed; nothing if another process has the lease.
+
+        Raises LakemarkError.
+        """
+        published: list[BaseRecord] = []
+        changed: dict[int, dict[tuple[int, str], int]] = {}
+        seen: dict[tuple[int, str], int] = {}
+        if not self._hold():
+            return published
+        for table_id, key, version in self._heads():
+            name = table_id, key
+            if self._seen.get(name) == version:
+                seen[name] = version
+            else:
+                changed.setdefault(table_id, {})[name] = version
+        self._seen = seen  # without what was dropped
+        for table_id in sorted({*changed, *self._sweeping}):
+            if self._stopped.is_set() or not self._hold() or self._lease is None:
+                break
+            published += self._fold(table_id, self._lease)
+            seen |= changed.get(table_id, {})
+        return published
+
+    def _fold(self, table_id: int, lease: Lease) -> list[BaseRecord]:
+        folding = Folding(
+            FencedStore(self._store, lease), self._snapshots, self._clock, self._thresholds, self._grace_ms
+        )
+        try:
+            table = self._store.read(lambda tx: lake.load(tx, table_id))
+            published = self._snapshots.again(lambda: folding.run(table))
+        except TableNotFound:  # it was dropped
+            self._sweeping.discard(table_id)
+            return []
+        (self._sweeping.add if folding.waiting(table_id) else self._sweeping.discard)(table_id)
+        if published:
+            self._snapshots.forget()  # the next fold begins with what this one has written
+            pa.default_memory_pool().release_unused()
+        for base in published:
+            _log.info("new base", table=table.name, version=base.version, files=base.files)
+        return published
+
+    def _heads(self) -> Iterator[tuple[int, str, int]]:
+        for (table_id, branch), value in keys_below(self._store, HEADS, page=_HEADS_A_READ):
+            if isinstance(table_id, int):
+                yield table_id, str(branch), HeadRecord.FromString(value).version
+
+    def _hold(self) -> bool:
+        if self._lease is not None:
+            try:
+                self._lease = self._leases.renew(self._lease, _TTL_MS)
+            except LeaseLost as error:
+                _log.info("another process folds now", reason=error.message)
+                self._lease = None
+        if self._lease is None:
+            self._lease = self._leases.acquire(LEASE, self.holder, _TTL_MS)
+        return self._lease is not None
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):  # where threads have priorities of their own: Linux
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        pause_s = self._interval_s
+        while not self._stopped.wait(pause_s):
+            began = time.monotonic()
+            try:
+                self.once()
+            except LakemarkError as error:
+                _log.warning("folding failed; it is tried again", reason=error.message)
+            pause_s = max(self._interval_s, (time.monotonic() - began) / _SHARE_MAX)
+        if self._lease is not None:
+            try:
+                self._leases.release(self._lease)
+            except LakemarkError as error:
+                _log.warning("the lease was not given back; it runs out by itself", reason=error.message)

@@ -1,0 +1,323 @@
+"""Cleaning: old versions end, and the data files that no version left has are deleted.
+
+In two steps, so that it can be interrupted anywhere and goes on where it was: one transaction moves the horizon, from
+where on nobody can read what is before; then files are deleted, and how far they are is written down. Between the two
+a background clean waits for readers. Versions of dropped branches end with the next clean of the table.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from lakemark_core.errors import InvalidArgument, LakemarkError
+from lakemark_proto.store.v1.store_pb2 import CleanedRecord, InstantRecord
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.catalog import storage
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.context import deadline
+from lakemark_server.context.clock import ClockMs
+from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.maintenance.cleaning import garbage
+from lakemark_server.maintenance.cleaning.garbage import Collector, Ending, Garbage
+from lakemark_server.maintenance.cleaning.trimming import Trimmer
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import INSTANTS, MAIN
+from lakemark_server.timeline import records
+from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.instants import alive
+from lakemark_server.timeline.lineage import Lineage
+
+VERSIONS_AT_ONCE_MAX: Final = 1_000
+DROPPED_AT_ONCE_MAX: Final = 10
+TURNS: Final = 64
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """What a clean leaves; 0: not said."""
+
+    versions: int = 0
+    ms: int = 0
+
+    def check(self) -> None:
+        """Raises InvalidArgument."""
+        if self.versions < 0 or self.ms < 0:
+            raise InvalidArgument("retain_versions and retain_ms are not negative")
+        if not (self.versions or self.ms):
+            raise InvalidArgument("say what is to stay: retain_versions, retain_ms or both")
+
+
+def horizon_of(latest: int, retain: Retain, version_then: int, read_versions: Iterable[int]) -> int:
+    """The last version that may end.
+
+    ``version_then``: the latest one ``retain.ms`` ago, which a reader of that time sees. ``read_versions``: of live
+    writers, whose commits are checked against what came after them.
+    """
+    bounds = [latest - 1, *(version - 1 for version in read_versions)]
+    if retain.versions:
+        bounds.append(latest - retain.versions)
+    if retain.ms:
+        bounds.append(version_then - 1)
+    return max(0, min(bounds))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Versions of one branch that end, or have ended: up to ``horizon``.
+
+    ``done``: how far it was cleaned before; ``kept``: versions up to the horizon that stay; ``more``: the branch has
+    versions behind the horizon, else it was dropped.
+    """
+
+    lineage: Lineage
+    done: CleanedRecord
+    horizon: int
+    kept: frozenset[int]
+    more: bool = True
+
+    @property
+    def key(self) -> str:
+        return self.lineage.key
+
+    def up_to(self, horizon: int) -> Plan:
+        """A part of it."""
+        kept = frozenset(version for version in self.kept if version <= horizon)
+        return replace(self, horizon=horizon, kept=kept, more=self.more or horizon < self.horizon)
+
+    @property
+    def moves(self) -> bool:
+        return self.horizon > max(self.done.horizon, self.lineage.forks[0][1])
+
+    @property
+    def deletes(self) -> bool:
+        """There are versions that have ended, or end now, and whose files were not deleted."""
+        return self.horizon > self.deleted
+
+    @property
+    def expired(self) -> int:
+        return len(set(range(max(self.done.horizon, self.lineage.forks[0][1]) + 1, self.horizon + 1)) - self.kept)
+
+    @property
+    def ending(self) -> Ending:
+        return Ending(self.lineage, self.deleted + 1, self.horizon, self.more)
+
+    @property
+    def deleted(self) -> int:
+        return max(self.done.deleted, self.lineage.forks[0][1])
+
+
+class Cleaner:
+    """Thread-safe; holds no state that another process would need."""
+
+    def __init__(self, store: Store, clock: ClockMs, snapshots: Snapshots) -> None:
+        self._store = store
+        self._clock = clock
+        self._snapshots = snapshots
+        self._trimmer = Trimmer(store, clock, snapshots.cache)
+        self._turns = tuple(threading.Lock() for _ in range(TURNS))  # tables may share one
+
+    def clean(self, table: LakeTable, request: pb.CleanRequest) -> pb.CleanResponse:
+        """At most ``VERSIONS_AT_ONCE_MAX`` versions end; asked again, it goes on where it was.
+
+        Raises InvalidArgument, BranchNotFound, TableNotFound.
+        """
+        retain = Retain(request.retain_versions, request.retain_ms)
+        retain.check()
+        with self._turn(table.table_id):
+            return self._clean(table, request, retain)
+
+    def _clean(self, table: LakeTable, request: pb.CleanRequest, retain: Retain) -> pb.CleanResponse:
+        table_id = table.table_id
+
+        def planned(tx: ReadTransaction) -> list[Plan]:
+            key = branches.resolve(tx, table_id, request.branch).key
+            if key != MAIN:
+                branches.require_kept(tx, table_id, key)
+            asked = plan(tx, table_id, key, retain, self._clock())
+            at_most = max(asked.deleted + VERSIONS_AT_ONCE_MAX, asked.done.horizon)
+            return [asked.up_to(min(asked.horizon, at_most)), *plans_of_dropped(tx, table_id)]
+
+        def moved(tx: Transaction) -> list[Plan]:
+            records.guard_starts(tx, table_id)
+            return [self._moved(tx, table_id, one) for one in planned(tx)]
+
+        plans = self._store.read(planned) if request.dry_run else self._store.transact(moved)
+        found = self._collect(table, plans, 0)
+        answer = pb.CleanResponse(
+            earliest_version=plans[0].horizon + 1,
+            expired_versions=plans[0].expired,
+            files=len(found.gone),
+            bytes=sum(found.gone.values()),
+            kept_versions=sorted(plans[0].kept),
+        )
+        if not request.dry_run:
+            answer.instant = self.delete(table, plans, found)
+            self.trim(table)
+        return answer
+
+    @contextmanager
+    def _turn(self, table_id: int) -> Iterator[None]:
+        """One at a time for a table: several would do the same. Raises DeadlineExceeded."""
+        turn = self._turns[table_id % len(self._turns)]
+        if not turn.acquire(timeout=min(deadline.current().remaining_s(), threading.TIMEOUT_MAX)):
+            raise deadline.exceeded()
+        try:
+            deadline.current().check()
+            yield
+        finally:
+            turn.release()
+
+    def end(self, table: LakeTable, retain: Retain) -> int:
+        """The first step for all branches, dropped ones too, of which no files are to be deleted just now; how many
+        versions have ended."""
+        table_id = table.table_id
+
+        def body(tx: Transaction) -> int:
+            ended = 0
+            records.guard_starts(tx, table_id)
+            keys = [MAIN, *(one.key for one in branches.branches(tx, table_id))]
+            live = [plan(tx, table_id, key, retain, self._clock()) for key in keys]
+            for one in (*live, *plans_of_dropped(tx, table_id)):
+                if one.done.horizon <= one.done.deleted:
+                    ended += self._moved(tx, table_id, one).expired
+            return ended
+
+        return self._store.transact(body)
+
+    def finish(self, table: LakeTable, grace_ms: int) -> tuple[int, bool]:
+        """The second step for all branches whose horizon moved ``grace_ms`` ago, and for what was left by earlier
+        cleans, ``VERSIONS_AT_ONCE_MAX`` of each; how many files were deleted, and whether there is more to do."""
+        with self._turn(table.table_id):
+            plans = self._store.read(lambda tx: plans_of_ended(tx, table.table_id, self._clock() - grace_ms))
+            found = self._collect(table, plans, grace_ms)
+            self.delete(table, plans, found)
+        return len(found.gone), any(one.horizon < one.done.horizon for one in plans)
+
+    def trim(self, table: LakeTable) -> int:
+        """Removes metadata of versions that have ended; how many."""
+        return self._trimmer.trim(table.table_id)
+
+    def delete(self, table: LakeTable, plans: Sequence[Plan], found: Garbage) -> int:
+        """The second step; the clean's instant, 0 if there was nothing to do."""
+        table_id, now = table.table_id, self._clock()
+        garbage.remember(self._store, table_id, found, now)
+        self._delete_files(table, found)
+        garbage.forget(self._store, table_id, found)
+        if not found.gone and not any(one.deletes for one in plans):
+            return 0
+        return self._store.transact(lambda tx: self._done(tx, table_id, plans, found))
+
+    def _collect(self, table: LakeTable, plans: Sequence[Plan], grace_ms: int) -> Garbage:
+        collector = Collector(self._store, self._snapshots, table)
+        endings = [one.ending for one in plans if one.deletes]
+        return self._snapshots.again(lambda: collector.collect(endings, self._clock(), grace_ms))
+
+    def _moved(self, tx: Transaction, table_id: int, one: Plan) -> Plan:
+        """The versions end. Whoever makes a tag, a branch or a writer meanwhile is seen, or sees it."""
+        if not one.moves:
+            return one
+        record = self._instant(tx, table_id, one.key, one.horizon)
+        done = CleanedRecord()
+        done.CopyFrom(one.done)
+        done.horizon, done.moved_ms, done.instant = one.horizon, record.opened_ms, record.instant
+        retention.put_cleaned(tx, table_id, one.key, done)
+        return one
+
+    def _instant(self, tx: Transaction, table_id: int, key: str, horizon: int) -> InstantRecord:
+        now = self._clock()
+        record = InstantRecord(
+            instant=records.next_instant(tx, table_id, now),
+            branch=key,
+            operation=pb.CLEAN_FILES,
+            state=pb.COMPLETED,
+            read_version=horizon,
+            opened_ms=now,
+            completed_ms=now,
+            metadata={"earliest_version": str(horizon + 1)},
+        )
+        records.put_instant(tx, table_id, record)
+        return record
+
+    def _done(self, tx: Transaction, table_id: int, plans: Sequence[Plan], found: Garbage) -> int:
+        instant = 0
+        for one in plans:
+            if not one.deletes:
+                continue
+            record = retention.cleaned(tx, table_id, one.key)
+            record.deleted = max(record.deleted, one.horizon)
+            retention.put_cleaned(tx, table_id, one.key, record)
+            instant = instant or record.instant
+        if instant:
+            told = records.instant(tx, table_id, instant)
+        else:
+            told = self._instant(tx, table_id, MAIN, retention.cleaned(tx, table_id, MAIN).horizon)
+        told.metadata["files"], told.metadata["bytes"] = str(len(found.gone)), str(sum(found.gone.values()))
+        records.put_instant(tx, table_id, told)
+        return told.instant
+
+    def _delete_files(self, table: LakeTable, found: Garbage) -> None:
+        """Each file is alone in its directory, which goes with it. What cannot be deleted is tried again."""
+        failed = {}
+        for path, size in found.gone.items():
+            directory = path.rpartition("/")[0]
+            try:
+                storage.delete_directory(storage.child(table.record.location, directory))
+            except LakemarkError as error:
+                _log.warning("a file of an ended version could not be deleted yet", path=path, reason=error.message)
+                failed[path] = size
+        if failed:
+            garbage.remember(self._store, table.table_id, replace(found, kept={}, waiting=failed), self._clock())
+            for path in failed:
+                del found.gone[path]
+
+
+def plan(tx: ReadTransaction, table_id: int, key: str, retain: Retain, now_ms: int) -> Plan:
+    """Of a branch that is not dropped. In a transaction that moves the horizon, guard starts: see ``records``."""
+    lineage = branches.lineage(tx, table_id, key)
+    done, latest = retention.cleaned(tx, table_id, key), records.head(tx, table_id, key).version
+    then = records.version_at_time(tx, table_id, lineage, now_ms - retain.ms) if retain.ms else 0
+    horizon = horizon_of(latest, retain, then, _read_versions(tx, table_id, key))
+    horizon = max(horizon, done.horizon)
+    return Plan(lineage, done, horizon, _kept(tx, table_id, key, horizon))
+
+
+def plans_of_dropped(tx: ReadTransaction, table_id: int) -> list[Plan]:
+    """Branches that were dropped and still have files, at most ``DROPPED_AT_ONCE_MAX``, a part of each."""
+    found = []
+    for one in branches.all_branches(tx, table_id):
+        done, head = retention.cleaned(tx, table_id, one.key), records.head(tx, table_id, one.key).version
+        if one.dropped and head > max(done.deleted, one.fork_version):
+            found.append(_part(tx, table_id, one.key, done, head, head))
+    return found[:DROPPED_AT_ONCE_MAX]
+
+
+def plans_of_ended(tx: ReadTransaction, table_id: int, before_ms: int) -> list[Plan]:
+    """Branches whose versions ended before that time, and whose files are not deleted yet; a part of each."""
+    return [
+        _part(tx, table_id, key, done, done.horizon, records.head(tx, table_id, key).version)
+        for key, done in retention.all_cleaned(tx, table_id)
+        if done.horizon > done.deleted and done.moved_ms <= before_ms
+    ]
+
+
+def _part(tx: ReadTransaction, table_id: int, key: str, done: CleanedRecord, horizon: int, head: int) -> Plan:
+    whole = Plan(branches.lineage(tx, table_id, key), done, horizon, _kept(tx, table_id, key, horizon), horizon < head)
+    return whole.up_to(min(horizon, whole.deleted + VERSIONS_AT_ONCE_MAX))
+
+
+def _kept(tx: ReadTransaction, table_id: int, key: str, horizon: int) -> frozenset[int]:
+    return frozenset(version for version in retention.kept(tx, table_id, key) if version <= horizon)
+
+
+def _read_versions(tx: ReadTransaction, table_id: int, key: str) -> list[int]:
+    """Of live writers of the branch."""
+    instants = [INSTANTS.key(table_id, one.instant) for one in alive.of_table(tx, table_id)]
+    found = (InstantRecord.FromString(value) for value in tx.get_many(instants, snapshot=True) if value is not None)
+    return [record.read_version for record in found if record.branch == key]

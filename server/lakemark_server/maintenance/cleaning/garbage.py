@@ -1,0 +1,240 @@
+"""Which data files nobody needs any more.
+
+Files become candidates when the versions that have them end. Whether one is still needed is decided by looking for it
+wherever it can be read: a restore or a merge may have brought it back, and another branch, a tag or a savepoint
+may have it. What somebody still has is written down, to be looked at again by later cleans.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakemark_proto.store.v1.store_pb2 import VersionRecord
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.file_index.arrow import AnyArray, take, texts
+from lakemark_server.file_index.entries.columns import instants_of
+from lakemark_server.file_index.parts.fold import Snapshot
+from lakemark_server.file_index.parts.locate import locate
+from lakemark_server.file_index.parts.part import Part
+from lakemark_server.kv import ReadTransaction, Store, Transaction, keys_below
+from lakemark_server.maintenance.cleaning.outline import Outline, outlines
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.keyspace import LEFT_FILES, MAIN
+from lakemark_server.timeline import records
+from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.conflicts.changes import replays_of
+from lakemark_server.timeline.lineage import Lineage
+
+PATHS_A_TRANSACTION: Final = 200
+_LEFT: Final = struct.Struct("<qq")  # size in bytes, since when nobody has it (ms; 0: somebody has)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Versions of one branch, from ``first`` to ``last``, whose files are to go unless somebody has them.
+
+    ``more``: there is a version behind ``last``; else the branch was dropped.
+    """
+
+    lineage: Lineage
+    first: int
+    last: int
+    more: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A file that an earlier clean could not delete. ``since_ms``: since when nobody has it; 0: somebody had it."""
+
+    size_bytes: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """By path: ``gone`` with their sizes nobody has; ``kept`` somebody has; ``waiting`` nobody has, but for too short a
+    time; ``known`` were written down before."""
+
+    gone: dict[str, int]
+    kept: dict[str, int]
+    waiting: dict[str, int]
+    known: dict[str, Left]
+
+
+class Collector:
+    """Reads only; of one table. Raises SnapshotGone (see ``Snapshots.again``)."""
+
+    def __init__(self, store: Store, snapshots: Snapshots, table: LakeTable) -> None:
+        self._store, self._snapshots, self._table = store, snapshots, table
+
+    def collect(self, endings: Sequence[Ending], now_ms: int, grace_ms: int) -> Garbage:
+        """``grace_ms``: so long nobody must have had what earlier cleans have left."""
+        known = self._left()
+        found = {path: left.size_bytes for path, left in known.items()}
+        for ending in endings:
+            found |= self._candidates(ending)
+        needed = self._needed(list(found), {one.lineage.key: one for one in endings}) if found else set()
+        garbage = Garbage({}, {}, {}, known)
+        for path, size in sorted(found.items()):
+            left = known.get(path)
+            if path in needed:
+                garbage.kept[path] = size
+            elif left is None or not grace_ms or 0 < left.since_ms <= now_ms - grace_ms:
+                garbage.gone[path] = size
+            else:
+                garbage.waiting[path] = size
+        return garbage
+
+    def _candidates(self, ending: Ending) -> dict[str, int]:
+        """Files that the branch itself got, and that one of the versions has which the next one does not have."""
+        lineage, fork = ending.lineage, ending.lineage.forks[0][1]
+        found: dict[str, int] = {}
+        upto = ending.last + 1 if ending.more else ending.last
+        if ending.first > upto:
+            return found
+        loading = self._snapshots.loading(self._table)
+        for parts in loading.leaving(lineage, ending.first, upto):
+            found |= _files(parts, fork)
+        if not ending.more:
+            found |= _files(loading.load(lineage, upto).parts, fork)
+        return found
+
+    def _needed(self, paths: list[str], endings: dict[str, Ending]) -> set[str]:
+        """Those of the paths that a version has which can be read, or which ended so short a time ago that its files
+        are still there.
+
+        Most are alive, or are kept by name; few are looked for further. Of a branch all that can be read is in its
+        first version that is left, was added by a later one, or was brought back by one.
+        """
+        table_id = self._table.table_id
+        sought = _Sought(paths)
+        live, named = self._store.read(lambda tx: (_live(tx, table_id, endings), _kept(tx, table_id)))
+        for lineage, _, head in live:
+            self._look(sought, lineage, head)
+        for lineage, version in named:
+            self._look(sought, lineage, version)
+        for lineage, first, head in live:
+            self._look(sought, lineage, first)
+            for run in self._outlines(lineage.key, first - 1, head):
+                sought.added_by(run.instants)
+                for record in run.pointing:
+                    if record.version > first and self._may_bring(sought, record, first):
+                        self._look(sought, lineage, record.version)
+        return sought.found
+
+    def _look(self, sought: _Sought, lineage: Lineage, version: int) -> None:
+        if len(sought.left):
+            sought.in_snapshot(self._snapshots.load(self._table, lineage, version))
+
+    def _may_bring(self, sought: _Sought, record: VersionRecord, first: int) -> bool:
+        """Whether the version has a file that is sought and that was not in the one before, nor is its own."""
+        if not len(sought.left):
+            return False
+        if 0 < record.restored_version < first:
+            return True
+        for replayed in replays_of(record):
+            for run in self._outlines(replayed.branch, replayed.after, replayed.upto):
+                if any(one.restored_version for one in run.pointing) or sought.has(run.instants):
+                    return True
+        return False
+
+    def _outlines(self, key: str, after: int, upto: int) -> Iterator[Outline]:
+        return outlines(self._store, self._snapshots.cache, self._table.table_id, key, after, upto)
+
+    def _left(self) -> dict[str, Left]:
+        left = keys_below(self._store, LEFT_FILES, self._table.table_id, page=PATHS_A_TRANSACTION)
+        return {str(path): Left(*_LEFT.unpack(value)) for (path,), value in left}
+
+
+class _Sought:
+    """Paths of files of which somebody may have some; those that are ``found`` are no longer looked for."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self.found: set[str] = set()
+        self.left: AnyArray = pa.array(paths, pa.string())
+        self._instants = instants_of(self.left)
+
+    def in_snapshot(self, snapshot: Snapshot) -> None:
+        self._strike([one.paths for one in locate(snapshot.parts, self.left)])
+
+    def added_by(self, instants: npt.NDArray[np.int64]) -> None:
+        self._strike([np.flatnonzero(np.isin(self._instants, instants))])
+
+    def has(self, instants: npt.NDArray[np.int64]) -> bool:
+        return bool(np.isin(self._instants, instants).any())
+
+    def _strike(self, places: list[npt.NDArray[np.int64]]) -> None:
+        if not any(map(len, places)):
+            return
+        there = np.zeros(len(self.left), np.bool_)
+        there[np.concatenate(places)] = True
+        self.found.update(texts(take(self.left, np.flatnonzero(there))))
+        rest = np.flatnonzero(~there)
+        self.left, self._instants = take(self.left, rest), self._instants[rest]
+
+
+def remember(store: Store, table_id: int, garbage: Garbage, now_ms: int) -> None:
+    """Writes down what could not be deleted, so that later cleans look at it again."""
+    later = {path: Left(size, 0) for path, size in garbage.kept.items()}
+    for path, size in garbage.waiting.items():
+        later[path] = Left(size, garbage.known[path].since_ms or now_ms)
+    _write(store, table_id, {path: left for path, left in later.items() if garbage.known.get(path) != left})
+
+
+def forget(store: Store, table_id: int, garbage: Garbage) -> None:
+    """What was deleted need not be looked at again."""
+    _write(store, table_id, {path: None for path in garbage.gone if path in garbage.known})
+
+
+def _write(store: Store, table_id: int, changes: Mapping[str, Left | None]) -> None:
+    paths = list(changes)
+    for first in range(0, len(paths), PATHS_A_TRANSACTION):
+
+        def body(tx: Transaction, some: Sequence[str] = paths[first : first + PATHS_A_TRANSACTION]) -> None:
+            for path in some:
+                left, key = changes[path], LEFT_FILES.key(table_id, path)
+                if left is None:
+                    tx.clear(key)
+                else:
+                    tx.set(key, _LEFT.pack(left.size_bytes, left.since_ms))
+
+        store.transact(body)
+
+
+def _files(parts: Sequence[Part], fork: int) -> dict[str, int]:
+    """Path and size of what was added behind the fork: the rest is its parent's to delete."""
+    found: dict[str, int] = {}
+    for part in parts:
+        own = np.flatnonzero(part.live_mask() & (part.column("added_version").to_numpy() > fork))
+        sizes = take(part.column("size_bytes"), own).to_pylist()
+        found |= {path: size or 0 for path, size in zip(texts(take(part.column("path"), own)), sizes, strict=True)}
+    return found
+
+
+def _live(tx: ReadTransaction, table_id: int, endings: Mapping[str, Ending]) -> list[tuple[Lineage, int, int]]:
+    """Of each branch that has files of its own: its lineage, the first version of which they are there, its latest."""
+    found = []
+    for key in (MAIN, *(one.key for one in branches.all_branches(tx, table_id))):
+        head, done = records.head(tx, table_id, key).version, retention.cleaned(tx, table_id, key).deleted
+        if done < head:
+            lineage = branches.lineage(tx, table_id, key)
+            first = max(lineage.forks[0][1], endings[key].last if key in endings else done) + 1
+            if first <= head:
+                found.append((lineage, first, head))
+    return found
+
+
+def _kept(tx: ReadTransaction, table_id: int) -> list[tuple[Lineage, int]]:
+    """The versions that tags, savepoints and branches keep."""
+    found = {
+        (one.branch_key, one.version) for one in (*branches.tags(tx, table_id), *retention.savepoints(tx, table_id))
+    }
+    found |= {(one.parent_key, one.fork_version) for one in branches.branches(tx, table_id)}
+    return [(branches.lineage(tx, table_id, key).at(version), version) for key, version in sorted(found) if version]

@@ -1,0 +1,54 @@
+"""What is done again and again under the sweeper's lease: everything whose time is over ends."""
+
+from __future__ import annotations
+
+import structlog
+
+from lakemark_server.catalog import partition_batches
+from lakemark_server.catalog.service import Catalog
+from lakemark_server.context.clock import ClockMs
+from lakemark_server.kv import Store
+from lakemark_server.maintenance.cleaning.auto_clean import AutoClean
+from lakemark_server.maintenance.cleaning.cleaner import Cleaner
+from lakemark_server.store import requests
+from lakemark_server.timeline.service import Timeline
+
+_log = structlog.get_logger(__name__)
+
+
+class Housekeeping:
+    """``store`` is fenced; what stands on it writes only as long as the lease is held."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: ClockMs,
+        catalog: Catalog,
+        timeline: Timeline,
+        cleaner: Cleaner,
+        *,
+        request_retain_ms: int,
+        clean_interval_ms: int,
+        clean_grace_ms: int,
+    ) -> None:
+        self._store, self._clock = store, clock
+        self._catalog, self._timeline = catalog, timeline
+        self._request_retain_ms = request_retain_ms
+        self._cleans = AutoClean(store, clock, cleaner, interval_ms=clean_interval_ms, grace_ms=clean_grace_ms)
+
+    def round(self) -> list[tuple[int, int]]:
+        """Returns the lost writers that it has rolled back, as (table id, instant)."""
+        lost = self._timeline.roll_back_expired()
+        self._catalog.dropped.purge_due()
+        for location in self._catalog.dropped.finish_deletions():
+            _log.info("deleted what a dropped table had left", location=location)
+        batches = partition_batches.finish_abandoned(self._store, self._clock())
+        if batches:
+            _log.info("finished changes of partitions whose writer was lost", batches=batches)
+        for table_id, name in self._timeline.references.drop_expired():
+            _log.info("dropped a branch or tag whose time is over", table_id=table_id, name=name)
+        forgotten = requests.forget(self._store, self._clock() - self._request_retain_ms)
+        if forgotten:
+            _log.debug("forgot the answers to old requests", requests=forgotten)
+        self._cleans.round()
+        return lost

@@ -1,0 +1,149 @@
+"""Leases: work that must be done once, by one of many processes, any of which may die or hang at any moment.
+
+A process that hangs does not know that its lease ran out. So each lease has a *fencing token*, which only ever grows,
+and whatever its holder writes goes through ``check`` in the same transaction: once another one holds it, the write
+fails (Gray and Cheriton, Leases, 1989; Burrows, Chubby, 2006). Clocks decide only how soon a silent holder is replaced;
+that two of them never write side by side does not depend on them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from lakemark_core.errors import FailedPrecondition, InvalidArgument
+from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.kv import OpenTransaction, ReadTransaction, Store, Transaction
+from lakemark_server.kv.api import KEYS_END
+from lakemark_server.store.keyspace import LEASES
+
+if TYPE_CHECKING:
+    from lakemark_server.kv.api import Export
+
+HOLDER_CHARS_MAX: Final = 200
+_LAYOUT: Final = struct.Struct("<Qq")  # token, when it runs out in ms (0: released); the holder's name follows
+T = TypeVar("T")
+
+
+class LeaseLost(FailedPrecondition):
+    """Another one holds the lease now, or it was released; nothing was applied."""
+
+    code = "lease_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Held by ``holder`` until ``expires_ms`` at least, and from then on until another one takes it."""
+
+    name: str
+    holder: str
+    token: int
+    expires_ms: int
+
+
+class Leases:
+    """Thread-safe. ``holder`` must be a name that no other process and no other thread uses."""
+
+    def __init__(self, store: Store, clock: ClockMs = now_ms) -> None:
+        self._store = store
+        self._clock = clock
+
+    def acquire(self, name: str, holder: str, ttl_ms: int) -> Lease | None:
+        """With a token greater than any before, or None if another one holds it.
+
+        Who holds it already gets a new one, so that an outcome that is not known is settled by asking again.
+        """
+        if not 0 < len(holder) <= HOLDER_CHARS_MAX:
+            raise InvalidArgument(f"the holder of a lease has a name of 1 to {HOLDER_CHARS_MAX} characters")
+        if ttl_ms <= 0:
+            raise InvalidArgument("a lease must last for some time")
+
+        def body(tx: Transaction) -> Lease | None:
+            now = self._clock()
+            found = find(tx, name)
+            if found is not None and found.holder != holder and now <= found.expires_ms:
+                return None
+            return _put(tx, Lease(name, holder, 1 if found is None else found.token + 1, now + ttl_ms))
+
+        return self._store.transact(body)
+
+    def renew(self, lease: Lease, ttl_ms: int) -> Lease:
+        """The same token for longer; also if it had run out and nobody has taken it since. Raises LeaseLost."""
+
+        def body(tx: Transaction) -> Lease:
+            check(tx, lease)
+            return _put(tx, Lease(lease.name, lease.holder, lease.token, self._clock() + ttl_ms))
+
+        return self._store.transact(body)
+
+    def release(self, lease: Lease) -> None:
+        """The next may have it at once. Nothing happens if it was lost."""
+
+        def body(tx: Transaction) -> None:
+            found = find(tx, lease.name)
+            if found is not None and found.token == lease.token:
+                _put(tx, Lease(lease.name, "", lease.token, 0))
+
+        self._store.transact(body)
+
+
+def find(tx: ReadTransaction, name: str) -> Lease | None:
+    """The last one that was given; the holder is "" once it was released."""
+    stored = tx.get(LEASES.key(name))
+    if stored is None:
+        return None
+    token, expires_ms = _LAYOUT.unpack_from(stored)
+    return Lease(name, stored[_LAYOUT.size :].decode(), token, expires_ms)
+
+
+def check(tx: Transaction, lease: Lease) -> None:
+    """The transaction commits only if the lease is held until then. Raises LeaseLost."""
+    found = find(tx, lease.name)
+    if found is None or (found.token, found.holder) != (lease.token, lease.holder):
+        now = "nobody" if found is None or not found.holder else found.holder
+        raise LeaseLost(f"{lease.holder} has lost the lease {lease.name!r}; {now} holds it now", lease=lease.name)
+
+
+def _put(tx: Transaction, lease: Lease) -> Lease:
+    tx.set(LEASES.key(lease.name), _LAYOUT.pack(lease.token, lease.expires_ms) + lease.holder.encode())
+    return lease
+
+
+class FencedStore(Store):
+    """A store in which every transaction checks the lease: whatever stands on it writes only as long as it is held."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        self.name = store.name
+        self._store = store
+        self._lease = lease
+
+    def read(self, body: Callable[[ReadTransaction], T]) -> T:
+        return self._store.read(body)
+
+    def transact(self, body: Callable[[Transaction], T], *, attempts_max: int = 50) -> T:
+        def fenced(tx: Transaction) -> T:
+            check(tx, self._lease)
+            return body(tx)
+
+        return self._store.transact(fenced, attempts_max=attempts_max)
+
+    def begin(self) -> OpenTransaction:
+        transaction = self._store.begin()
+        try:
+            check(transaction, self._lease)
+        except BaseException:
+            transaction.cancel()
+            raise
+        return transaction
+
+    def wait_for_change(self, key: bytes, seen: bytes | None, timeout_s: float) -> bool:
+        return self._store.wait_for_change(key, seen, timeout_s)
+
+    def export(self, begin: bytes = b"", end: bytes = KEYS_END) -> AbstractContextManager[Export]:
+        return self._store.export(begin, end)
+
+    def close(self) -> None:
+        """The store below belongs to somebody else."""

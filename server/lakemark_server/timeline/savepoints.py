@@ -1,0 +1,102 @@
+"""Savepoints: versions that cleaning keeps, with an instant of their own on the timeline (the name is Hudi's)."""
+
+from __future__ import annotations
+
+from lakemark_core.errors import AlreadyExists, NotFound, VersionNotFound
+from lakemark_proto.store.v1.store_pb2 import InstantRecord, TagRecord
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.context.clock import ClockMs
+from lakemark_server.kv import Store, Transaction
+from lakemark_server.store.keyspace import SAVEPOINTS
+from lakemark_server.store.requests import transact_once
+from lakemark_server.timeline import records
+from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.lineage import Lineage
+
+
+class Savepoints:
+    """Thread-safe; holds no state that another process would need."""
+
+    def __init__(self, store: Store, clock: ClockMs) -> None:
+        self._store = store
+        self._clock = clock
+
+    def create(self, table: LakeTable, request: pb.SavepointRequest, owner: str = "") -> InstantRecord:
+        """Raises VersionNotFound, BranchNotFound, AlreadyExists."""
+
+        def body(tx: Transaction, now: int) -> InstantRecord:
+            return _create(tx, table, request, owner, now)
+
+        kind = f"CreateSavepoint of table {table.table_id}"
+        return transact_once(self._store, self._clock, request.request_id, kind, InstantRecord, body)
+
+    def drop(self, table: LakeTable, request: pb.SavepointRequest) -> InstantRecord:
+        """The savepoint's instant, which is rolled back now. Raises NotFound, BranchNotFound."""
+
+        def body(tx: Transaction, now: int) -> InstantRecord:
+            return _drop(tx, table, request, now)
+
+        kind = f"DropSavepoint of table {table.table_id}"
+        return transact_once(self._store, self._clock, request.request_id, kind, InstantRecord, body)
+
+    def find(self, table: LakeTable) -> list[TagRecord]:
+        """In order of branch and version."""
+        return self._store.read(lambda tx: retention.savepoints(tx, table.table_id))
+
+
+def _create(tx: Transaction, table: LakeTable, request: pb.SavepointRequest, owner: str, now_ms: int) -> InstantRecord:
+    table_id, lineage = table.table_id, branches.resolve(tx, table.table_id, request.branch)
+    latest = records.head(tx, table_id, lineage.key).version
+    version = request.version or latest
+    if not 1 <= version <= latest:
+        raise VersionNotFound(
+            f"{table.name} has no version {version} that could be kept; the latest is {latest}", version=str(version)
+        )
+    retention.require_readable(tx, table_id, table.name, lineage, version)
+    place = _key(table_id, lineage, version)
+    if tx.get(place) is not None:
+        raise AlreadyExists(f"version {version} of {table.name} already has a savepoint")
+    key = lineage.owner(version)
+    record = InstantRecord(
+        instant=records.next_instant(tx, table_id, now_ms),
+        branch=key,
+        operation=pb.MAKE_SAVEPOINT,
+        state=pb.COMPLETED,
+        read_version=version,
+        opened_ms=now_ms,
+        completed_ms=now_ms,
+        owner=owner,
+        metadata={"comment": request.comment[:1_000]} if request.comment else {},
+    )
+    records.put_instant(tx, table_id, record)
+    savepoint = TagRecord(
+        name=f"savepoint of version {version}",
+        branch_key=key,
+        branch_name=branches.name_of(key),
+        version=version,
+        created_ms=now_ms,
+        comment=request.comment[:1_000],
+        savepoint_instant=record.instant,
+    )
+    tx.set(place, savepoint.SerializeToString())
+    return record
+
+
+def _drop(tx: Transaction, table: LakeTable, request: pb.SavepointRequest, now_ms: int) -> InstantRecord:
+    lineage = branches.resolve(tx, table.table_id, request.branch)
+    place = _key(table.table_id, lineage, request.version)
+    stored = tx.get(place)
+    if stored is None:
+        raise NotFound(f"version {request.version} of {table.name} has no savepoint", version=str(request.version))
+    tx.clear(place)
+    record = records.instant(tx, table.table_id, TagRecord.FromString(stored).savepoint_instant)
+    record.state = pb.ROLLED_BACK
+    record.completed_ms = now_ms
+    record.rolled_back_reason = "the savepoint was dropped"
+    records.put_instant(tx, table.table_id, record)
+    return record
+
+
+def _key(table_id: int, lineage: Lineage, version: int) -> bytes:
+    return SAVEPOINTS.key(table_id, lineage.owner(version), version)
