@@ -28,7 +28,7 @@ from lakemark_hms.wire.server import HmsServer
 from lakemark_thrift import services, ttypes
 from lakemark_thrift.base import DeclaredError
 from lakemark_thrift.services import METHODS, Method
-from tests.unit.hms_wire import samples
+from tests.unit.hms.wire import samples
 
 SECONDS = 20
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lakemark.expressions.render import literal_sql
-from lakemark.expressions.sql_values import literal_of
 
 from lakemark.errors import InvalidPredicate, UnsupportedOperation
 from lakemark.expressions import Literal, Unknown, bind, normalize, parse_predicate, to_sql
 from lakemark.reading.filters import to_arrow_filter
 from lakemark.types import format_type, schema_to_arrow
+from lakemark_core.expressions.render import literal_sql
+from lakemark_core.expressions.sql_values import literal_of
 from lakemark_server.file_index.pruning.rules import prune
 from tests.e2e.lake_spark.snippets import run
 from tests.e2e.spark_runner import SparkProcess
 from tests.predicate_texts import constants, decimal_cast, predicate
+from tests.unit.file_index.pruning.test_pruning_property import statistics
 from tests.unit.predicates import PARTITIONS, POOLS, SCHEMA, Row
-from tests.unit.pruning.test_pruning_property import statistics
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from lakemark_server.file_index.pruning import zones as zoning
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
-from tests.unit.snapshot.world import World
+from tests.unit.snapshots.world import World
 
 
 def test_at_once_as_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES, MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.verify.bases import check_bases
-from tests.unit.snapshot.world import TABLE, World, found
+from tests.unit.snapshots.world import TABLE, World, found
 
 
 @pytest.fixture

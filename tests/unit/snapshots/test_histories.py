@@ -24,8 +24,8 @@ from lakemark_server.snapshots import bases
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.verify.bases import check_bases
-from tests.unit.snapshot.compacted import check_compact
-from tests.unit.snapshot.world import TABLE, World, found
+from tests.unit.file_index.compacted import check_compact
+from tests.unit.snapshots.world import TABLE, World, found
 
 PREDICATES = [
     "id = 2", "id = 5", "id > 3", "id IS NULL", "m = 1", "m = 1 AND id < 2", "m != 0 OR id = 0", "m IS NULL", "TRUE",

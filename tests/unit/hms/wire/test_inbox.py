@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lakemark_hms.wire import codec
 from lakemark_hms.wire.inbox import Inbox, Message, RejectedError
 from lakemark_thrift import services, ttypes
-from tests.unit.hms_wire import samples
+from tests.unit.hms.wire import samples
 
 LARGE = 10**9
 

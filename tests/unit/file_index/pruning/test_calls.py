@@ -33,8 +33,8 @@ from lakemark_core.types import (
 from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats
 from lakemark_server.file_index.pruning.rules import prune
 from tests.predicate_texts import call
+from tests.unit.file_index.pruning.test_pruning_property import files, statistics, weakened
 from tests.unit.predicates import SCHEMA, Row
-from tests.unit.pruning.test_pruning_property import files, statistics, weakened
 
 COLUMNS = Schema.build(
     [

@@ -9,7 +9,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from lakemark_hms.wire import codec
 from lakemark_thrift import services, ttypes
-from tests.unit.hms_wire import samples
+from tests.unit.hms.wire import samples
 
 
 def test_header_as_apache_writes_it() -> None:

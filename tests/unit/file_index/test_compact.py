@@ -19,8 +19,8 @@ from lakemark_server.snapshots.reading import history
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
-from tests.unit.snapshot.compacted import check_compact
-from tests.unit.snapshot.world import World
+from tests.unit.file_index.compacted import check_compact
+from tests.unit.snapshots.world import World
 
 
 @pytest.fixture(scope="module")

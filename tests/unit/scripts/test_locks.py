@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 MAIN = REPOSITORY / "requirements.lock"
 DERIVED = [
     REPOSITORY / "requirements-server.lock",

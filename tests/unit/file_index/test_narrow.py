@@ -17,7 +17,7 @@ from lakemark_server.snapshots.reading import history
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
-from tests.unit.snapshot.world import World
+from tests.unit.snapshots.world import World
 
 FILES = 600
 

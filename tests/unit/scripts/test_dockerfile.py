@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
 DOCKERIGNORE = (REPOSITORY / ".dockerignore").read_text().splitlines()
 

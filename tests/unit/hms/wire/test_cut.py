@@ -10,7 +10,7 @@ from lakemark_hms.wire import codec, splice
 from lakemark_hms.wire.cut import LIST, STRING, STRUCT, cut, fields, find, patch
 from lakemark_hms.wire.heads import PartitionHead
 from lakemark_thrift import services, ttypes
-from tests.unit.hms_wire import samples
+from tests.unit.hms.wire import samples
 
 UNKNOWN_FIRST = 500  # field ids that no release has
 
