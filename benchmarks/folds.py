@@ -9,7 +9,7 @@ from pathlib import Path
 from lakemark_server.catalog import lake
 from lakemark_server.context.clock import now_ms
 from lakemark_server.kv import ReadTransaction, open_store
-from lakemark_server.snapshots.folding import Folding, Thresholds
+from lakemark_server.snapshots.base_builds import Folding, Thresholds
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import BASE_INDEXES, BASE_PAGES
 

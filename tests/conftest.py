@@ -10,7 +10,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from tests.scheduling import ByGroup, urgency_of
+from tests.schedule import ByGroup, urgency_of
 from tests.stores import remove_stores
 
 # What a command writes to its standard output and error is what tests of commands look at: no log of a service in this

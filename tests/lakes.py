@@ -16,7 +16,7 @@ from lakemark_server.file_index.arrow import texts
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.kv import Store, open_store
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
-from lakemark_server.snapshots.comparing import Comparer
+from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.store import store_format
 from lakemark_server.timeline.batching.jobs import OpenJob

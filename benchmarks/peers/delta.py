@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from benchmarks.dataset import APPENDS, COLUMNS, FILE_ROWS, PARTITION_COLUMN, Dataset
-from benchmarks.peers.measuring import APPEND_RUNS, APPENDED_FILES, Work, hot_commits, main, milliseconds, seconds
+from benchmarks.peers.timer import APPEND_RUNS, APPENDED_FILES, Work, hot_commits, main, milliseconds, seconds
 
 RUNS: Final = 5
 _TYPES: Final = {

@@ -18,7 +18,7 @@ import duckdb_extension_ducklake
 import pyarrow as pa
 
 from benchmarks.dataset import APPENDS, COLUMNS, FILE_ROWS, PARTITION_COLUMN, Dataset
-from benchmarks.peers.measuring import Work, hot_commits, main, milliseconds, seconds
+from benchmarks.peers.timer import Work, hot_commits, main, milliseconds, seconds
 
 RUNS: Final = 5
 _TYPES: Final = {

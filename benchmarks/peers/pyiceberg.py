@@ -24,7 +24,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, PrimitiveType, StringType, TimestamptzType
 
 from benchmarks.dataset import APPENDS, COLUMNS, FILE_ROWS, PARTITION_COLUMN, Dataset
-from benchmarks.peers.measuring import APPEND_RUNS, APPENDED_FILES, Work, hot_commits, main, milliseconds, seconds
+from benchmarks.peers.timer import APPEND_RUNS, APPENDED_FILES, Work, hot_commits, main, milliseconds, seconds
 
 RUNS: Final = 5
 TABLE: Final = "bench.planned"

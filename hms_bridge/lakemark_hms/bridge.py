@@ -14,7 +14,7 @@ from lakemark_hms.wire.limits import ServerSettings
 from lakemark_hms.wire.server import HmsServer
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
-from lakemark_server.host.listening import cannot_listen
+from lakemark_server.host.ports import cannot_listen
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
 

@@ -26,16 +26,16 @@ from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.file_index.planning.planner import Planner
-from lakemark_server.host import cores, listening, logs, memory
+from lakemark_server.host import cores, logs, memory, ports
 from lakemark_server.kv import Store, open_store, public_url
 from lakemark_server.maintenance.base_folder import BaseFolder
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.maintenance.housekeeping import Housekeeping
-from lakemark_server.maintenance.sweeping import Sweeper
+from lakemark_server.maintenance.sweeper import Sweeper
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
-from lakemark_server.snapshots.comparing import Comparer
-from lakemark_server.snapshots.folding import Thresholds
+from lakemark_server.snapshots.base_builds import Thresholds
+from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.store import store_format
 from lakemark_server.timeline.service import Timeline
@@ -53,9 +53,9 @@ class Service:
 
     def __init__(self, settings: Settings, store: Store | None = None, clock: ClockMs = now_ms) -> None:
         self.settings = settings
-        listening.check_free("gRPC", settings.host, settings.grpc_port)
+        ports.check_free("gRPC", settings.host, settings.grpc_port)
         if settings.hms_enabled:
-            listening.check_free("HMS", settings.host, settings.hms_port)
+            ports.check_free("HMS", settings.host, settings.hms_port)
         self.store = store or open_or_make(settings.store)
         try:
             refuse_half_restored(self.store)

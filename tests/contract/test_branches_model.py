@@ -25,7 +25,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
-from lakemark_server.snapshots.comparing import DryMerge, Wanted
+from lakemark_server.snapshots.comparisons import DryMerge, Wanted
 from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.verify import verify

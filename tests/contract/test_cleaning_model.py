@@ -18,12 +18,12 @@ from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.file_index.parts.fold import NOWHERE
 from lakemark_server.kv import Space
-from lakemark_server.maintenance.cleaning.trimming import BASE_AGE_MS_MIN
-from lakemark_server.snapshots.folding import Folding, Thresholds
+from lakemark_server.maintenance.cleaning.old_metadata import BASE_AGE_MS_MIN
+from lakemark_server.snapshots.base_builds import Folding, Thresholds
 from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.store.keyspace import BRANCH_KEYS, HEADS, MERGES, VERSION_TIMES, VERSIONS
 from lakemark_server.timeline.batching.jobs import OpenJob
-from lakemark_server.timeline.branching import branches
+from lakemark_server.timeline.branches import forks
 from lakemark_server.verify import verify
 from tests.contract.test_branches_model import BranchesMachine, Files
 from tests.lakes import Lake, file, files, open_lake
@@ -63,7 +63,7 @@ class CleaningMachine(BranchesMachine):
             readable = (version for version in range(branch.head + 1) if self.readable(name, version))
             found = found.union(*(branch.states[version] for version in readable))
         for one in self.lake.timeline.savepoints.find(self.t):  # of dropped branches, too
-            lineage = self.lake.store.read(lambda tx, one=one: branches.lineage(tx, self.t.table_id, one.branch_key))  # type: ignore[misc]
+            lineage = self.lake.store.read(lambda tx, one=one: forks.lineage(tx, self.t.table_id, one.branch_key))  # type: ignore[misc]
             kept = self.lake.snapshots.load(self.t, lineage, one.version)
             found.update(texts(kept.entries().column("path")))
         return found

@@ -14,9 +14,9 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog import storage
 from lakemark_server.context.deadline import Deadline, within
 from lakemark_server.file_index.parts.fold import Origin, Snapshot
-from lakemark_server.maintenance.cleaning.trimming import BASE_AGE_MS_MIN
+from lakemark_server.maintenance.cleaning.old_metadata import BASE_AGE_MS_MIN
 from lakemark_server.snapshots import bases
-from lakemark_server.snapshots.reading.loading import Loading
+from lakemark_server.snapshots.versions.loader import Loading
 from lakemark_server.store.keyspace import MAIN, VERSIONS
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.lineage import Lineage

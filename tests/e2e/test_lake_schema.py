@@ -14,7 +14,7 @@ import pytest
 
 from lakemark import Client
 from lakemark.evolution import AddColumn, DropColumn
-from lakemark.parquet.adopting import adopt_files
+from lakemark.parquet.adoption import adopt_files
 from lakemark.types import Field, parse_type, schema_to_arrow
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 

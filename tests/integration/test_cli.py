@@ -25,7 +25,7 @@ from lakemark.errors import (
     TableNotFound,
     Unavailable,
 )
-from lakemark.parquet.adopting import adopt_files
+from lakemark.parquet.adoption import adopt_files
 from lakemark_server.kv import StoreInUse, open_store
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lakemark.errors import InvalidArgument
 from lakemark_server.kv import CommitUnknownResult, Conflict, Store, counter, open_store
-from lakemark_server.maintenance.sweeping import Sweeper
+from lakemark_server.maintenance.sweeper import Sweeper
 from lakemark_server.store.leases import FencedStore, Lease, LeaseLost, Leases, find
 from tests.contract.conftest import SHARED_URLS
 from tests.faulty_store import Faults, FaultyStore, Rates

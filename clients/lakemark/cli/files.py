@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lakemark.cli import aggregates, committing
+from lakemark.cli import aggregates, commits
 from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.options import Branch, Tag, Timestamp, Version, listed
 from lakemark.cli.output import show_fields, show_json, show_rows, size_text, time_text
@@ -207,8 +207,8 @@ def snapshots(
 
 
 app.command("aggregate")(aggregates.aggregate)
-app.command("commit")(committing.commit)
-app.command("commit-together")(committing.commit_together)
+app.command("commit")(commits.commit)
+app.command("commit-together")(commits.commit_together)
 
 
 def _show_files(call: Invocation, found: Plan, *, summary: bool) -> None:

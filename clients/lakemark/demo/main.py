@@ -12,7 +12,7 @@ import lakemark
 from lakemark.demo import flights, session, warehouse
 from lakemark.demo.lake import LakeTour
 from lakemark.demo.report import Report
-from lakemark.demo.serving import Served
+from lakemark.demo.service import Served
 
 
 def run(directory: Path | None = None, console: Console | None = None) -> int:

@@ -2,6 +2,6 @@
 
 from lakemark.parquet.footers import describe, describe_metadata
 from lakemark.parquet.rows import Rows
-from lakemark.parquet.writing import WrittenFiles, write_table
+from lakemark.parquet.writer import WrittenFiles, write_table
 
 __all__ = ["Rows", "WrittenFiles", "describe", "describe_metadata", "write_table"]

@@ -10,8 +10,7 @@ from lakemark_core.evolution.changes import (
     SchemaChange,
     WidenColumn,
 )
-from lakemark_core.evolution.paths import format_path, parse_path
-from lakemark_core.evolution.reading import (
+from lakemark_core.evolution.file_schemas import (
     read_alike,
     readable_with,
     reading_groups,
@@ -19,6 +18,7 @@ from lakemark_core.evolution.reading import (
     source_of,
     sources_of,
 )
+from lakemark_core.evolution.paths import format_path, parse_path
 from lakemark_core.evolution.widening import keeps_text, why_not_widen
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark_core.evolution.reading import source_of
+from lakemark_core.evolution.file_schemas import source_of
 from lakemark_core.types import Field, ListOf, MapOf, Struct, Type, to_arrow
 
 AnyArray: TypeAlias = "pa.Array[Any]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakemark_core.evolution.reading import read_alike, source_of
+from lakemark_core.evolution.file_schemas import read_alike, source_of
 from lakemark_core.types import Field, ListOf, MapOf, Struct, Type, format_type, is_textual
 
 

@@ -29,7 +29,6 @@ from lakemark_core.types.model import (
     is_nested,
     is_textual,
 )
-from lakemark_core.types.parsing import format_type, parse_type
 from lakemark_core.types.partitions import (
     DEFAULT_PARTITION,
     PartitionValue,
@@ -43,6 +42,7 @@ from lakemark_core.types.partitions import (
 )
 from lakemark_core.types.readable import check_readable
 from lakemark_core.types.schema import Schema, assign_ids, max_id
+from lakemark_core.types.text import format_type, parse_type
 
 __all__ = [
     "BIGINT",

@@ -28,8 +28,8 @@ from lakemark_core.types.model import (
     Type,
     is_textual,
 )
-from lakemark_core.types.parsing import format_type
 from lakemark_core.types.schema import Schema
+from lakemark_core.types.text import format_type
 
 _ArrowField: TypeAlias = "pa.Field[Any]"
 _FIELD_ID_KEY = b"PARQUET:field_id"

@@ -28,7 +28,7 @@ from lakemark_core.types.model import (
     is_nested,
     is_textual,
 )
-from lakemark_core.types.parsing import format_type
+from lakemark_core.types.text import format_type
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The text of null. Hive and Spark write the empty string as null, too."""

@@ -28,8 +28,8 @@ from lakemark_core.types.model import (
     Struct,
     Type,
 )
-from lakemark_core.types.parsing import format_type
 from lakemark_core.types.schema import Schema
+from lakemark_core.types.text import format_type
 
 _BYTES: Final = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _FLOATING: Final[dict[pa.DataType, str]] = {pa.float32(): "FLOAT", pa.float64(): "DOUBLE"}

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lakemark_core.errors import InvalidSchema
 from lakemark_core.types.model import BINARY, Field, ListOf, MapOf, Struct, Type, is_floating, is_nested
-from lakemark_core.types.parsing import format_type
+from lakemark_core.types.text import format_type
 
 NAME_LENGTH_MAX = 255
 COLUMNS_MAX = 20_000

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from .capture import take
 from .errors import BackupDamaged, BackupFormatUnknown, BackupNotFound, HalfRestored
 from .manifest import DataNeeded, Manifest
 from .marker import refuse_half_restored
 from .repository import Repository
-from .restoring import restore, start_over
-from .taking import take
+from .restoration import restore, start_over
 
 __all__ = [
     "BackupDamaged",

@@ -24,7 +24,7 @@ import pyarrow as pa
 from lakemark_core.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 from . import manifest as manifests
-from .chunking import Chunk, name_of
+from .chunks import Chunk, name_of
 from .errors import BackupDamaged, BackupFormatUnknown, BackupInUse, BackupNotFound
 from .manifest import ChunkEntry, Manifest
 

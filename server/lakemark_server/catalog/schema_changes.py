@@ -24,7 +24,7 @@ from lakemark_core.evolution import (
     why_not_widen,
 )
 from lakemark_core.types import Field, Schema, Struct, assign_ids, format_type, is_nested
-from lakemark_core.types.parsing import DEPTH_MAX
+from lakemark_core.types.text import DEPTH_MAX
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.schema_tree import Siblings, count_of, depth_of, edit
 

@@ -31,7 +31,7 @@ from .api import (
 )
 from .keys import Space, pack, range_of, unpack
 from .memo import ReadMemo
-from .paging import keys_below, pairs_between
+from .pages import keys_below, pairs_between
 
 __all__ = [
     "CommitUnknownResult",

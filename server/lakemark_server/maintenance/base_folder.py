@@ -19,7 +19,7 @@ from lakemark_proto.store.v1.store_pb2 import BaseRecord, HeadRecord
 from lakemark_server.catalog import lake
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import Store, keys_below
-from lakemark_server.snapshots.folding import GRACE_MS, Folding, Thresholds
+from lakemark_server.snapshots.base_builds import GRACE_MS, Folding, Thresholds
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import HEADS
 from lakemark_server.store.leases import FencedStore, Lease, LeaseLost, Leases

@@ -16,7 +16,7 @@ from lakemark_proto.store.v1.store_pb2 import (
 from lakemark_proto.v1 import catalog_pb2, timeline_pb2, types_pb2
 from lakemark_server.catalog.lake import POLICIES, LakeTable
 from lakemark_server.catalog.schemas import SchemaVersion
-from lakemark_server.timeline.branching.branches import name_of
+from lakemark_server.timeline.branches.forks import name_of
 from lakemark_server.timeline.instants.alive import Alive
 
 _ACTIONS = {

@@ -16,7 +16,7 @@ from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.file_index.planning.planner import Planner
-from lakemark_server.host.listening import cannot_listen
+from lakemark_server.host.ports import cannot_listen
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.rpc import loop
 from lakemark_server.rpc.admin import AdminServicer
@@ -26,7 +26,7 @@ from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.methods import Methods
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.rpc.timeline import TimelineServicer
-from lakemark_server.snapshots.comparing import Comparer
+from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
 

@@ -14,13 +14,13 @@ from lakemark_proto.v1.types_pb2 import TableName
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
-from lakemark_server.rpc import comparing, messages
+from lakemark_server.rpc import comparisons, messages
 from lakemark_server.rpc.answers import Answers
 from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.errors import detail_of
 from lakemark_server.rpc.loop import grpc_loop
 from lakemark_server.rpc.quick import Quick
-from lakemark_server.snapshots.comparing import Comparer
+from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.timeline.batching.jobs import MOVED, CommittedAndOpened, Moved, Opened, OpenJob, check_open
 from lakemark_server.timeline.batching.named import TableKey
 from lakemark_server.timeline.batching.reading import is_small
@@ -145,7 +145,7 @@ class TimelineServicer(TimelineServiceServicer):
         return pb.ListVersionsResponse(versions=[messages.version(record) for record in found], more=more)
 
     def CompareVersions(self, request: pb.CompareVersionsRequest, context: Context) -> pb.CompareVersionsResponse:
-        return comparing.compare(self._comparer, self._table(request.table), request)
+        return comparisons.compare(self._comparer, self._table(request.table), request)
 
 
 def _key(name: TableName) -> TableKey:

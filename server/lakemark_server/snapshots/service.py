@@ -21,10 +21,10 @@ from lakemark_server.file_index.pages.source import PageSource, SnapshotGone, ma
 from lakemark_server.file_index.parts.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.file_index.parts.locate import locate
 from lakemark_server.kv import ReadMemo, ReadTransaction, Store
-from lakemark_server.snapshots.reading.instants import Pending, pending_compaction, version_before_instant
-from lakemark_server.snapshots.reading.loading import PAGE_TOO_OLD, Loading, SnapshotCache, schema_of
+from lakemark_server.snapshots.versions.instants import Pending, pending_compaction, version_before_instant
+from lakemark_server.snapshots.versions.loader import PAGE_TOO_OLD, Loading, SnapshotCache, schema_of
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.lineage import Lineage
 
 CACHE_BYTES_DEFAULT: Final = 512 << 20
@@ -245,9 +245,9 @@ def _resolve_named(tx: ReadTransaction, named: Named) -> Reference:
 def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
     table_id = table.table_id
     if at.tag:
-        tag = branches.tag(tx, table_id, at.tag)
-        return Reference(table, branches.lineage(tx, table_id, tag.branch_key).at(tag.version), tag.version)
-    lineage = branches.resolve(tx, table_id, at.branch)
+        tag = forks.tag(tx, table_id, at.tag)
+        return Reference(table, forks.lineage(tx, table_id, tag.branch_key).at(tag.version), tag.version)
+    lineage = forks.resolve(tx, table_id, at.branch)
     key, fork = lineage.forks[0]
     latest = max(records.head(tx, table_id, key).version, fork)
     if at.timestamp_ms is not None:

@@ -18,11 +18,11 @@ from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.store.keyspace import EXPIRING, MAIN
 from lakemark_server.store.requests import transact_once
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.lineage import Lineage
-from lakemark_server.timeline.publishing import direct
-from lakemark_server.timeline.publishing.table_state import TableState
+from lakemark_server.timeline.publication import direct
+from lakemark_server.timeline.publication.table_state import TableState
 
 EXPIRED_AT_ONCE_MAX: Final = 100
 
@@ -62,9 +62,9 @@ class References:
             found = []
             if kind != pb.TAG:
                 main = pb.Reference(name=MAIN, kind=pb.BRANCH, version=records.head(tx, table_id, MAIN).version)
-                found = [main, *(_of_branch(tx, table_id, one) for one in branches.branches(tx, table_id))]
+                found = [main, *(_of_branch(tx, table_id, one) for one in forks.branches(tx, table_id))]
             if kind != pb.BRANCH:
-                found += [_of_tag(one) for one in branches.tags(tx, table_id)]
+                found += [_of_tag(one) for one in forks.tags(tx, table_id)]
             return sorted(found, key=lambda one: (one.name != MAIN, one.name))
 
         return self._store.read(body)
@@ -80,8 +80,8 @@ class References:
             raise InvalidName("main cannot be dropped; drop the table")
 
         def body(tx: Transaction, _: int) -> pb.DropReferenceResponse:
-            branches.require_kind(tx, table.table_id, name, kind)
-            branches.drop(tx, table.table_id, name)
+            forks.require_kind(tx, table.table_id, name, kind)
+            forks.drop(tx, table.table_id, name)
             dropped.append(name)
             return pb.DropReferenceResponse()
 
@@ -128,8 +128,8 @@ class References:
 
 def _create(tx: Transaction, table: LakeTable, request: pb.CreateReferenceRequest, now_ms: int) -> pb.Reference:
     table_id, name = table.table_id, request.name
-    branches.check_free(tx, table_id, name)
-    lineage = branches.resolve(tx, table_id, request.from_branch)
+    forks.check_free(tx, table_id, name)
+    lineage = forks.resolve(tx, table_id, request.from_branch)
     latest = records.head(tx, table_id, lineage.key).version
     version = request.from_version or latest
     if version > latest:
@@ -140,25 +140,25 @@ def _create(tx: Transaction, table: LakeTable, request: pb.CreateReferenceReques
         )
     retention.require_readable(tx, table_id, table.name, lineage, version)
     owner = lineage.at(version)
-    parent = branches.name_of(owner.key)
+    parent = forks.name_of(owner.key)
     if request.kind == pb.TAG:
         if version == 0:
             raise VersionNotFound(f"{table.name} has no version yet that a tag could keep")
         tag = TagRecord(name=name, branch_key=owner.key, branch_name=parent, version=version, created_ms=now_ms)
         tag.retain_ms = request.retain_ms
-        branches.put_tag(tx, table_id, tag)
+        forks.put_tag(tx, table_id, tag)
         _expires(tx, table_id, tag)
         return _of_tag(tag)
     record = BranchRecord(
         name=name,
-        key=branches.new_key(name, records.next_instant(tx, table_id, now_ms)),
+        key=forks.new_key(name, records.next_instant(tx, table_id, now_ms)),
         parent_key=owner.key,
         parent_name=parent,
         fork_version=version,
         created_ms=now_ms,
         retain_ms=request.retain_ms,
     )
-    branches.put_branch(tx, table_id, record, owner)
+    forks.put_branch(tx, table_id, record, owner)
     _expires(tx, table_id, record)
     _start(tx, table_id, record, owner)
     return _of_branch(tx, table_id, record)
@@ -173,12 +173,12 @@ def _expire(tx: Transaction, ms: int, table_id: int, name: str) -> bool:
     """Drops what still has this name and this end; false if it was dropped, or made anew."""
     tx.clear(EXPIRING.key(ms, table_id, name))
     try:
-        record = branches.named(tx, table_id, name)
+        record = forks.named(tx, table_id, name)
     except NotFound:
         return False
     if not record.retain_ms or record.created_ms + record.retain_ms != ms:
         return False
-    branches.drop(tx, table_id, name)
+    forks.drop(tx, table_id, name)
     return True
 
 

@@ -11,7 +11,7 @@ from lakemark_server.kv import Store, Transaction
 from lakemark_server.store.keyspace import SAVEPOINTS
 from lakemark_server.store.requests import transact_once
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.lineage import Lineage
 
 
@@ -46,7 +46,7 @@ class Savepoints:
 
 
 def _create(tx: Transaction, table: LakeTable, request: pb.SavepointRequest, owner: str, now_ms: int) -> InstantRecord:
-    table_id, lineage = table.table_id, branches.resolve(tx, table.table_id, request.branch)
+    table_id, lineage = table.table_id, forks.resolve(tx, table.table_id, request.branch)
     latest = records.head(tx, table_id, lineage.key).version
     version = request.version or latest
     if not 1 <= version <= latest:
@@ -73,7 +73,7 @@ def _create(tx: Transaction, table: LakeTable, request: pb.SavepointRequest, own
     savepoint = TagRecord(
         name=f"savepoint of version {version}",
         branch_key=key,
-        branch_name=branches.name_of(key),
+        branch_name=forks.name_of(key),
         version=version,
         created_ms=now_ms,
         comment=request.comment[:1_000],
@@ -84,7 +84,7 @@ def _create(tx: Transaction, table: LakeTable, request: pb.SavepointRequest, own
 
 
 def _drop(tx: Transaction, table: LakeTable, request: pb.SavepointRequest, now_ms: int) -> InstantRecord:
-    lineage = branches.resolve(tx, table.table_id, request.branch)
+    lineage = forks.resolve(tx, table.table_id, request.branch)
     place = _key(table.table_id, lineage, request.version)
     stored = tx.get(place)
     if stored is None:

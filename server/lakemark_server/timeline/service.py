@@ -26,17 +26,17 @@ from lakemark_server.timeline.batching.batcher import Answered, Batcher
 from lakemark_server.timeline.batching.batches import Answer, Batches, Job, remember, size_of
 from lakemark_server.timeline.batching.jobs import CommittedAndOpened, Moved, Opened, OpenJob, StartJob, check_open
 from lakemark_server.timeline.batching.named import NamedJob, TableKey, TableNames
-from lakemark_server.timeline.branching import branches
+from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
-from lakemark_server.timeline.instants import alive, listing, staging
+from lakemark_server.timeline.instants import alive, pages, staging
 from lakemark_server.timeline.instants.alive import Alive
 from lakemark_server.timeline.lineage import Lineage
-from lakemark_server.timeline.publishing import direct
-from lakemark_server.timeline.publishing.altering import AlterJob
-from lakemark_server.timeline.publishing.publish import CommitJob, check_metadata, response_of
-from lakemark_server.timeline.publishing.rollback import delete_files, keep_conflict, roll_back
-from lakemark_server.timeline.publishing.table_state import TableState
-from lakemark_server.timeline.publishing.together import Together
+from lakemark_server.timeline.publication import direct
+from lakemark_server.timeline.publication.publish import CommitJob, check_metadata, response_of
+from lakemark_server.timeline.publication.rollback import delete_files, keep_conflict, roll_back
+from lakemark_server.timeline.publication.schema_change import AlterJob
+from lakemark_server.timeline.publication.table_state import TableState
+from lakemark_server.timeline.publication.together import Together
 from lakemark_server.timeline.references import References
 from lakemark_server.timeline.savepoints import Savepoints
 
@@ -199,7 +199,7 @@ class Timeline:
         """Looks the files up in the version that the writer has read. Raises InvalidFile for those it does not have."""
         if not paths:
             return entries
-        lineage = self._store.read(lambda tx: branches.lineage(tx, table.table_id, record.branch))
+        lineage = self._store.read(lambda tx: forks.lineage(tx, table.table_id, record.branch))
         return staging.with_removed(entries, self._files.find_files(table, lineage, record.read_version, paths))
 
     def alter_schema(self, table_id: int, job: AlterJob) -> LakeTable:
@@ -305,7 +305,7 @@ class Timeline:
     ) -> tuple[list[InstantRecord], int]:
         """Those with ``after < instant < before``, and the one behind which to go on; 0: that was all."""
         return self._store.read(
-            lambda tx: listing.instants(
+            lambda tx: pages.instants(
                 tx, table_id, after=after, before=before, states=states, limit=limit, newest_first=newest_first
             )
         )
@@ -323,7 +323,7 @@ class Timeline:
         """Those with ``after < version < before``, and whether there are more."""
 
         def body(tx: ReadTransaction) -> list[VersionRecord]:
-            lineage = branches.resolve(tx, table_id, branch)
+            lineage = forks.resolve(tx, table_id, branch)
             latest = records.head(tx, table_id, lineage.key).version
             upto = min(before - 1, latest) if before else latest
             return records.versions(tx, table_id, lineage, after, upto, limit=limit + 1, reverse=newest_first)

@@ -17,7 +17,7 @@ from lakemark_server.kv import ReadTransaction, Store, keys_below
 from lakemark_server.snapshots import bases
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES
-from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.lineage import Lineage
 
 _CACHE_BYTES: Final = 64 << 20
@@ -69,7 +69,7 @@ def _check_content(
         return
     loading = Snapshots(store, _CACHE_BYTES).loading(table)
     try:
-        lineage = store.read(lambda tx: branches.lineage(tx, table.table_id, branch_key))
+        lineage = store.read(lambda tx: forks.lineage(tx, table.table_id, branch_key))
         base = loading.load(lineage, record.version, Origin(record.base_id, record.version))
         if store.read(lambda tx: _is_trimmed(tx, table.table_id, lineage)):
             if record.files != base.files:

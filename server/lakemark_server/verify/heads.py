@@ -17,7 +17,7 @@ from lakemark_server.file_index.parts.part import Part
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches
+from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 from lakemark_server.verify.names import Name, names_of
 
@@ -84,7 +84,7 @@ class Heads:
 def _heads(tx: ReadTransaction, table_id: int) -> tuple[LakeTable, list[tuple[Lineage, int]]]:
     """The table, and each branch with its latest version, main first."""
     table = lake.load(tx, table_id)
-    lineages = [OF_MAIN, *(branches.lineage(tx, table_id, one.key) for one in branches.branches(tx, table_id))]
-    forks = [lineage.forks[0] for lineage in lineages]
-    latest = [max(records.head(tx, table_id, key).version, fork) for key, fork in forks]
+    lineages = [OF_MAIN, *(forks.lineage(tx, table_id, one.key) for one in forks.branches(tx, table_id))]
+    fork_points = [lineage.forks[0] for lineage in lineages]
+    latest = [max(records.head(tx, table_id, key).version, fork) for key, fork in fork_points]
     return table, list(zip(lineages, latest, strict=True))

@@ -32,7 +32,7 @@ from lakemark_server.store.keyspace import (
     VERSIONS,
 )
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import retention
+from lakemark_server.timeline.branches import retention
 from lakemark_server.timeline.instants.alive import Alive
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 from lakemark_server.verify.references import check_merges, check_references, lineages, references_of

@@ -8,7 +8,7 @@ from typing import cast
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, TagRecord, VersionRecord
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.store.keyspace import BRANCH_KEYS, BRANCHES, MAIN, MERGES, SAVEPOINTS, TAGS
-from lakemark_server.timeline.branching.divergence import merged_upto
+from lakemark_server.timeline.branches.divergence import merged_upto
 from lakemark_server.timeline.conflicts.changes import replays_of
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 

@@ -15,7 +15,7 @@ from lakemark_server.backup import (
     BackupNotFound,
     HalfRestored,
     Repository,
-    restoring,
+    restoration,
 )
 from lakemark_server.backup import manifest as manifests
 from lakemark_server.backup.errors import BackupInUse
@@ -111,7 +111,7 @@ def test_a_damaged_chunk(source: Store, repository: Repository, target_url: str,
     assert str(path) in repository.check()[0]
     with opened(target_url) as target:
         with pytest.raises(BackupDamaged, match="missing" if how == "missing" else "damaged"):
-            restoring.restore(target, repository, manifest)
+            restoration.restore(target, repository, manifest)
         # What came before it is there, and is not taken for a store.
         with pytest.raises(HalfRestored):
             backup(target, repository)
@@ -187,7 +187,7 @@ def half(source: Store, repository: Repository, target_url: str, monkeypatch: py
     fill(source, ballast(4_000))
     manifest = backup(source, repository)
     calls = iter(range(len(manifest.chunks) // 2))
-    plain = restoring._write
+    plain = restoration._write
 
     def write(*arguments: object) -> None:
         if next(calls, None) is None:
@@ -195,9 +195,9 @@ def half(source: Store, repository: Repository, target_url: str, monkeypatch: py
         plain(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched, opened(target_url) as target:
-        patched.setattr(restoring, "_write", write)
+        patched.setattr(restoration, "_write", write)
         with pytest.raises(Stopped):
-            restoring.restore(target, repository, manifest)
+            restoration.restore(target, repository, manifest)
     return target_url
 
 
@@ -218,7 +218,7 @@ def test_restoring_goes_on_where_it_stopped(
     assert restored(half, repository, manifest) == content(source)
     assert 0 < len(read) < len(manifest.chunks)
     with opened(half) as target, pytest.raises(Exception, match="not empty"):
-        restoring.restore(target, repository, manifest)
+        restoration.restore(target, repository, manifest)
 
 
 def test_another_backup_needs_a_new_start(half: str, source: Store, repository: Repository) -> None:
@@ -226,12 +226,12 @@ def test_another_backup_needs_a_new_start(half: str, source: Store, repository: 
     newer = backup(source, repository)
     with opened(half) as target:
         with pytest.raises(HalfRestored, match="--start-over"):
-            restoring.restore(target, repository, newer)
-        restoring.start_over(target)
+            restoration.restore(target, repository, newer)
+        restoration.start_over(target)
         assert content(target) == {}
-        restoring.restore(target, repository, newer)
+        restoration.restore(target, repository, newer)
         assert content(target) == content(source)
-        restoring.start_over(target)
+        restoration.start_over(target)
         assert content(target) == content(source), "a store that is whole is not emptied"
 
 
@@ -240,11 +240,11 @@ def test_a_backup_of_a_broken_store_is_told(
 ) -> None:
     fill(source, ballast(10))
     manifest = backup(source, repository)
-    monkeypatch.setattr(restoring, "verify", lambda store: ["t: there is a gap"])
+    monkeypatch.setattr(restoration, "verify", lambda store: ["t: there is a gap"])
     with opened(target_url) as target:
         with pytest.raises(CorruptStore, match="there is a gap"):
-            restoring.restore(target, repository, manifest)
+            restoration.restore(target, repository, manifest)
         with pytest.raises(HalfRestored):
             backup(target, repository)
-        restoring.restore(target, repository, manifest, check=False)
+        restoration.restore(target, repository, manifest, check=False)
         assert content(target) == content(source)

@@ -13,7 +13,7 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.process import Service
-from lakemark_server.snapshots import comparing
+from lakemark_server.snapshots import comparisons
 from tests.lakes import file, profile
 from tests.wire import Wire, refused
 
@@ -150,13 +150,13 @@ def test_pages_have_all_once_and_only_the_first_compares(forked: Wire, monkeypat
     made = list[str]()
 
     def count(name: str) -> None:
-        real = getattr(comparing, name)
+        real = getattr(comparisons, name)
 
         def counted(*given: Any) -> Any:
             made.append(name)
             return real(*given)
 
-        monkeypatch.setattr(comparing, name, counted)
+        monkeypatch.setattr(comparisons, name, counted)
 
     for name in ("diverged", "check_merge", "compared"):
         count(name)

@@ -15,8 +15,8 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.file_index.pages.page import Page, PathRuns, encode_page
 from lakemark_server.file_index.pages.runs import joined
 from lakemark_server.file_index.planning.planner import Planner
-from lakemark_server.snapshots.reading import history
 from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.snapshots.versions import history
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.unit.file_index.compacted import check_compact

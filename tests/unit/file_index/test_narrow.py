@@ -13,8 +13,8 @@ from lakemark_server.file_index.pages import blocks
 from lakemark_server.file_index.pages.contents import StoredEntries
 from lakemark_server.file_index.planning.compact import MATCHES
 from lakemark_server.file_index.planning.planner import Planner
-from lakemark_server.snapshots.reading import history
 from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.snapshots.versions import history
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.unit.snapshots.world import World

@@ -17,10 +17,10 @@ from lakemark_server.file_index.parts.fold import Origin
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.maintenance.base_folder import BaseFolder
 from lakemark_server.snapshots import bases
+from lakemark_server.snapshots.base_builds import BUILD_MS_MAX, Folding, Since, Thresholds, is_due
 from lakemark_server.snapshots.bases import BuildLost
-from lakemark_server.snapshots.folding import BUILD_MS_MAX, Folding, Since, Thresholds, is_due
-from lakemark_server.snapshots.reading import history
 from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.snapshots.versions import history
 from lakemark_server.store.keyspace import BASE_BUILDS, BASE_INDEXES, BASE_PAGES, BASES, MAIN
 from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.verify.bases import check_bases

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import lakemark_server.file_index.base.build as build_module
 import lakemark_server.file_index.parts.part as parts_module
-import lakemark_server.snapshots.reading.history as history_module
+import lakemark_server.snapshots.versions.history as history_module
 from lakemark_core.errors import InvalidFile
 from lakemark_core.expressions import parse_predicate
 from lakemark_core.types import Schema

@@ -28,11 +28,11 @@ from lakemark_server.file_index.entries.columns import FIXED, from_messages
 from lakemark_server.file_index.pages import blocks
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.kv import Store, Transaction, open_store
-from lakemark_server.snapshots.folding import Folding, Thresholds
+from lakemark_server.snapshots.base_builds import Folding, Thresholds
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import BLOCKS, MAIN, REMOVED
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches
+from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 
 TABLE = 7
@@ -188,7 +188,7 @@ class World:
             name=name, key=f"{name}#1", parent_key=self.branches[parent].lineage.at(version).key, fork_version=version
         )
         above = self.branches[parent].lineage.at(version)
-        lineage = self.store.transact(lambda tx: branches.put_branch(tx, TABLE, record, above))
+        lineage = self.store.transact(lambda tx: forks.put_branch(tx, TABLE, record, above))
         self.branches[name] = Branch(lineage, version, version)
         return name
 

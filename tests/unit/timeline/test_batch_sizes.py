@@ -15,7 +15,7 @@ from lakemark_server.kv import Transaction
 from lakemark_server.timeline.batching.batcher import BATCH_MAX
 from lakemark_server.timeline.batching.batches import BATCH_BYTES_MAX, size_of
 from lakemark_server.timeline.batching.jobs import OpenJob
-from lakemark_server.timeline.publishing.publish import METADATA_BYTES_MAX
+from lakemark_server.timeline.publication.publish import METADATA_BYTES_MAX
 from tests.lakes import Lake, file, files
 
 WAIT_S = 30

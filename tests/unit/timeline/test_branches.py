@@ -19,11 +19,11 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
-from lakemark_server.snapshots.comparing import Wanted
+from lakemark_server.snapshots.comparisons import Wanted
 from lakemark_server.snapshots.service import At
 from lakemark_server.timeline.batching.jobs import OpenJob
-from lakemark_server.timeline.branching import divergence, merging
-from lakemark_server.timeline.publishing import direct
+from lakemark_server.timeline.branches import divergence, merges
+from lakemark_server.timeline.publication import direct
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, profile
 
@@ -212,7 +212,7 @@ def test_what_is_too_much_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(direct, "RUNS_MAX", 0)
     with pytest.raises(LimitExceeded, match="came in 1 pieces"):
         merge(lake, table, "dev")
-    monkeypatch.setattr(merging, "LOOKED_AT_MAX", 3)
+    monkeypatch.setattr(merges, "LOOKED_AT_MAX", 3)
     with pytest.raises(LimitExceeded, match="more than 3 versions"):
         merge(lake, table, "dev")
     assert "more than 3" in str(lake.comparer.compare(table, Wanted("dev"), Wanted("")).merges[0].refused)

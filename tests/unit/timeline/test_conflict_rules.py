@@ -21,7 +21,7 @@ from lakemark_server.timeline.conflicts.rules import (
     find_collision,
     named_partitions,
 )
-from lakemark_server.timeline.publishing.rivals import gives_way
+from lakemark_server.timeline.publication.rivals import gives_way
 
 A, U, D = t.APPEND, t.UPSERT, t.DELETE
 P, Q, W = t.OVERWRITE_PARTITIONS, t.OVERWRITE_PREDICATE, t.OVERWRITE_TABLE

@@ -16,7 +16,7 @@ from lakemark_server.timeline.batching import reading
 from lakemark_server.timeline.batching.jobs import MOVED
 from lakemark_server.timeline.batching.reading import is_small, read_commits, read_each
 from lakemark_server.timeline.instants.staging import Entries, read_entries
-from lakemark_server.timeline.publishing.publish import CommitJob
+from lakemark_server.timeline.publication.publish import CommitJob
 from tests.lakes import Lake, file, files, stat
 
 

@@ -27,9 +27,9 @@ from lakemark_server.timeline.batching import opening
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.conflicts import change_log
 from lakemark_server.timeline.conflicts.touched import LISTED_MAX, TouchedSet
-from lakemark_server.timeline.instants import listing, staging
+from lakemark_server.timeline.instants import pages, staging
 from lakemark_server.timeline.lineage import OF_MAIN
-from lakemark_server.timeline.publishing.publish import CommitJob
+from lakemark_server.timeline.publication.publish import CommitJob
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, profile
@@ -333,7 +333,7 @@ def test_lists_of_versions_behind_the_end_are_empty(lake: Lake) -> None:
 
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_instants_in_pages(lake: Lake, monkeypatch: pytest.MonkeyPatch, newest_first: bool) -> None:
-    monkeypatch.setattr(listing, "PAGE_MAX", 2)
+    monkeypatch.setattr(pages, "PAGE_MAX", 2)
     table = lake.table()
     instants = [lake.open(table) for _ in range(7)]
     lake.timeline.rollback(table, instants[3], "")
@@ -351,7 +351,7 @@ def test_instants_in_pages(lake: Lake, monkeypatch: pytest.MonkeyPatch, newest_f
     assert listed(after=instants[1], before=instants[5])[0] == [one for one in order if one in instants[2:5]]
     assert listed(after=instants[5], before=instants[1]) == ([], False)
     assert listed(states=frozenset({t.INFLIGHT}), after=instants[2], before=instants[5])[0] == [instants[4]]
-    monkeypatch.setattr(listing, "LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(pages, "LOOKED_AT_MAX", 2)
     assert listed(states=frozenset({t.INFLIGHT, t.REQUESTED}), limit=9)[0] == [
         one for one in order if one != instants[3]
     ]

@@ -25,11 +25,11 @@ from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.maintenance.cleaning import garbage
 from lakemark_server.maintenance.cleaning.garbage import Collector, Ending, Garbage
-from lakemark_server.maintenance.cleaning.trimming import Trimmer
+from lakemark_server.maintenance.cleaning.old_metadata import Trimmer
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import INSTANTS, MAIN
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.instants import alive
 from lakemark_server.timeline.lineage import Lineage
 
@@ -137,9 +137,9 @@ class Cleaner:
         table_id = table.table_id
 
         def planned(tx: ReadTransaction) -> list[Plan]:
-            key = branches.resolve(tx, table_id, request.branch).key
+            key = forks.resolve(tx, table_id, request.branch).key
             if key != MAIN:
-                branches.require_kept(tx, table_id, key)
+                forks.require_kept(tx, table_id, key)
             asked = plan(tx, table_id, key, retain, self._clock())
             at_most = max(asked.deleted + VERSIONS_AT_ONCE_MAX, asked.done.horizon)
             return [asked.up_to(min(asked.horizon, at_most)), *plans_of_dropped(tx, table_id)]
@@ -182,7 +182,7 @@ class Cleaner:
         def body(tx: Transaction) -> int:
             ended = 0
             records.guard_starts(tx, table_id)
-            keys = [MAIN, *(one.key for one in branches.branches(tx, table_id))]
+            keys = [MAIN, *(one.key for one in forks.branches(tx, table_id))]
             live = [plan(tx, table_id, key, retain, self._clock()) for key in keys]
             for one in (*live, *plans_of_dropped(tx, table_id)):
                 if one.done.horizon <= one.done.deleted:
@@ -280,7 +280,7 @@ class Cleaner:
 
 def plan(tx: ReadTransaction, table_id: int, key: str, retain: Retain, now_ms: int) -> Plan:
     """Of a branch that is not dropped. In a transaction that moves the horizon, guard starts: see ``records``."""
-    lineage = branches.lineage(tx, table_id, key)
+    lineage = forks.lineage(tx, table_id, key)
     done, latest = retention.cleaned(tx, table_id, key), records.head(tx, table_id, key).version
     then = records.version_at_time(tx, table_id, lineage, now_ms - retain.ms) if retain.ms else 0
     horizon = horizon_of(latest, retain, then, _read_versions(tx, table_id, key))
@@ -291,7 +291,7 @@ def plan(tx: ReadTransaction, table_id: int, key: str, retain: Retain, now_ms: i
 def plans_of_dropped(tx: ReadTransaction, table_id: int) -> list[Plan]:
     """Branches that were dropped and still have files, at most ``DROPPED_AT_ONCE_MAX``, a part of each."""
     found = []
-    for one in branches.all_branches(tx, table_id):
+    for one in forks.all_branches(tx, table_id):
         done, head = retention.cleaned(tx, table_id, one.key), records.head(tx, table_id, one.key).version
         if one.dropped and head > max(done.deleted, one.fork_version):
             found.append(_part(tx, table_id, one.key, done, head, head))
@@ -308,7 +308,7 @@ def plans_of_ended(tx: ReadTransaction, table_id: int, before_ms: int) -> list[P
 
 
 def _part(tx: ReadTransaction, table_id: int, key: str, done: CleanedRecord, horizon: int, head: int) -> Plan:
-    whole = Plan(branches.lineage(tx, table_id, key), done, horizon, _kept(tx, table_id, key, horizon), horizon < head)
+    whole = Plan(forks.lineage(tx, table_id, key), done, horizon, _kept(tx, table_id, key, horizon), horizon < head)
     return whole.up_to(min(horizon, whole.deleted + VERSIONS_AT_ONCE_MAX))
 
 

@@ -28,7 +28,7 @@ from lakemark_server.maintenance.cleaning.outline import Outline, outlines
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import LEFT_FILES, MAIN
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.conflicts.changes import replays_of
 from lakemark_server.timeline.lineage import Lineage
 
@@ -221,10 +221,10 @@ def _files(parts: Sequence[Part], fork: int) -> dict[str, int]:
 def _live(tx: ReadTransaction, table_id: int, endings: Mapping[str, Ending]) -> list[tuple[Lineage, int, int]]:
     """Of each branch that has files of its own: its lineage, the first version of which they are there, its latest."""
     found = []
-    for key in (MAIN, *(one.key for one in branches.all_branches(tx, table_id))):
+    for key in (MAIN, *(one.key for one in forks.all_branches(tx, table_id))):
         head, done = records.head(tx, table_id, key).version, retention.cleaned(tx, table_id, key).deleted
         if done < head:
-            lineage = branches.lineage(tx, table_id, key)
+            lineage = forks.lineage(tx, table_id, key)
             first = max(lineage.forks[0][1], endings[key].last if key in endings else done) + 1
             if first <= head:
                 found.append((lineage, first, head))
@@ -233,8 +233,6 @@ def _live(tx: ReadTransaction, table_id: int, endings: Mapping[str, Ending]) -> 
 
 def _kept(tx: ReadTransaction, table_id: int) -> list[tuple[Lineage, int]]:
     """The versions that tags, savepoints and branches keep."""
-    found = {
-        (one.branch_key, one.version) for one in (*branches.tags(tx, table_id), *retention.savepoints(tx, table_id))
-    }
-    found |= {(one.parent_key, one.fork_version) for one in branches.branches(tx, table_id)}
-    return [(branches.lineage(tx, table_id, key).at(version), version) for key, version in sorted(found) if version]
+    found = {(one.branch_key, one.version) for one in (*forks.tags(tx, table_id), *retention.savepoints(tx, table_id))}
+    found |= {(one.parent_key, one.fork_version) for one in forks.branches(tx, table_id)}
+    return [(forks.lineage(tx, table_id, key).at(version), version) for key, version in sorted(found) if version]

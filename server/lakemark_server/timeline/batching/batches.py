@@ -15,10 +15,10 @@ from lakemark_server.timeline.batching.jobs import MOVED, CommittedAndOpened, Mo
 from lakemark_server.timeline.batching.named import NamedJob, TableNames
 from lakemark_server.timeline.batching.opening import opened_once, started
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
-from lakemark_server.timeline.publishing.altering import AlterJob, altered_once
-from lakemark_server.timeline.publishing.publish import CommitJob, metadata_bytes, publish
-from lakemark_server.timeline.publishing.rollback import delete_files, refuse
-from lakemark_server.timeline.publishing.table_state import TableState
+from lakemark_server.timeline.publication.publish import CommitJob, metadata_bytes, publish
+from lakemark_server.timeline.publication.rollback import delete_files, refuse
+from lakemark_server.timeline.publication.schema_change import AlterJob, altered_once
+from lakemark_server.timeline.publication.table_state import TableState
 
 Job: TypeAlias = OpenJob | StartJob | CommitJob | AlterJob | NamedJob
 Answer: TypeAlias = Opened | pb.CommitResponse | CommittedAndOpened | LakeTable | Moved

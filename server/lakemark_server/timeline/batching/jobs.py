@@ -13,7 +13,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline.conflicts.changes import Operation
 from lakemark_server.timeline.conflicts.rules import SERVICES, WRITES
-from lakemark_server.timeline.publishing.publish import check_metadata
+from lakemark_server.timeline.publication.publish import check_metadata
 
 HEARTBEAT_TIMEOUT_MS: Final = 120_000
 OPEN_INSTANTS_MAX: Final = 10_000

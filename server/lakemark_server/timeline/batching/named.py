@@ -17,8 +17,8 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadMemo
 from lakemark_server.timeline.batching.jobs import MOVED, Moved, OpenJob
 from lakemark_server.timeline.batching.reading import read_commits
-from lakemark_server.timeline.publishing.publish import CommitJob
-from lakemark_server.timeline.publishing.table_state import TableState
+from lakemark_server.timeline.publication.publish import CommitJob
+from lakemark_server.timeline.publication.table_state import TableState
 
 NAMES_MAX: Final = 10_000
 TableKey: TypeAlias = tuple[str, str, str]

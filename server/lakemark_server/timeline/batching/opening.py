@@ -15,7 +15,7 @@ from lakemark_server.file_index.entries.columns import partition_of
 from lakemark_server.store.requests import once
 from lakemark_server.timeline import records
 from lakemark_server.timeline.batching.jobs import HEARTBEAT_TIMEOUT_MS, OPEN_INSTANTS_MAX, Opened, OpenJob, StartJob
-from lakemark_server.timeline.branching import retention
+from lakemark_server.timeline.branches import retention
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.conflicts.changes import of_record
 from lakemark_server.timeline.conflicts.partition_list import PartitionList
@@ -24,9 +24,9 @@ from lakemark_server.timeline.conflicts.touched import TouchedSet
 from lakemark_server.timeline.instants import alive
 from lakemark_server.timeline.instants.alive import Alive
 from lakemark_server.timeline.instants.states import expired, require_inflight
-from lakemark_server.timeline.publishing.publish import refusal
-from lakemark_server.timeline.publishing.rivals import find_rival
-from lakemark_server.timeline.publishing.table_state import BranchState, TableState
+from lakemark_server.timeline.publication.publish import refusal
+from lakemark_server.timeline.publication.rivals import find_rival
+from lakemark_server.timeline.publication.table_state import BranchState, TableState
 
 
 def opened_once(state: TableState, job: OpenJob, now_ms: int, log: ChangeLog, quotas: Quotas) -> Opened:

@@ -26,7 +26,7 @@ from lakemark_server.kv import ReadTransaction
 from lakemark_server.timeline.batching.jobs import MOVED, Moved
 from lakemark_server.timeline.conflicts.touched import TouchedSet
 from lakemark_server.timeline.instants.staging import NO_ENTRIES, Entries, read_entries, written_with
-from lakemark_server.timeline.publishing.publish import CommitJob
+from lakemark_server.timeline.publication.publish import CommitJob
 
 COMMIT_BYTES_MAX: Final = 8 << 10
 _UNTOUCHED: Final = TouchedSet()

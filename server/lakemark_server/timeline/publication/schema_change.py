@@ -17,8 +17,8 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.schema_changes import describe
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.store.requests import once
-from lakemark_server.timeline.publishing.direct import publish_now
-from lakemark_server.timeline.publishing.table_state import TableState
+from lakemark_server.timeline.publication.direct import publish_now
+from lakemark_server.timeline.publication.table_state import TableState
 
 WORDS_CHARS_MAX: Final = 2_000
 

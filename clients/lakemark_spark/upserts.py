@@ -12,9 +12,9 @@ from lakemark_spark import layout
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.footers import check_not_null, describe_files
 from lakemark_spark.keys import count_keys, key_fields, ranges_of
-from lakemark_spark.matching import NewRows, new_rows
+from lakemark_spark.matches import NewRows, new_rows
 from lakemark_spark.reader import numbered_rows
-from lakemark_spark.rewriting import FILE, files_of, planned_bases, write_again
+from lakemark_spark.rewrites import FILE, files_of, planned_bases, write_again
 
 
 def upsert(

@@ -81,7 +81,7 @@ def test_deletes_and_other_writers(server: Client, spark: SparkProcess, table: s
     survivors = run(
         spark,
         """
-        import lakemark_spark.deleting as deleting
+        import lakemark_spark.deletes as deleting
         one = lambda p: spark.sql(f"select 1L id, {p} p")
         def meanwhile(work):
             # After the delete has read, before it commits.

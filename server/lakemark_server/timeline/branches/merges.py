@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from lakemark_core.errors import CommitConflict, LimitExceeded
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadTransaction
-from lakemark_server.timeline.branching.branches import name_of
-from lakemark_server.timeline.branching.divergence import LOOKED_AT_MAX, Head, Known, Side, side
+from lakemark_server.timeline.branches.divergence import LOOKED_AT_MAX, Head, Known, Side, side
+from lakemark_server.timeline.branches.forks import name_of
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.conflicts.changes import NO_TOTALS, Change, Operation, Run, Totals, by_group
 from lakemark_server.timeline.conflicts.rules import RULES, Collision, Verdict, commute, find_collision

@@ -11,10 +11,10 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.rpc.catalog import page_limit
 from lakemark_server.rpc.errors import detail_of
-from lakemark_server.snapshots.comparing import Comparer, Comparison, DryMerge, Wanted
-from lakemark_server.snapshots.reading.comparing import COUNTS, Compared
-from lakemark_server.timeline.branching.branches import name_of
-from lakemark_server.timeline.branching.divergence import Side
+from lakemark_server.snapshots.comparisons import Comparer, Comparison, DryMerge, Wanted
+from lakemark_server.snapshots.versions.differences import COUNTS, Compared
+from lakemark_server.timeline.branches.divergence import Side
+from lakemark_server.timeline.branches.forks import name_of
 
 GROUPS_MAX: Final = 100
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark_core.types import Field, Schema
-from lakemark_spark.rewriting import FILE
+from lakemark_spark.rewrites import FILE
 from lakemark_spark.schema import columns_for
 
 

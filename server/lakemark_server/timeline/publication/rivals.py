@@ -15,7 +15,7 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.store.keyspace import INSTANTS
 from lakemark_server.timeline.conflicts.changes import Change, Operation, of_record
 from lakemark_server.timeline.conflicts.rules import RULES, WRITES, Collision, Verdict, find_collision
-from lakemark_server.timeline.publishing.table_state import TableState
+from lakemark_server.timeline.publication.table_state import TableState
 
 _Concerns = Callable[[Operation], bool]
 

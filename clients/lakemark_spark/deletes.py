@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from lakemark import Client, Commit, DataFile, Plan, Writer
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.reader import numbered_rows
-from lakemark_spark.rewriting import FILE, files_of, planned_bases, write_again
+from lakemark_spark.rewrites import FILE, files_of, planned_bases, write_again
 
 
 def delete(

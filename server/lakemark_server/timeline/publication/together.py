@@ -9,8 +9,8 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.kv import Transaction
 from lakemark_server.store.requests import once
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
-from lakemark_server.timeline.publishing.publish import CommitJob, publish
-from lakemark_server.timeline.publishing.table_state import TableState
+from lakemark_server.timeline.publication.publish import CommitJob, publish
+from lakemark_server.timeline.publication.table_state import TableState
 
 TOGETHER_BYTES_MAX: Final = 900_000
 

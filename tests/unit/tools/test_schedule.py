@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduling import group_of, urgency_of
+from tests.schedule import group_of, urgency_of
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from lakemark_server.file_index.parts.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshots import bases
 from lakemark_server.snapshots.bases import BuildLost
-from lakemark_server.snapshots.reading.loading import Loading
 from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.snapshots.versions.loader import Loading
 from lakemark_server.store.keyspace import HEADS
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.lineage import Lineage
 
 VERSIONS_A_READ: Final = 200
@@ -70,7 +70,7 @@ class Folding:
         table_id = table.table_id
         published = []
         for key in self._store.read(lambda tx: _branches(tx, table_id)):
-            lineage = self._store.read(lambda tx, key=key: branches.lineage(tx, table_id, key))  # type: ignore[misc]
+            lineage = self._store.read(lambda tx, key=key: forks.lineage(tx, table_id, key))  # type: ignore[misc]
             if self._due(table, lineage):
                 base = self.fold(table, lineage)
                 published += [base] if base else []

@@ -18,7 +18,7 @@ from lakemark.cli.pairs import parse_pairs
 from lakemark.cli.tables import Name
 from lakemark.client import Client, Commit, Writer
 from lakemark.client.model import Operation
-from lakemark.parquet.adopting import adopt_files
+from lakemark.parquet.adoption import adopt_files
 
 Metadata = Annotated[
     list[str] | None,

@@ -12,7 +12,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import Transaction
 from lakemark_server.store.keyspace import BRANCH_KEYS, MAIN
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches
+from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.conflicts.changes import Change, Operation
 from lakemark_server.timeline.instants import alive
 from lakemark_server.timeline.instants.alive import Alive
@@ -50,17 +50,17 @@ class TableState:
         if found is None:
             if key != MAIN:
                 self._guard_branch(key)
-            lineage = branches.lineage(self.tx, self.table_id, key)
+            lineage = forks.lineage(self.tx, self.table_id, key)
             found = self.branches[key] = BranchState(lineage, records.head(self.tx, self.table_id, key))
         return found
 
     def branch_named(self, name: str) -> BranchState:
         """Raises BranchNotFound."""
-        return self.branch(branches.resolve(self.tx, self.table_id, name).key)
+        return self.branch(forks.resolve(self.tx, self.table_id, name).key)
 
     def _guard_branch(self, key: str) -> None:
         """Whoever drops the branch writes its record: of the two transactions one fails."""
-        branches.require_kept(self.tx, self.table_id, key)
+        forks.require_kept(self.tx, self.table_id, key)
         record = BRANCH_KEYS.key(self.table_id, key)
         self.tx.add_read_conflict(record, record + b"\x00")
 

@@ -14,7 +14,7 @@ from lakemark_server.store.keyspace import DROPPED_DUE, RESTORED
 from lakemark_server.verify import verify
 
 from . import marker
-from .chunking import chunks, pairs_of
+from .chunks import chunks, pairs_of
 from .errors import BackupDamaged, HalfRestored
 from .manifest import Manifest
 from .marker import Marker

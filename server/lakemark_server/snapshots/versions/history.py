@@ -23,7 +23,7 @@ from lakemark_server.file_index.parts.part import PART_FILES_MAX, Part, in_memor
 from lakemark_server.kv import ReadTransaction, Space, Store
 from lakemark_server.store.keyspace import BLOCKS, REMOVED
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.conflicts.changes import Run, replays_of
 from lakemark_server.timeline.lineage import Lineage
 
@@ -74,7 +74,7 @@ class History:
     def replayed(self, runs: Iterable[Run], version: int) -> Iterator[Change]:
         """What branches got, as changes of a version elsewhere."""
         for run in runs:
-            lineage = self._store.read(lambda tx, key=run.branch: branches.lineage(tx, self._table.table_id, key))  # type: ignore[misc]
+            lineage = self._store.read(lambda tx, key=run.branch: forks.lineage(tx, self._table.table_id, key))  # type: ignore[misc]
             for first in range(run.after, run.upto, VERSIONS_A_READ):
                 for one in self.records(lineage, first, min(first + VERSIONS_A_READ, run.upto)):
                     if not one.HasField("merged"):

@@ -12,7 +12,7 @@ from lakemark_server.catalog import storage
 from lakemark_server.kv import Transaction
 from lakemark_server.timeline import records
 from lakemark_server.timeline.instants import alive, staging
-from lakemark_server.timeline.publishing.table_state import TableState
+from lakemark_server.timeline.publication.table_state import TableState
 
 _log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from lakemark_server.file_index.parts.locate import difference
 from lakemark_server.file_index.parts.part import Part
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshots import bases
-from lakemark_server.snapshots.reading.history import VERSIONS_A_READ, History
+from lakemark_server.snapshots.versions.history import VERSIONS_A_READ, History
 from lakemark_server.timeline.lineage import Lineage
 
 # So many versions are folded onto what is in memory before a base is looked for.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemark_server.backup import BackupDamaged, BackupFormatUnknown
-from lakemark_server.backup.chunking import CHUNK_BYTES_AIM, CHUNK_BYTES_MAX, chunks, pairs_of
+from lakemark_server.backup.chunks import CHUNK_BYTES_AIM, CHUNK_BYTES_MAX, chunks, pairs_of
 from lakemark_server.backup.manifest import ChunkEntry, Manifest, decode, encode, is_id
 
 MANIFEST = Manifest(

@@ -17,7 +17,7 @@ from lakemark.files import DataFile
 from lakemark.files.columns import name_of_partition
 from lakemark.parquet.footers import describe_metadata, read_metadata
 from lakemark.parquet.stored import check_stored
-from lakemark.parquet.writing import Staging, WrittenFiles
+from lakemark.parquet.writer import Staging, WrittenFiles
 from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidArgument, InvalidFile, InvalidSchema
 from lakemark_core.locations import join, open_location

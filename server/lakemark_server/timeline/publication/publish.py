@@ -21,8 +21,8 @@ from lakemark_server.timeline.instants import staging
 from lakemark_server.timeline.instants.alive import Alive
 from lakemark_server.timeline.instants.staging import NO_ENTRIES, Entries
 from lakemark_server.timeline.instants.states import ADVICE, expired, require_inflight
-from lakemark_server.timeline.publishing.rivals import find_favoured
-from lakemark_server.timeline.publishing.table_state import BranchState, TableState
+from lakemark_server.timeline.publication.rivals import find_favoured
+from lakemark_server.timeline.publication.table_state import BranchState, TableState
 
 METADATA_BYTES_MAX: Final = 20_000
 _MAP_ENTRY_BYTES: Final = 8  # what protobuf adds to a key and its value

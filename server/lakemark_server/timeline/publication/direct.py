@@ -16,13 +16,13 @@ from lakemark_proto.store.v1.store_pb2 import (
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import retention
-from lakemark_server.timeline.branching.divergence import Head, put_merge
-from lakemark_server.timeline.branching.merging import check_merge, diverged
+from lakemark_server.timeline.branches import retention
+from lakemark_server.timeline.branches.divergence import Head, put_merge
+from lakemark_server.timeline.branches.merges import check_merge, diverged
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.conflicts.changes import Operation
-from lakemark_server.timeline.publishing.publish import following, put
-from lakemark_server.timeline.publishing.table_state import BranchState, TableState
+from lakemark_server.timeline.publication.publish import following, put
+from lakemark_server.timeline.publication.table_state import BranchState, TableState
 
 # So that the list of them fits into the version's record.
 RUNS_MAX: Final = 1_000

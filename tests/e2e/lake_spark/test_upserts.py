@@ -220,7 +220,7 @@ def test_upserts_and_other_writers(server: Client, spark: SparkProcess, table: s
     rows = run(
         spark,
         """
-        import lakemark_spark.upserting as upserting
+        import lakemark_spark.upserts as upserting
         one = lambda id, x, p: spark.sql(f"select {id}L id, {x} x, {p} p")
         upsert = lambda rows, *keys: ls.upsert(rows, t, keys=keys, server=client)
         def meanwhile(work):

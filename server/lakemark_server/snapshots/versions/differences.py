@@ -20,8 +20,8 @@ from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.file_index.arrow import take
 from lakemark_server.file_index.parts.changes import added_between, removed_between
 from lakemark_server.file_index.parts.fold import Snapshot, fold
-from lakemark_server.snapshots.reading.loading import Loading
-from lakemark_server.timeline.branching.divergence import Side
+from lakemark_server.snapshots.versions.loader import Loading
+from lakemark_server.timeline.branches.divergence import Side
 
 _compute: Any = pc
 _GROUP: Final = ("partition", "file_group")

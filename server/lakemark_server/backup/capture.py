@@ -9,7 +9,7 @@ from typing import Final
 
 from lakemark_server.kv import Store
 
-from .chunking import chunks
+from .chunks import chunks
 from .errors import BackupNotFound
 from .manifest import ChunkEntry, Manifest
 from .marker import refuse_half_restored

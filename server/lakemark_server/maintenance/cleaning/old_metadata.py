@@ -33,7 +33,7 @@ from lakemark_server.store.keyspace import (
     VERSIONS,
 )
 from lakemark_server.timeline import records
-from lakemark_server.timeline.branching import branches, retention
+from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.conflicts.changes import replays_of
 from lakemark_server.timeline.lineage import Lineage
 
@@ -257,11 +257,11 @@ class Trimmer:
 
 def _references(tx: ReadTransaction, table_id: int, needs: _Needs) -> list[str]:
     """Adds what tags, savepoints and branches need; the keys of all branches."""
-    for one in (*branches.tags(tx, table_id), *retention.savepoints(tx, table_id)):
+    for one in (*forks.tags(tx, table_id), *retention.savepoints(tx, table_id)):
         needs.pin(one.branch_key, one.version)
         needs.named.add(one.branch_key)
     keys = [MAIN]
-    for branch in branches.all_branches(tx, table_id):
+    for branch in forks.all_branches(tx, table_id):
         keys.append(branch.key)
         needs.pin(branch.parent_key, branch.fork_version)
         if branch.parent_key != MAIN or not branch.dropped:
@@ -270,7 +270,7 @@ def _references(tx: ReadTransaction, table_id: int, needs: _Needs) -> list[str]:
 
 
 def _heads(tx: ReadTransaction, table_id: int, keys: list[str]) -> list[tuple[Lineage, int]]:
-    return [(branches.lineage(tx, table_id, key), records.head(tx, table_id, key).version) for key in keys]
+    return [(forks.lineage(tx, table_id, key), records.head(tx, table_id, key).version) for key in keys]
 
 
 def _merged(needs: _Needs, record: VersionRecord) -> None:
@@ -283,7 +283,7 @@ def _dropped(tx: ReadTransaction, table_id: int) -> list[BranchRecord]:
     """Those whose files are deleted."""
     return [
         one
-        for one in branches.all_branches(tx, table_id)
+        for one in forks.all_branches(tx, table_id)
         if one.dropped
         and records.head(tx, table_id, one.key).version
         <= max(one.fork_version, retention.cleaned(tx, table_id, one.key).deleted)

@@ -10,12 +10,12 @@ from lakemark_proto.store.v1.store_pb2 import TagRecord
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.kv import ReadTransaction, Store
-from lakemark_server.snapshots.reading.comparing import Compared, compared
 from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.versions.differences import Compared, compared
 from lakemark_server.store.keyspace import MAIN
-from lakemark_server.timeline.branching import branches
-from lakemark_server.timeline.branching.divergence import Head, Side
-from lakemark_server.timeline.branching.merging import Divergence, check_merge, diverged
+from lakemark_server.timeline.branches import forks
+from lakemark_server.timeline.branches.divergence import Head, Side
+from lakemark_server.timeline.branches.merges import Divergence, check_merge, diverged
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 
 _KEPT_BYTES_MAX: Final = 32 << 20  # a comparison takes about 150 for each partition that was changed
@@ -121,7 +121,7 @@ class Comparer:
 
 def _at(tx: ReadTransaction, table_id: int, wanted: Wanted) -> At:
     name = wanted.name
-    if name in ("", MAIN) or not isinstance(branches.named(tx, table_id, name), TagRecord):
+    if name in ("", MAIN) or not isinstance(forks.named(tx, table_id, name), TagRecord):
         return At(version=wanted.version, branch=name)
     if wanted.version is not None:
         raise InvalidArgument(f"{name!r} is a tag and stands for one version: name no other", tag=name)

@@ -6,7 +6,7 @@ from lakemark_core.errors import VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import CleanedRecord, TagRecord
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import CLEANED, SAVEPOINTS
-from lakemark_server.timeline.branching import branches
+from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.lineage import Lineage
 
 
@@ -28,8 +28,8 @@ def put_cleaned(tx: Transaction, table_id: int, key: str, record: CleanedRecord)
 
 def kept(tx: ReadTransaction, table_id: int, key: str) -> set[int]:
     """The versions of a branch, by key, that tags, savepoints and forks of other branches keep."""
-    found = {one.version for one in branches.tags(tx, table_id) if one.branch_key == key}
-    found |= {one.fork_version for one in branches.branches(tx, table_id) if one.parent_key == key}
+    found = {one.version for one in forks.tags(tx, table_id) if one.branch_key == key}
+    found |= {one.fork_version for one in forks.branches(tx, table_id) if one.parent_key == key}
     return found | {one.version for one in savepoints(tx, table_id) if one.branch_key == key}
 
 
