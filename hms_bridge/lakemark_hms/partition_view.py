@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakemark_core.errors import InvalidArgument, LakemarkError
 from lakemark_core.types import (
     DEFAULT_PARTITION,
-    PartitionValue,
+    ColumnValue,
     Type,
     escape_path_name,
     is_textual,
@@ -109,12 +109,12 @@ class PartitionView:
 def _typed_column(texts: Sequence[str], column_type: Type) -> pa.Array[Any]:
     if is_textual(column_type):
         return pa.array([None if text == DEFAULT_PARTITION else text for text in texts], pa.string())
-    parse: Callable[[str, Type], PartitionValue] = _parsed
+    parse: Callable[[str, Type], ColumnValue] = _parsed
     return pa.array([parse(text, column_type) for text in texts], to_arrow(column_type))
 
 
 @lru_cache(maxsize=100_000)
-def _parsed(text: str, column_type: Type) -> PartitionValue:
+def _parsed(text: str, column_type: Type) -> ColumnValue:
     return partition_value_from_string(text, column_type)
 
 

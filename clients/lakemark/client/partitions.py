@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 from lakemark.arguments import Called
-from lakemark_core.convert import ColumnValue, partition_to_proto
 from lakemark_core.errors import InvalidArgument
-from lakemark_core.types import Schema, is_textual, partition_field_value
+from lakemark_core.messages.values import partition_to_proto
+from lakemark_core.types import ColumnValue, Schema, is_textual, partition_field_value
 from lakemark_proto.v1 import timeline_pb2 as pb
 
 Partition: TypeAlias = Annotated[

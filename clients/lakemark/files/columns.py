@@ -8,9 +8,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakemark.files.model import KIND_NUMBERS, ColumnStatistics, DataFile, kind_number
-from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidArgument, InvalidFile
 from lakemark_core.types import (
+    ColumnValue,
     Schema,
     is_floating,
     is_nested,

@@ -18,10 +18,9 @@ from lakemark.files.columns import name_of_partition
 from lakemark.parquet.footers import describe_metadata, read_metadata
 from lakemark.parquet.stored import check_stored
 from lakemark.parquet.writer import Staging, WrittenFiles
-from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidArgument, InvalidFile, InvalidSchema
 from lakemark_core.locations import join, open_location
-from lakemark_core.types import Schema, check_fits, parse_partition_name, partition_field_value
+from lakemark_core.types import ColumnValue, Schema, check_fits, parse_partition_name, partition_field_value
 
 
 def adopt_files(paths: Sequence[Path], writer: Staging, partition: Mapping[str, str] | None = None) -> WrittenFiles:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from lakemark_core.convert import ColumnValue
 from lakemark_core.types import (
     BINARY,
     BOOLEAN,
     DATE,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    ColumnValue,
     Decimal,
     Type,
     is_floating,

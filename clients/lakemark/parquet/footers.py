@@ -13,10 +13,9 @@ from pyarrow import fs
 
 from lakemark.files import ColumnStatistics, DataFile
 from lakemark.parquet.bounds import UNKNOWN, Bound, read_bound
-from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidFile
 from lakemark_core.locations import open_location
-from lakemark_core.types import BINARY, Field, Schema, is_floating, is_textual
+from lakemark_core.types import BINARY, ColumnValue, Field, Schema, is_floating, is_textual
 
 # parquet-mr (Spark, Hive) takes NaN for the greatest value: a chunk with a NaN has NaN as its max, or no bounds.
 _NAN_IS_GREATEST: Final = ("parquet-mr",)

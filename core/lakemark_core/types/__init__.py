@@ -16,6 +16,7 @@ from lakemark_core.types.model import (
     TIMESTAMP_NTZ,
     TINYINT,
     Char,
+    ColumnValue,
     Decimal,
     Field,
     ListOf,
@@ -31,7 +32,6 @@ from lakemark_core.types.model import (
 )
 from lakemark_core.types.partitions import (
     DEFAULT_PARTITION,
-    PartitionValue,
     escape_path_name,
     parse_partition_name,
     partition_field_value,
@@ -60,11 +60,11 @@ __all__ = [
     "TIMESTAMP_NTZ",
     "TINYINT",
     "Char",
+    "ColumnValue",
     "Decimal",
     "Field",
     "ListOf",
     "MapOf",
-    "PartitionValue",
     "Primitive",
     "Schema",
     "Struct",

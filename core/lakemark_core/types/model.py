@@ -6,7 +6,9 @@ map's key and value each carry a column id: what statistics and schema evolution
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
+from decimal import Decimal as PyDecimal
 from typing import TypeAlias
 
 from lakemark_core.errors import InvalidSchema
@@ -116,6 +118,9 @@ class MapOf:
 
 
 Type: TypeAlias = Primitive | Decimal | Varchar | Char | Struct | ListOf | MapOf
+
+ColumnValue: TypeAlias = bool | int | float | str | bytes | PyDecimal | dt.date | dt.datetime | None
+"""A value of a column that is not nested; a datetime is in UTC for timestamp and naive for timestamp_ntz."""
 
 BOOLEAN = Primitive("boolean")
 TINYINT = Primitive("tinyint")

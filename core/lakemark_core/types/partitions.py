@@ -21,6 +21,7 @@ from lakemark_core.types.model import (
     INTEGER_BITS,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    ColumnValue,
     Decimal,
     Field,
     Type,
@@ -32,8 +33,6 @@ from lakemark_core.types.text import format_type
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The text of null. Hive and Spark write the empty string as null, too."""
-
-PartitionValue = bool | int | float | str | bytes | decimal.Decimal | datetime.date | datetime.datetime | None
 
 # ASCII control characters, DEL, and what means something in a path, a URL or a glob.
 _ESCAPED = frozenset([*map(chr, range(0x20)), "\x7f", *"\"#%'*/:=?\\{[]^"])
@@ -77,7 +76,7 @@ def parse_partition_name(name: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def partition_value_to_string(value: PartitionValue, column_type: Type) -> str:
+def partition_value_to_string(value: ColumnValue, column_type: Type) -> str:
     """The text of a value: what Spark writes under an UTC session.
 
     Dates are ``2013-01-31``, instants ``2013-01-31 12:00:00[.fraction]`` in UTC, decimals have all digits of their
@@ -113,7 +112,7 @@ def partition_value_to_string(value: PartitionValue, column_type: Type) -> str:
             raise InvalidArgument(f"{value!r} is not a value of type {format_type(column_type)}")
 
 
-def partition_value_from_string(text: str, column_type: Type) -> PartitionValue:
+def partition_value_from_string(text: str, column_type: Type) -> ColumnValue:
     """The value that a partition's text stands for; ``timestamp`` texts are taken as UTC.
 
     Raises InvalidArgument if the text is not a value of the type.
@@ -127,7 +126,7 @@ def partition_value_from_string(text: str, column_type: Type) -> PartitionValue:
         raise InvalidArgument(message) from None
 
 
-def partition_field_value(text: str, field: Field) -> PartitionValue:
+def partition_field_value(text: str, field: Field) -> ColumnValue:
     """Like ``partition_value_from_string``; the error names the column."""
     try:
         return partition_value_from_string(text, field.type)
@@ -135,7 +134,7 @@ def partition_field_value(text: str, field: Field) -> PartitionValue:
         raise InvalidArgument(f"partition column {field.name}: {error.message}", column=field.name) from None
 
 
-def _parse_value(text: str, column_type: Type) -> PartitionValue:
+def _parse_value(text: str, column_type: Type) -> ColumnValue:
     if is_textual(column_type):
         return text
     if column_type in INTEGER_BITS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakemark_core.convert import partition_to_proto, value_to_proto
+from lakemark_core.messages.values import partition_to_proto, value_to_proto
 from lakemark_core.types import Schema, is_floating, parse_partition_name, partition_value_from_string
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.entries.columns import MAX_CUT, MIN_CUT, TRUNCATED, is_cut, statistics_ids

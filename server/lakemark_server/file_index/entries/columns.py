@@ -32,10 +32,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark_core.convert import ColumnValue, partition_from_proto, value_from_proto
 from lakemark_core.errors import InvalidArgument, InvalidFile
+from lakemark_core.messages.values import partition_from_proto, value_from_proto
 from lakemark_core.types import (
     BINARY,
+    ColumnValue,
     Field,
     Schema,
     is_floating,

@@ -6,7 +6,6 @@ from decimal import Decimal as PyDecimal
 from decimal import InvalidOperation
 from typing import Final
 
-from lakemark_core.convert import value_from_proto
 from lakemark_core.errors import InvalidArgument, InvalidPredicate
 from lakemark_core.expressions import (
     FALSE,
@@ -25,6 +24,7 @@ from lakemark_core.expressions import (
     checked_text,
     parse_predicate,
 )
+from lakemark_core.messages.values import value_from_proto
 from lakemark_core.types import (
     BIGINT,
     BINARY,
