@@ -40,20 +40,24 @@ from lakemark_core.types.partitions import (
     partition_value_to_string,
     unescape_path_name,
 )
+from lakemark_core.types.primitives import PRIMITIVES, ValueKind
 from lakemark_core.types.readable import check_readable
 from lakemark_core.types.schema import Schema, assign_ids, max_id
 from lakemark_core.types.text import format_type, parse_type
+from lakemark_core.types.values import CODECS, may_be_cut
 
 __all__ = [
     "BIGINT",
     "BINARY",
     "BOOLEAN",
+    "CODECS",
     "DATE",
     "DEFAULT_PARTITION",
     "DOUBLE",
     "FLOAT",
     "INT",
     "INTEGER_BITS",
+    "PRIMITIVES",
     "SMALLINT",
     "STRING",
     "TIMESTAMP",
@@ -69,6 +73,7 @@ __all__ = [
     "Schema",
     "Struct",
     "Type",
+    "ValueKind",
     "Varchar",
     "assign_ids",
     "check_fits",
@@ -80,6 +85,7 @@ __all__ = [
     "is_nested",
     "is_textual",
     "max_id",
+    "may_be_cut",
     "parse_partition_name",
     "parse_type",
     "partition_field_value",

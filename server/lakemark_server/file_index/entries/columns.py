@@ -35,13 +35,12 @@ import pyarrow.compute as pc
 from lakemark_core.errors import InvalidArgument, InvalidFile
 from lakemark_core.messages.values import partition_from_proto, value_from_proto
 from lakemark_core.types import (
-    BINARY,
     ColumnValue,
     Field,
     Schema,
     is_floating,
     is_nested,
-    is_textual,
+    may_be_cut,
     partition_name,
     partition_value_to_string,
     to_arrow,
@@ -84,7 +83,7 @@ def statistics_type(kind: str, field: Field) -> pa.DataType:
 
 def is_cut(field: Field) -> bool:
     """Whether writers may cut the column's bounds."""
-    return is_textual(field.type) or field.type == BINARY
+    return may_be_cut(field.type)
 
 
 def has_bounds(field: Field) -> bool:
