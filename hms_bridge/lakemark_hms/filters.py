@@ -51,7 +51,7 @@ from lakemark_core.types import (
     Schema,
     is_textual,
 )
-from lakemark_server.file_index.entries.bounds import AnyArray
+from lakemark_server.file_index.arrow import AnyArray
 from lakemark_server.file_index.entries.file_stats import FileStats
 from lakemark_server.file_index.pruning.rules import prune
 

@@ -12,7 +12,6 @@ from lakemark_hms.lake.facet import SparkFacet
 from lakemark_hms.partition_view import PartitionView
 from tests.lakes import open_lake
 
-
 View = Callable[[str], PartitionView]
 
 
