@@ -7,13 +7,16 @@ either are understood and the other way round.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.types.model import ColumnValue, Field, Type
+from lakemark_core.types.schema import Schema
 from lakemark_core.types.text import format_type
 from lakemark_core.types.values import CODECS
+
+T = TypeVar("T")
 
 DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """The text of null. Hive and Spark write the empty string as null, too."""
@@ -53,6 +56,42 @@ def parse_partition_name(name: str) -> list[tuple[str, str]]:
             raise InvalidArgument(f"partition name '{name}': '{part}' is not of the form column=value")
         pairs.append((unescape_path_name(column), unescape_path_name(value) or DEFAULT_PARTITION))
     return pairs
+
+
+def partition_texts(name: str, columns: Sequence[str]) -> tuple[str, ...] | None:
+    """The texts of the values in a partition's name; None unless it names these columns, in any case, in this order.
+
+    The name of the one partition of an unpartitioned table is "".
+    """
+    pairs = parse_partition_name(name) if name else []
+    if [column.lower() for column, _ in pairs] != [column.lower() for column in columns]:
+        return None
+    return tuple(text for _, text in pairs)
+
+
+def in_column_order(given: Mapping[str, T], columns: Sequence[str]) -> list[T] | None:
+    """What is given for each column, by its name in any case; None unless exactly these columns are named."""
+    by_name = {name.lower(): value for name, value in given.items()}
+    names = [column.lower() for column in columns]
+    return [by_name[name] for name in names] if set(by_name) == set(names) else None
+
+
+def values_of_partition(name: str, schema: Schema) -> tuple[ColumnValue, ...]:
+    """The values in a partition's name, ``month=1/origin=JFK``. Raises InvalidArgument for the name of no partition."""
+    texts = partition_texts(name, schema.partition_columns)
+    if texts is None:
+        raise InvalidArgument(f"partition {name!r} does not name the columns {', '.join(schema.partition_columns)}")
+    pairs = zip(texts, schema.partition_fields, strict=True)
+    return tuple(partition_value_from_string(text, field.type) for text, field in pairs)
+
+
+def name_of_partition(values: Sequence[ColumnValue], schema: Schema) -> str:
+    """``month=1/origin=JFK``: a partition's name and path. Raises InvalidArgument for values that do not fit."""
+    fields = schema.partition_fields
+    if len(values) != len(fields):
+        raise InvalidArgument(f"{len(values)} partition values for the {len(fields)} partition columns of the table")
+    texts = [partition_value_to_string(value, field.type) for value, field in zip(values, fields, strict=True)]
+    return partition_name([field.name for field in fields], texts)
 
 
 def partition_value_to_string(value: ColumnValue, column_type: Type) -> str:

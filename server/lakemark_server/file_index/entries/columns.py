@@ -41,8 +41,7 @@ from lakemark_core.types import (
     is_floating,
     is_nested,
     may_be_cut,
-    partition_name,
-    partition_value_to_string,
+    name_of_partition,
     to_arrow,
 )
 from lakemark_proto.v1 import types_pb2 as pb
@@ -130,13 +129,6 @@ def statistics_ids(names: Iterable[str]) -> frozenset[int]:
 def _ids_in(names: tuple[str, ...]) -> frozenset[int]:
     matches = map(_STATISTICS_NAME.fullmatch, names)
     return frozenset(int(match[1]) for match in matches if match)
-
-
-def name_of_partition(values: Sequence[ColumnValue], schema: Schema) -> str:
-    """``month=1/origin=JFK``."""
-    fields = schema.partition_fields
-    texts = [partition_value_to_string(value, field.type) for value, field in zip(values, fields, strict=True)]
-    return partition_name([field.name for field in fields], texts)
 
 
 def partition_of(values: Sequence[pb.Value], schema: Schema) -> str:
