@@ -1,7 +1,7 @@
 """Functions of one column that bounds of the column say something of: ``month(day)``, ``x + 1``, ``date_trunc(…)``.
 
 A call is a chain of steps, the innermost first. What a step's value is for given bounds, the service computes
-(``snapshot/pruning/calls.py``); here is which types a step takes, what it gives, and how a condition on its value is
+(``file_index/pruning/calls.py``); here is which types a step takes, what it gives, and how a condition on its value is
 bound. A session's time zone decides which day an instant lies on, so steps from instants are inexact by 18 hours, the
 most that a zone can differ from UTC.
 """
@@ -16,7 +16,6 @@ from typing import Literal as OneOf
 from lakemark_core.expressions.casts import DECIMAL_DIGITS_MAX
 from lakemark_core.expressions.tree import Call, Literal, Step
 from lakemark_core.types import (
-    BIGINT,
     DATE,
     DOUBLE,
     FLOAT,
@@ -27,6 +26,7 @@ from lakemark_core.types import (
     TIMESTAMP_NTZ,
     TINYINT,
     Decimal,
+    Primitive,
     Type,
 )
 
@@ -46,7 +46,6 @@ _DATE_TRUNC_UNITS: Final = {
     "minute": "minute",
     "second": "second",
 }
-_INTEGER_DIGITS: Final[dict[Type, int]] = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
 
 
 def truncation(name: OneOf["trunc", "date_trunc"], unit: str) -> Step | None:
@@ -94,8 +93,10 @@ def _arithmetic_type(step: Step, constant: Literal, of: Type) -> Type | None:
 
 def as_decimal_type(kind: Type) -> Decimal | None:
     """What a number becomes beside a decimal."""
-    digits = _INTEGER_DIGITS.get(kind)
-    return kind if isinstance(kind, Decimal) else None if digits is None else Decimal(digits, 0)
+    if isinstance(kind, Decimal):
+        return kind
+    digits = kind.record.decimal_digits if isinstance(kind, Primitive) else 0
+    return Decimal(digits, 0) if digits else None
 
 
 def _decimal_result(step: Step, left: Decimal, right: Decimal) -> Decimal | None:
