@@ -134,10 +134,10 @@ def _of_length(column: Column, field: Field, column_type: Varchar | Char) -> Col
 def _misfits(wanted: Type, given: T.DataType, name: str) -> list[str]:
     if isinstance(given, T.NullType):
         return []
-    found = from_spark(given)
-    if found is None:
+    given_type = from_spark(given)
+    if given_type is None:
         return [f"column '{name}' is {given.simpleString()}, a type that lake tables do not have"]
-    return _type_misfits(wanted, found, name)
+    return _type_misfits(wanted, given_type, name)
 
 
 def _type_misfits(wanted: Type, given: Type, name: str) -> list[str]:

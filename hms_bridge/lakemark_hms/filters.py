@@ -370,9 +370,9 @@ class _Parser:
 
     def _unexpected(self, wanted: str) -> InvalidPredicate:
         token = self._peek()
-        found = "the end" if token is None else f"'{token.text}' at position {token.position}"
+        here = "the end" if token is None else f"'{token.text}' at position {token.position}"
         shown = self._text if len(self._text) <= 200 else self._text[:200] + "…"
-        return InvalidPredicate(f"partition filter '{shown}': expected {wanted}, found {found}")
+        return InvalidPredicate(f"partition filter '{shown}': expected {wanted}, found {here}")
 
 
 def _unquoted(token: _Token) -> str:

@@ -34,8 +34,8 @@ def _what_is_wrong(files: Sequence[DataFile], error: Exception) -> InvalidFile:
     for file in files:
         try:
             check(file, DataFile, "file")
-        except InvalidArgument as found:
-            return InvalidFile(f"file {file.path!r}: {found.message}", path=str(file.path))
+        except InvalidArgument as misfit:
+            return InvalidFile(f"file {file.path!r}: {misfit.message}", path=str(file.path))
     return InvalidFile(f"the files cannot be told to the service: {error}")
 
 

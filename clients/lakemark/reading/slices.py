@@ -77,12 +77,12 @@ def slices_of(files: Iterable[DataFile]) -> list[FileSlice]:
     for file in files:
         bases, deltas = groups.setdefault((file.partition, file.file_group), ([], []))
         (bases if file.kind == "base" else deltas).append(file)
-    found = []
+    slices = []
     for bases, deltas in groups.values():
         first = (bases or deltas)[0]
-        found.append(FileSlice(first.partition, first.file_group, bases[0] if bases else None, tuple(deltas)))
-        found += [FileSlice(one.partition, one.file_group, one, ()) for one in bases[1:]]
-    return found
+        slices.append(FileSlice(first.partition, first.file_group, bases[0] if bases else None, tuple(deltas)))
+        slices += [FileSlice(one.partition, one.file_group, one, ()) for one in bases[1:]]
+    return slices
 
 
 def _files(calls: Calls, request: pb.ListFileSlicesRequest) -> Iterator[DataFile]:

@@ -102,9 +102,9 @@ def _bind_condition(condition: Expr, value: ColumnRef, kind: Type) -> Expr | Non
     """A comparison, an IN or a BETWEEN, as ``applied`` of the parser makes them; None if the engine has to decide."""
     match condition:
         case And(terms):
-            found = [_bind_condition(term, value, kind) for term in terms]
-            known = tuple(term for term in found if term is not None)
-            return And(known) if len(known) == len(found) else None
+            bound = [_bind_condition(term, value, kind) for term in terms]
+            known = tuple(term for term in bound if term is not None)
+            return And(known) if len(known) == len(bound) else None
         case Compare(op, _, literal):
             if literal.value is None:
                 return IsNull(value) if op == "<=>" else NULL
@@ -196,10 +196,10 @@ def _as_double(literal: Literal) -> Literal:
 
 
 def _resolve(column: ColumnRef, schema: Schema) -> tuple[ColumnRef, Type]:
-    found = schema.find_path(column.path)
-    if found is None:
+    field = schema.find_path(column.path)
+    if field is None:
         raise _missing(column, schema)
-    return ColumnRef(column.path, found.id, found.type), found.type
+    return ColumnRef(column.path, field.id, field.type), field.type
 
 
 def _missing(column: ColumnRef, schema: Schema) -> InvalidPredicate:

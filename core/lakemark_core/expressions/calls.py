@@ -56,12 +56,12 @@ def truncation(name: OneOf["trunc", "date_trunc"], unit: str) -> Step | None:
 
 def call_type(call: Call, column_type: Type) -> Type | None:
     """The type of the call's value for a column of this type, None if bounds say nothing of it."""
-    found: Type | None = column_type
+    result: Type | None = column_type
     for step in call:
-        if found is None:
+        if result is None:
             return None
-        found = step_type(step, found)
-    return found
+        result = step_type(step, result)
+    return result
 
 
 def step_type(step: Step, of: Type) -> Type | None:

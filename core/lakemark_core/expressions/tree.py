@@ -220,11 +220,11 @@ def columns_of(expr: Expr) -> frozenset[ColumnRef]:
 
 def all_of(terms: Iterable[Expr]) -> Expr:
     """AND of any number of terms: none is true, one is itself."""
-    found = tuple(terms)
-    return found[0] if len(found) == 1 else And(found) if found else TRUE
+    given = tuple(terms)
+    return given[0] if len(given) == 1 else And(given) if given else TRUE
 
 
 def any_of(terms: Iterable[Expr]) -> Expr:
     """OR of any number of terms: none is false, one is itself."""
-    found = tuple(terms)
-    return found[0] if len(found) == 1 else Or(found) if found else FALSE
+    given = tuple(terms)
+    return given[0] if len(given) == 1 else Or(given) if given else FALSE

@@ -74,19 +74,19 @@ class Schema:
 
     def field(self, name: str) -> Field:
         """Like ``find``; raises InvalidSchema that suggests near names."""
-        found = self.find(name)
-        if found is None:
+        column = self.find(name)
+        if column is None:
             raise InvalidSchema(f"there is no column '{name}'{self.suggest(name)}")
-        return found
+        return column
 
     def find_path(self, path: Sequence[str]) -> Field | None:
         """The field that a path of names leads to, through structs: ``("address", "city")``."""
-        found = self.find(path[0]) if path else None
+        reached = self.find(path[0]) if path else None
         for name in path[1:]:
-            if found is None or not isinstance(found.type, Struct):
+            if reached is None or not isinstance(reached.type, Struct):
                 return None
-            found = next((field for field in found.type.fields if field.name.lower() == name.lower()), None)
-        return found
+            reached = next((field for field in reached.type.fields if field.name.lower() == name.lower()), None)
+        return reached
 
     def find_id(self, column_id: int) -> Field | None:
         """The column or nested struct field with this id."""

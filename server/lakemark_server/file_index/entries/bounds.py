@@ -252,8 +252,8 @@ class TextBound(Bound):
         return self.values if self._codes is None else self.values.take(_positions(self._codes))
 
     def _spread(self, result: AnyArray) -> Mask:
-        found = flags(result)
-        return found if self._codes is None else both(found[self._codes], self.known)
+        mask = flags(result)
+        return mask if self._codes is None else both(mask[self._codes], self.known)
 
 
 def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | None:

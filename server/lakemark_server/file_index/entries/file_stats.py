@@ -122,11 +122,11 @@ class PreparedStats:
         return replace(plain, low=low_bound, high=high_bound, exact=None)
 
     def _keep_all(self, column_id: int, make: Callable[[], PreparedColumn]) -> PreparedColumn:
-        found = self._columns.get(column_id)
-        if found is None:
+        column = self._columns.get(column_id)
+        if column is None:
             may_make()
-            found = self._columns[column_id] = make()
-        return found
+            column = self._columns[column_id] = make()
+        return column
 
 
 class PartitionsOnly(PreparedStats):
@@ -170,8 +170,8 @@ def _from_stats(stats: ColumnStats, rows: npt.NDArray[np.integer[Any]]) -> Prepa
 
 def _plain(array: AnyArray | pa.ChunkedArray[Any]) -> AnyArray:
     whole: Any = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    found: AnyArray = whole.dictionary_decode() if isinstance(whole, pa.DictionaryArray) else whole
-    return found
+    plain: AnyArray = whole.dictionary_decode() if isinstance(whole, pa.DictionaryArray) else whole
+    return plain
 
 
 def _from_values(values: AnyArray | pa.ChunkedArray[Any], size: int) -> PreparedColumn:
