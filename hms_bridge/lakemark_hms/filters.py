@@ -107,7 +107,7 @@ def parse_filter(text: str) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumns:
-    """Partition columns, and for each one the values of all partitions, in its Arrow type; null: default partition."""
+    """Partition columns with the values of all partitions in each of them; the default partition is null."""
 
     fields: Sequence[Field]
     values: Sequence[AnyArray]

@@ -117,7 +117,7 @@ def _compare(op: str, field: Any, column: ColumnRef, literal: Literal) -> Any:
 
 
 def _compare_floating(op: str, field: Any, value: float) -> Any:
-    """NaN equals itself and is greater than every other value, which Arrow's comparisons do not know."""
+    """Compares as Spark does, unlike Arrow: NaN equals itself and is greater than every other value."""
     nan = pc.is_nan(field)
     if math.isnan(value):
         always = field.is_valid() & (nan | ~nan)
@@ -128,7 +128,7 @@ def _compare_floating(op: str, field: Any, value: float) -> Any:
 
 
 def _field(column: ColumnRef, schema: Schema) -> Any:
-    """By the schema's spelling: case matters to Arrow, and not to Spark."""
+    """The column under the schema's spelling of its name: case matters to Arrow, and not to Spark."""
     fields = [schema.find_path(column.path[:length]) for length in range(1, len(column.path) + 1)]
     return pc.field(*(field.name for field in fields if field is not None))
 

@@ -82,7 +82,7 @@ def bind(expr: Expr, schema: Schema) -> Expr:
 
 
 def _bind_applied(expr: Applied, column: ColumnRef, schema: Schema) -> Expr:
-    """Unknown, if bounds of the column tell nothing of the call's value."""
+    """The bound condition; Unknown if bounds of the column tell nothing about the call's value."""
     bound, column_type = _resolve(column, schema)
     if expr.exact is not None and column_type in (DATE, TIMESTAMP_NTZ):
         return bind(expr.exact, schema)
@@ -99,7 +99,7 @@ def _bind_applied(expr: Applied, column: ColumnRef, schema: Schema) -> Expr:
 
 
 def _bind_condition(condition: Expr, value: ColumnRef, kind: Type) -> Expr | None:
-    """A comparison, an IN or a BETWEEN, as ``applied`` of the parser makes them; None if the engine has to decide."""
+    """A comparison, an IN or a BETWEEN with the value of a call; None if only the engine can decide it."""
     match condition:
         case And(terms):
             bound = [_bind_condition(term, value, kind) for term in terms]
@@ -130,7 +130,7 @@ def _bind_pattern(expr: Like | StartsWith, column: ColumnRef, schema: Schema) ->
 
 
 def _members(column: ColumnRef, literals: tuple[Literal, ...], schema: Schema) -> Expr:
-    """``column IN (…)`` as a list of values of the column's type, OR what cannot be one."""
+    """``column IN (…)`` as a list of values of the column's type, joined by OR with the other members."""
     return _members_of(*_resolve(column, schema), literals)
 
 
@@ -162,7 +162,7 @@ def _mixes_texts(column_type: Type, literals: tuple[Literal, ...]) -> bool:
 
 
 def _loses_digits(column_type: Type, literals: tuple[Literal, ...]) -> bool:
-    """Whether the one decimal type that Spark brings a column and a list to cannot have all digits."""
+    """Whether the decimal type that Spark brings a column and a list to has too few digits for all of them."""
     own = as_decimal_type(column_type)
     numbers = [literal.value for literal in literals if isinstance(literal.value, decimal.Decimal)]
     if own is None or not numbers:

@@ -1,9 +1,8 @@
-"""Functions of one column that bounds of the column say something of: ``month(day)``, ``x + 1``, ``date_trunc(…)``.
+"""Functions of one column that keep bounds: ``month(day)``, ``x + 1``, ``date_trunc(…)``.
 
-A call is a chain of steps, the innermost first. What a step's value is for given bounds, the service computes
-(``file_index/pruning/calls.py``); here is which types a step takes, what it gives, and how a condition on its value is
-bound. A session's time zone decides which day an instant lies on, so steps from instants are inexact by 18 hours, the
-most that a zone can differ from UTC.
+A call is a chain of steps, the innermost first. This module knows which types a step accepts and which type it returns.
+The service computes the bounds of a step's value (``file_index/pruning/calls.py``). A session's time zone decides which
+day an instant lies on, so steps from instants are inexact by 18 hours, the most that a zone can differ from UTC.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _DATE_TRUNC_UNITS: Final = {
 
 
 def truncation(name: OneOf["trunc", "date_trunc"], unit: str) -> Step | None:
-    """None for a unit that is not known here."""
+    """The step that truncates to a unit; None for a unit that is not known here."""
     known = (_TRUNC_UNITS if name == "trunc" else _DATE_TRUNC_UNITS).get(unit.lower())
     return None if known is None else Step(name, known)
 
@@ -92,7 +91,7 @@ def _arithmetic_type(step: Step, constant: Literal, of: Type) -> Type | None:
 
 
 def as_decimal_type(kind: Type) -> Decimal | None:
-    """What a number becomes beside a decimal."""
+    """The decimal type that Spark brings a number to beside a decimal; None for what is not an exact number."""
     if isinstance(kind, Decimal):
         return kind
     digits = kind.record.decimal_digits if isinstance(kind, Primitive) else 0
@@ -100,7 +99,7 @@ def as_decimal_type(kind: Type) -> Decimal | None:
 
 
 def _decimal_result(step: Step, left: Decimal, right: Decimal) -> Decimal | None:
-    """None where the result has more digits than there are: Spark then rounds it, or gives none."""
+    """The type of the exact result; None if it has too many digits, and Spark rounds it or returns null."""
     if step.name == "multiply":
         precision, scale = left.precision + right.precision + 1, left.scale + right.scale
     else:

@@ -125,7 +125,7 @@ class SparkFacet:
         return _Named(reference, name, wanted)
 
     def _reference(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> Reference:
-        """Branches and tags share their names. Raises NotFound."""
+        """The snapshot of a branch or a tag, which share one set of names. Raises NotFound."""
         reference, at = wanted.reference, wanted.at
         try:
             return self._snapshots.resolve(database.catalog, database.name, base, replace(at, branch=reference))

@@ -86,13 +86,13 @@ def directory_hashes(directories: Sequence[str]) -> Hashes:
 
 def directories_above(paths: Sequence[str]) -> set[str]:
     """Every directory between an instant's own one and the slice directories of its files."""
-    found: set[str] = set()
+    directories: set[str] = set()
     for above in {path.rpartition("/")[0].rpartition("/")[0] for path in paths}:
         place = above
-        while "/" in place and place not in found:
-            found.add(place)
+        while "/" in place and place not in directories:
+            directories.add(place)
             place = place.rpartition("/")[0]
-    return found
+    return directories
 
 
 def _groups(batch: pa.RecordBatch, directories: Sequence[str]) -> list[str]:

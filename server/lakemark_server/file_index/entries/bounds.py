@@ -80,7 +80,7 @@ class Bound(ABC):
     @property
     @abstractmethod
     def memory_bytes(self) -> int:
-        """What it takes in memory."""
+        """The size in memory."""
 
     @abstractmethod
     def accepts(self, value: LiteralValue) -> bool:
@@ -281,7 +281,7 @@ def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | No
 
 
 def _integer_encoder(kind: pa.DataType) -> Callable[[LiteralValue], fractions.Fraction | int | None]:
-    """What a literal is among the integers that a type's values are turned into."""
+    """The function that turns literals into the integers of a type's values; None for a literal of another type."""
     if pa.types.is_boolean(kind):
         return lambda value: _exact(value, bool)
     if pa.types.is_date32(kind):

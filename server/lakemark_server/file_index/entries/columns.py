@@ -74,7 +74,7 @@ _KINDS: Final = frozenset(pb.SliceKind.values())
 
 
 def statistics_type(kind: str, field: Field) -> pa.DataType:
-    """Of the column ``<kind>.<field id>``."""
+    """The Arrow type of the column ``<kind>.<field id>``."""
     if kind == TRUNCATED:
         return pa.uint8()
     return to_arrow(field.type) if kind in ("min", "max") else pa.int64()
@@ -107,7 +107,7 @@ def _entry_schema(schema: Schema, statistics_ids: frozenset[int]) -> pa.Schema:
 
 
 def instants_of(paths: AnyArray) -> npt.NDArray[np.int64]:
-    """The instants that wrote these files, with which their paths begin; -1 where there is none."""
+    """The instants that wrote these files, taken from the beginnings of their paths; -1 if a path has none."""
     if len(paths) > _FEW:
         length = str(paths[0]).find("/")
         heads, marks = pc.utf8_slice_codeunits(paths, 0, length), pc.utf8_slice_codeunits(paths, length, length + 1)
@@ -132,12 +132,12 @@ def _ids_in(names: tuple[str, ...]) -> frozenset[int]:
 
 
 def partition_of(values: Sequence[pb.Value], schema: Schema) -> str:
-    """The name of the partition that a message's values mean. Raises InvalidArgument."""
+    """The name of the partition with the values of a message. Raises InvalidArgument."""
     return name_of_partition(partition_from_proto(values, schema), schema)
 
 
 def from_messages(files: Sequence[pb.DataFile], schema: Schema) -> pa.RecordBatch:
-    """Rows of protobuf as columns. Raises InvalidFile that names the file and what is wrong with it."""
+    """The columns of files that came as messages. Raises InvalidFile, which names the file and the mistake."""
     partitions = _known_partitions(schema)
     ids: set[int] = set()
     rows = []
@@ -170,7 +170,7 @@ def _as_struct(entries: pa.Schema) -> pa.StructType:
 
 @lru_cache(maxsize=64)
 def _known_partitions(schema: Schema) -> dict[bytes, str]:
-    """Names by serialized values: most commits write to partitions that others wrote to before."""
+    """Names of partitions by their serialized values: most commits write to partitions that exist."""
     return {}
 
 
@@ -194,7 +194,7 @@ def _partition(file: pb.DataFile, schema: Schema) -> str:
 
 
 def _row(file: pb.DataFile, partition: str) -> dict[str, Any]:
-    """Its values by column; what is left out is null."""
+    """The file's values by column name; columns that are left out are null."""
     if file.kind not in _KINDS:
         raise InvalidFile(f"file {file.path!r}: kind {file.kind} is not known", path=file.path)
     return {

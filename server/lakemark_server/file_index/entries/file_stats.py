@@ -1,4 +1,4 @@
-"""What is known of the values in many files, column by column: the input of pruning."""
+"""Statistics of many files by column, which pruning evaluates predicates on."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class PreparedStats:
 
     @property
     def memory_bytes(self) -> int:
-        """Without the columns."""
+        """The size in memory without the columns."""
         rows = np.asarray(self._stats.rows)
         return 1_000 + self.not_empty.nbytes + (rows.nbytes if rows.strides != (0,) else 0)
 
@@ -130,7 +130,7 @@ class PreparedStats:
 
 
 class PartitionsOnly(PreparedStats):
-    """The same files, of which only these columns are known: those of the partition."""
+    """The same files with only the statistics of their partition columns."""
 
     def __init__(self, whole: PreparedStats, column_ids: Collection[int]):
         self._whole = whole
@@ -146,7 +146,7 @@ class PartitionsOnly(PreparedStats):
 
 
 def prepare(stats: FileStats) -> PreparedStats:
-    """Statistics for many calls of ``prune``; cheap itself, the columns are converted on demand."""
+    """Statistics for many calls of ``prune``. The call is cheap: columns are converted on demand."""
     return PreparedStats(stats)
 
 

@@ -1,4 +1,4 @@
-"""Counts, sizes and bounds from metadata alone: of the files of a plan, in all or by partition."""
+"""Counts, sizes and bounds of a plan's files from metadata alone, in total or by partition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KNOWN: Final = ("min_known", "max_known", "nulls_known", "nans_known", "whole")
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """Of the values that are neither null nor NaN; None is unknown."""
+    """Bounds of the values that are neither null nor NaN; None is unknown."""
 
     field: Field
     min: Any

@@ -59,13 +59,13 @@ def _matches(matches: Mask, size: int) -> Runs:
 
 
 def _column(part: Part, field: pa.Field[Any], schema: Schema, *, keep: bool) -> Runs | AnyArray:
-    """Of all entries of the part."""
+    """The column for all entries of the part."""
     kind, _, number = field.name.partition(".")
     if field == SCHEMA_ID:
         return constant(pa.array([part.schema.schema_id], pa.int32()), part.size)
     if number:
         column = schema.find_id(int(number))
-        found = None if column is None else statistic(part, kind, column, keep=keep)
-        found = nulls(part.size, field.type) if found is None else found
-        return found if kind in _DENSE else runs_of(found)
+        values = None if column is None else statistic(part, kind, column, keep=keep)
+        values = nulls(part.size, field.type) if values is None else values
+        return values if kind in _DENSE else runs_of(values)
     return part.entries.column(field.name, keep=keep) if field.name in _DENSE else part.entries.runs(field.name)

@@ -30,7 +30,7 @@ class MergedOnRead:
     partitions: frozenset[str]
 
     def mask(self, part: Part) -> Mask | None:
-        """The entries of a part whose group has deltas; None: none of them.
+        """The entries of a part whose file group has deltas; None if no group of the part has any.
 
         Groups are told apart by name alone, whatever their partition, which errs on the safe side.
         """
@@ -42,7 +42,7 @@ class MergedOnRead:
 
 
 def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
-    """None if there are no deltas."""
+    """The file groups with deltas; None if there are none."""
     merged = snapshot.derived(MergedOnRead, lambda: _find(snapshot.parts))
     return merged if merged.partitions else None
 

@@ -68,7 +68,7 @@ class Selection:
         return int(self.part.column(name).to_numpy()[self.chosen].sum())
 
     def among(self, places: npt.NDArray[np.int64]) -> Selection:
-        """Only the files at these places of the selection."""
+        """The selection with only the files at these places of it."""
         matches = self.matches[places] if isinstance(self.matches, np.ndarray) else self.matches
         return Selection(self.part, self.places[places], matches)
 
@@ -131,7 +131,7 @@ class Plan:
         return pa.Table.from_batches(batches, wanted)
 
     def chosen(self, places: npt.NDArray[np.int64]) -> Plan:
-        """Only the files at these places of the plan, in the same order."""
+        """The plan with only the files at these places of it, in the same order."""
         kept, start = [], 0
         for one in self.selections:
             mask = places[(places >= start) & (places < start + one.files)] - start
@@ -165,7 +165,7 @@ class Planner:
         return self.plan_bound(snapshot, TRUE if predicate is None else normalize(bind(predicate, snapshot.schema)))
 
     def plan_bound(self, snapshot: Snapshot, bound: Expr, parts_max: int | None = None) -> Plan:
-        """With a predicate that is bound to the snapshot's schema and normalized.
+        """Plans with a predicate that is bound to the snapshot's schema and normalized.
 
         Raises NotAtHand if more than ``parts_max`` parts have to be looked at.
         """
@@ -185,15 +185,15 @@ class Planner:
         """Files ``offset`` to ``offset + limit`` of a plan in ``compact`` columns, a batch for each part."""
         schema = plan.snapshot.schema
         fits = plan.snapshot.files * _COMPACT_BYTES <= self._cache.bytes_max * _COMPACT_SHARE_MAX
-        found = []
+        batches = []
         for one in plan.between(offset, limit):
             make = partial(compact, one.part, one.chosen, one.matches, schema, statistics)
             if fits and one.chosen is None and one.matches is np.True_ and not statistics:
                 name = (one.part.entries.name, schema.schema_id, _COMPACT)
-                found.append(kept(self._cache, name, make, batch_bytes))
+                batches.append(kept(self._cache, name, make, batch_bytes))
             else:
-                found.append(make())
-        return found
+                batches.append(make())
+        return batches
 
     def _candidates(self, snapshot: Snapshot, bound: Expr, merged: MergedOnRead | None) -> Sequence[Part]:
         """The parts that can hold a file to be read."""
@@ -244,16 +244,16 @@ def _partition_ids(schema: Schema) -> frozenset[int]:
 
 
 def _narrowed(part: Part, chosen: npt.NDArray[np.int64]) -> tuple[Part, npt.NDArray[np.int64]]:
-    """Only the page that has all of the chosen files, if one has: no more is decoded for them, nor kept in memory."""
-    found = part.entries.page_with(int(chosen.min()), int(chosen.max())) if len(chosen) else None
-    if found is None:
+    """The one page with all of the chosen files, if there is one, and their places in it: nothing else is decoded."""
+    page = part.entries.page_with(int(chosen.min()), int(chosen.max())) if len(chosen) else None
+    if page is None:
         return part, chosen
-    entries, start = found
+    entries, start = page
     return Part(entries), chosen - start
 
 
 def _taken(one: Selection, wanted: pa.Schema, schema: Schema) -> pa.RecordBatch:
-    """Statistics that no entry of the part has are null."""
+    """The entries at these places; statistics that the part does not have are null."""
     matches = pa.array(np.broadcast_to(one.matches, one.files))
     told = one.part.entries.told()
     if one.chosen is not None:
