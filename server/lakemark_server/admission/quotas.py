@@ -19,7 +19,7 @@ from lakemark_server.admission.usage import Tenant
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import ReadTransaction, Space, Store, Transaction, strinc
 from lakemark_server.store.keyspace import DATABASES, QUOTAS
-from lakemark_server.store.requests import once
+from lakemark_server.store.mutations import Mutation, Mutations
 
 CACHE_S: Final = 5.0
 CACHED_MAX: Final = 10_000
@@ -43,7 +43,7 @@ class Quotas:
         self._defaults = defaults or Limits()
         self._cache_s = cache_s
         self._clock_s = clock_s
-        self._clock = clock
+        self._mutations = Mutations(store, clock)
         self._lock = threading.Lock()
         self._cached: dict[str, tuple[float, Limits]] = {}  # by catalog: until when, and which
         self._changes = 0  # made here
@@ -89,6 +89,10 @@ class Quotas:
         """The catalog with its limits; see ``of``."""
         return Tenant(catalog, self.of(catalog, tx))
 
+    def take(self, tx: Transaction, catalog: str, what: str, amount: int = 1) -> None:
+        """Counts ``amount`` more of ``what`` (``usage.COUNTED``). Raises QuotaExceeded; nothing is written then."""
+        usage.take(tx, self.tenant(catalog, tx), what, amount)
+
     def get(self, catalog: str) -> TenantQuota:
         return self._store.read(lambda tx: self._described(tx, catalog))
 
@@ -98,20 +102,20 @@ class Quotas:
         """Changes a tenant's own limits. Raises InvalidArgument for limits that there are not, or below 0."""
         names = list(clear)
 
-        def body(tx: Transaction) -> TenantQuota:
-            def change() -> Quota:
-                new = changed(self._own(tx, catalog), changes, names, clear_all=clear_all)
-                key = QUOTAS.key(catalog)
-                if new.ByteSize():
-                    tx.set(key, new.SerializeToString())
-                else:
-                    tx.clear(key)
-                return new
+        def change(mutation: Mutation) -> Quota:
+            new = changed(self._own(mutation.tx, catalog), changes, names, clear_all=clear_all)
+            key = QUOTAS.key(catalog)
+            if new.ByteSize():
+                mutation.tx.set(key, new.SerializeToString())
+            else:
+                mutation.tx.clear(key)
+            return new
 
-            once(tx, request_id, f"SetQuota {catalog}", self._clock(), Quota, change)
-            return self._described(tx, catalog)
+        def body(mutation: Mutation) -> TenantQuota:
+            mutation.once(request_id, f"SetQuota {catalog}", Quota, change)
+            return self._described(mutation.tx, catalog)
 
-        answer = self._store.transact(body)
+        answer = self._mutations.run(body)
         self._changes += 1
         self._keep(catalog, merged(self._defaults, answer.own))
         return answer

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from lakemark_core.errors import InvalidArgument
 from lakemark_proto.store.v1 import store_pb2 as records
 from lakemark_server.context.clock import ClockMs
-from lakemark_server.kv import Store, Transaction, blob
+from lakemark_server.kv import ReadTransaction, Store, Transaction, blob
 from lakemark_server.store.keyspace import REQUEST_TIMES, REQUESTS
 
 M = TypeVar("M", bound=Message)
@@ -29,6 +29,27 @@ def check_request_id(request_id: str) -> None:
         raise InvalidArgument(f"request_id has {len(request_id)} characters; at most {REQUEST_ID_CHARS_MAX} are kept")
 
 
+def find(tx: ReadTransaction, request_id: str, kind: str, answer: type[M]) -> M | None:
+    """The recorded answer. Raises InvalidArgument if the id is too long or was used for another kind of request."""
+    check_request_id(request_id)
+    stored = blob.get(tx, REQUESTS.space(request_id))
+    if stored is None:
+        return None
+    record = records.RequestRecord.FromString(stored)
+    if record.kind != kind:
+        raise InvalidArgument(
+            f"request_id {request_id!r} was already used for {record.kind}; each request needs an id of its own"
+        )
+    return answer.FromString(record.response)
+
+
+def record(tx: Transaction, request_id: str, kind: str, response: Message, now_ms: int) -> None:
+    """Keeps the answer of a request that has none yet."""
+    stored = records.RequestRecord(kind=kind, response=response.SerializeToString(), created_ms=now_ms)
+    blob.put(tx, REQUESTS.space(request_id), stored.SerializeToString())
+    tx.set(REQUEST_TIMES.key(now_ms, request_id), b"")
+
+
 def once(tx: Transaction, request_id: str, kind: str, now_ms: int, answer: type[M], body: Callable[[], M]) -> M:
     """The recorded answer of ``request_id``, or that of ``body``, recorded in the same transaction.
 
@@ -36,20 +57,11 @@ def once(tx: Transaction, request_id: str, kind: str, now_ms: int, answer: type[
     """
     if not request_id:
         return body()
-    check_request_id(request_id)
-    space = REQUESTS.space(request_id)
-    stored = blob.get(tx, space)
-    if stored is not None:
-        record = records.RequestRecord.FromString(stored)
-        if record.kind != kind:
-            raise InvalidArgument(
-                f"request_id {request_id!r} was already used for {record.kind}; each request needs an id of its own"
-            )
-        return answer.FromString(record.response)
+    recorded = find(tx, request_id, kind, answer)
+    if recorded is not None:
+        return recorded
     response = body()
-    record = records.RequestRecord(kind=kind, response=response.SerializeToString(), created_ms=now_ms)
-    blob.put(tx, space, record.SerializeToString())
-    tx.set(REQUEST_TIMES.key(now_ms, request_id), b"")
+    record(tx, request_id, kind, response, now_ms)
     return response
 
 
