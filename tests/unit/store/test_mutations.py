@@ -35,7 +35,6 @@ BOOKKEEPING = {
     "timeline/batching/batches.py": "",
     "timeline/service.py": "",
     "store/requests.py::transact_once": "",
-    "maintenance/cleaning/cleaner.py": "",
 }
 
 
