@@ -1,7 +1,7 @@
-"""Request ids: a mutation that is asked for twice happens once and gets the same answer.
+"""Request ids: a change that is asked for twice happens once, and both requests get the same answer.
 
-Answers are kept for a while, as long as anybody may ask again for lack of one. After that an id is a new one; what an
-instant can tell (that it was committed, or rolled back) it tells for ever, whatever id asks.
+Answers are kept for as long as a client may still repeat its request because it got none. After that the id counts as
+new. The state of an instant (committed, rolled back) does not depend on this: it can be asked for at any time.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def transact_once(
 
 
 def forget(store: Store, before_ms: int) -> int:
-    """Removes what was answered before that time, at most ``FORGOTTEN_AT_ONCE_MAX`` answers; how many.
+    """Removes answers that were recorded before that time, at most ``FORGOTTEN_AT_ONCE_MAX``. Returns how many.
 
-    A transaction each few: the cost is that of what is removed, whatever else there is.
+    Each transaction removes a few, found by their time: the cost depends only on how many are removed.
     """
 
     def body(tx: Transaction) -> int:
@@ -93,8 +93,8 @@ def forget(store: Store, before_ms: int) -> int:
 
     forgotten = 0
     while forgotten < FORGOTTEN_AT_ONCE_MAX:
-        found = store.transact(body)
-        forgotten += found
-        if found < FORGOTTEN_A_TRANSACTION:
+        removed = store.transact(body)
+        forgotten += removed
+        if removed < FORGOTTEN_A_TRANSACTION:
             break
     return forgotten
