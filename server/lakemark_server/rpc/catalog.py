@@ -6,9 +6,9 @@ from typing import Final
 
 import grpc
 
-from lakemark_core.convert import schema_from_proto
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.evolution.messages import change_from_proto
+from lakemark_core.messages.types import schema_from_proto
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceServicer
