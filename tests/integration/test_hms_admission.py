@@ -25,10 +25,10 @@ from lakemark_hms.bridge import HmsBridge
 from lakemark_hms.wire import codec
 from lakemark_hms.wire.dispatch import Call, Session
 from lakemark_hms.wire.inbox import Message
-from lakemark_hms.wire.lanes import Rank
 from lakemark_hms.wire.limits import ServerSettings
 from lakemark_proto.v1.admin_pb2 import Quota
 from lakemark_server.admission.pressure import InflightBytes
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
 from lakemark_thrift import ttypes
@@ -217,4 +217,4 @@ def test_which_lane_a_method_may_use() -> None:
     assert {name for name, rank in ranks.items() if rank is Rank.VITAL} >= {"heartbeat", "check_lock", "set_ugi"}
     assert ranks["get_partitions_by_filter"] is ranks["partition_name_to_vals"] is Rank.READ
     changes = ("add_", "alter_", "create_", "drop_", "truncate_", "append_", "commit_", "abort_", "rename_", "update_")
-    assert all(rank is Rank.ORDINARY for name, rank in ranks.items() if name.startswith(changes))
+    assert all(rank is Rank.WRITE for name, rank in ranks.items() if name.startswith(changes))

@@ -22,10 +22,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 from lakemark_core.errors import Internal, InvalidArgument, LakemarkError, Unimplemented
 from lakemark_core.user import USER_KEY
-from lakemark_server.admission.tenants import Entered, Kind, Tenants
+from lakemark_server.admission.ranks import Rank
+from lakemark_server.admission.tenants import Entered, Tenants
 from lakemark_server.context import caller, deadline
 from lakemark_server.context.deadline import Deadline
-from lakemark_server.rpc.admission import Admission, Receiving, kind_of
+from lakemark_server.rpc.admission import Admission, Receiving, rank_of
 from lakemark_server.rpc.errors import abort
 from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.quick import QUICK_BYTES_MAX, Quick
@@ -64,7 +65,7 @@ class Methods(grpc.GenericRpcHandler):
                         request_s_max,
                     ),
                     method.name,
-                    kind_of(method),
+                    rank_of(method),
                     receiving,
                 )
             )
@@ -105,7 +106,7 @@ def _served(
     async def by_thread(data: bytes, context: Context, until: Deadline, entered: Entered | None) -> bytes:
         try:
             answer = lanes.run(
-                admission.kind, partial(whole, data, context, until), len(data), partial(admission.leave, entered)
+                admission.rank, partial(whole, data, context, until), len(data), partial(admission.leave, entered)
             )
         except LakemarkError:
             admission.leave(entered)
@@ -127,7 +128,7 @@ def _served(
         until = _deadline_of(context, request_s_max)
         entered = admission.enter(data)
         try:
-            with lanes.on_loop(admission.kind, len(data)), deadline.within(until):
+            with lanes.on_loop(admission.rank, len(data)), deadline.within(until):
                 answer = await quick.answer(request)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
@@ -155,12 +156,12 @@ def _deadline_of(context: Context, request_s_max: float) -> Deadline:
     return Deadline.after(request_s_max if seconds is None else min(seconds, request_s_max))
 
 
-def _received(call: _Call, method: str, kind: Kind, receiving: Receiving) -> _Handler:
+def _received(call: _Call, method: str, rank: Rank, receiving: Receiving) -> _Handler:
     """Served as a stream of requests, of which there is one: so it is received when its turn has come, not before."""
 
     async def answer(_: object, context: Context) -> bytes:
         try:
-            return await call(await receiving.message(kind, context), context)
+            return await call(await receiving.message(rank, context), context)
         except LakemarkError as error:
             return await abort(context, error)
         except NotImplementedError:
