@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 from lakemark_core.errors import LakemarkError, Overloaded
+from lakemark_hms.handlers import rank_of
 from lakemark_hms.names import database_name
 from lakemark_hms.wire import cut
 from lakemark_hms.wire.dispatch import Call, Handler, RefusedError, Session
@@ -23,31 +24,11 @@ from lakemark_server.context import caller, deadline
 from lakemark_server.context.deadline import Deadline
 from lakemark_thrift.services import METHODS
 
-_READS: Final = ("get", "show_", "partition_name_", "list_", "is", "find_")
-_VITAL: Final = frozenset(
-    {
-        "heartbeat",
-        "heartbeat_txn_range",
-        "check_lock",
-        "unlock",
-        "set_ugi",
-        "getStatus",
-        "getName",
-        "getVersion",
-        "shutdown",
-    }
-)
 _DATABASE_NAMES: Final = frozenset({"db_name", "dbname", "dbName", "db", "database", "databaseName"})
 _CATALOG_NAMES: Final = frozenset({"catName", "catalogName", "catalog", "catname", "cat_name"})
 _POLICY: Final = LanePolicy(writes_leave_room=False)
 _Path = tuple[int, ...]
 T = TypeVar("T")
-
-
-def rank_of(name: str) -> Rank:
-    if name in _VITAL:
-        return Rank.VITAL
-    return Rank.READ if name.startswith(_READS) else Rank.WRITE
 
 
 def lane_of(method: str, lanes: Lanes[T]) -> Lane[T] | None:
