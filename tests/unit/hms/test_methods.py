@@ -17,24 +17,12 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "hms.md"
 RANKS = {name: rank for subject in SUBJECTS for name, rank in subject.ranks.items()}
 CHANGES = ("add_", "alter_", "append_", "create_", "delete_", "drop_", "rename_", "truncate_", "update_")
 
-_READS = ("get", "show_", "partition_name_", "list_", "is", "find_")
-_VITAL = {"heartbeat", "heartbeat_txn_range", "check_lock", "unlock", "set_ugi", "getStatus", "getName", "getVersion"}
-
 
 class Anything:
     """Services that no handler asks anything."""
 
     def __getattr__(self, name: str) -> Any:
         return Anything()
-
-
-def test_ranks_are_what_prefixes_of_names_said() -> None:
-    def old_rule(name: str) -> Rank:
-        if name in _VITAL or name == "shutdown":
-            return Rank.VITAL
-        return Rank.READ if name.startswith(_READS) else Rank.WRITE
-
-    assert {name: old_rule(name) for name in RANKS} == RANKS
 
 
 def test_what_changes_metadata_is_a_write() -> None:
