@@ -7,9 +7,11 @@ import grpc
 from lakemark_proto.v1 import admin_pb2 as pb
 from lakemark_proto.v1.admin_pb2_grpc import AdminServiceServicer
 from lakemark_server.admission.quotas import Quotas
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.names import catalog_name, legal_name
 from lakemark_server.rpc.catalog import page_limit
+from lakemark_server.rpc.declaration import method
 
 Context = grpc.ServicerContext
 
@@ -19,9 +21,11 @@ class AdminServicer(AdminServiceServicer):
         self._quotas = quotas
         self._tenants = tenants
 
+    @method(Rank.VITAL)
     def GetQuota(self, request: pb.GetQuotaRequest, context: Context) -> pb.TenantQuota:
         return self._with_requests(self._quotas.get(_catalog(request.catalog)))
 
+    @method(Rank.VITAL)
     def SetQuota(self, request: pb.SetQuotaRequest, context: Context) -> pb.TenantQuota:
         catalog = _catalog(request.catalog)
         return self._with_requests(
@@ -30,6 +34,7 @@ class AdminServicer(AdminServiceServicer):
             )
         )
 
+    @method(Rank.VITAL)
     def ListQuotas(self, request: pb.ListQuotasRequest, context: Context) -> pb.ListQuotasResponse:
         limit = page_limit(request.page_size)
         found = self._quotas.list(request.page_token, limit + 1)

@@ -1,4 +1,4 @@
-"""Admission of gRPC requests: the rank of each method, the tenant of each request, and whether it may go ahead."""
+"""Admission of gRPC requests: the tenant of each request, when it is received, and whether it may go ahead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 import grpc
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from lakemark_core.errors import DeadlineExceeded, InvalidArgument
 from lakemark_server.admission.ranks import Rank
@@ -15,19 +15,10 @@ from lakemark_server.admission.tenants import Entered, Tenants
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX, catalog_name
 from lakemark_server.rpc.wire_scan import find_text
 
-_READS: Final = ("Get", "List", "Plan", "Aggregate", "Find", "Compare", "Watch")
-_VITAL_METHODS: Final = ("Heartbeat",)
-_VITAL_SERVICES: Final = ("lakemark.v1.AdminService",)
 _DEPTH_MAX: Final = 2
 
 RECEIVE_S_MAX: Final = 120.0
 """From the turn of a request until it is whole."""
-
-
-def rank_of(method: MethodDescriptor) -> Rank:
-    if method.name in _VITAL_METHODS or method.containing_service.full_name in _VITAL_SERVICES:
-        return Rank.VITAL
-    return Rank.READ if method.name.startswith(_READS) else Rank.WRITE
 
 
 def tenant_reader(request: Descriptor) -> Callable[[bytes], str]:
@@ -118,10 +109,10 @@ class Receiving:
 class Admission:
     """Whether a request of one method may go ahead."""
 
-    def __init__(self, method: MethodDescriptor, tenants: Tenants) -> None:
-        self.rank = rank_of(method)
+    def __init__(self, rank: Rank, request: Descriptor, tenants: Tenants) -> None:
+        self.rank = rank
         self._tenants = tenants
-        self._tenant_of = tenant_reader(method.input_type)
+        self._tenant_of = tenant_reader(request)
 
     def enter(self, data: bytes) -> Entered | None:
         """Counts the request until ``leave`` is called with the result. Raises Overloaded. Does not block."""

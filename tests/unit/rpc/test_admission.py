@@ -1,4 +1,4 @@
-"""The rank of each method, and the tenant of a request that is not decoded yet."""
+"""The tenant of a request that is not decoded yet, and how many requests are received at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
 from lakemark_proto.v1.types_pb2 import DataFiles, TableName
 from lakemark_server.admission.ranks import Rank
 from lakemark_server.rpc import admission
-from lakemark_server.rpc.admission import _DEPTH_MAX, Receiving, _path, rank_of, tenant_reader
+from lakemark_server.rpc.admission import _DEPTH_MAX, Receiving, _path, tenant_reader
 from lakemark_server.rpc.wire_scan import find_text
 
 METHODS = {
@@ -31,21 +31,6 @@ CATALOG = ((COMMIT.DESCRIPTOR.fields_by_name["table"].number, False), (1, False)
 def tenant(request: Message) -> str:
     read = tenant_reader(request.DESCRIPTOR)  # type: ignore[arg-type] # stubs have two ranks of descriptors
     return read(request.SerializeToString())
-
-
-def test_ranks() -> None:
-    ranks = {name: rank_of(method) for name, method in METHODS.items()}
-    assert {name for name, rank in ranks.items() if rank is Rank.VITAL} == {
-        "Heartbeat",
-        "GetQuota",
-        "SetQuota",
-        "ListQuotas",
-    }
-    changes = ("Create", "Drop", "Rename", "Set", "Alter", "Merge", "Open", "Start", "Stage", "Commit", "Rollback")
-    for name, rank in ranks.items():
-        if name.startswith(changes) and name != "SetQuota":
-            assert rank is Rank.WRITE, name
-    assert ranks["PlanFiles"] is ranks["GetTable"] is ranks["ListDatabases"] is ranks["Aggregate"] is Rank.READ
 
 
 def test_every_request_has_a_place_for_its_tenant() -> None:
