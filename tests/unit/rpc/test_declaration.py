@@ -23,18 +23,6 @@ RANKS = {
     for name, (module, servicer) in SERVICERS.items()
     for method in module.DESCRIPTOR.services_by_name[name].methods
 }
-READS = ("Get", "List", "Plan", "Aggregate", "Find", "Compare", "Watch")
-
-
-def test_ranks_are_what_prefixes_of_names_said() -> None:
-    vital = {"Heartbeat", *admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods_by_name}
-
-    def old_rule(name: str) -> Rank:
-        if name in vital:
-            return Rank.VITAL
-        return Rank.READ if name.startswith(READS) else Rank.WRITE
-
-    assert {name: old_rule(name) for name in RANKS} == RANKS
 
 
 def test_what_changes_metadata_is_a_write() -> None:
