@@ -19,6 +19,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.declaration import method
+from lakemark_server.rpc.paging import cut, unknown_token
 from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.timeline.publication.schema_change import AlterJob, check_branch
 from lakemark_server.timeline.service import Timeline
@@ -42,11 +43,11 @@ def page_limit(size: int, most: int = PAGE_MAX, default: int = PAGE_MAX) -> int:
 
 
 def _place(token: str) -> tuple[str, str, int]:
-    """Behind which dropped table a page begins. Raises InvalidArgument."""
+    """The dropped table after which a page begins. Raises InvalidArgument."""
     names, _, table_id = token.rpartition(".")
     database, _, name = names.rpartition(".")
     if not (table_id.isascii() and table_id.isdigit() and len(table_id) < 20):
-        raise InvalidArgument("the page token is none that this service gave")
+        raise unknown_token()
     return database, name, int(table_id)
 
 
@@ -78,9 +79,9 @@ class CatalogServicer(CatalogServiceServicer):
     @method(Rank.READ)
     def ListDatabases(self, request: pb.ListDatabasesRequest, context: Context) -> pb.ListDatabasesResponse:
         limit = page_limit(request.page_size)
-        found = self._catalog.list_databases(request.catalog, after=request.page_token, limit=limit + 1)
-        names = [record.name for record in found[:limit]]
-        return pb.ListDatabasesResponse(names=names, next_page_token=names[-1] if len(found) > limit else "")
+        databases = self._catalog.list_databases(request.catalog, after=request.page_token, limit=limit + 1)
+        names, token = cut([database.name for database in databases], limit, str)
+        return pb.ListDatabasesResponse(names=names, next_page_token=token)
 
     @method(Rank.WRITE)
     def DropDatabase(self, request: pb.DropDatabaseRequest, context: Context) -> pb.DropDatabaseResponse:
@@ -118,15 +119,15 @@ class CatalogServicer(CatalogServiceServicer):
     @method(Rank.READ)
     def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:
         limit = page_limit(request.page_size)
-        found = self._catalog.list_tables(request.catalog, request.database, after=request.page_token, limit=limit + 1)
-        page = found[:limit]
+        tables = self._catalog.list_tables(request.catalog, request.database, after=request.page_token, limit=limit + 1)
+        page, token = cut(tables, limit, lambda named: named[0])
         return pb.ListTablesResponse(
             tables=[
                 pb.TableSummary(name=name, kind=entry.kind, hive_type=entry.hive_type)
                 for name, entry in page
                 if request.kind in (pb.TABLE_KIND_UNSPECIFIED, entry.kind)
             ],
-            next_page_token=page[-1][0] if len(found) > limit else "",
+            next_page_token=token,
         )
 
     @method(Rank.WRITE)
@@ -148,13 +149,9 @@ class CatalogServicer(CatalogServiceServicer):
     def ListDroppedTables(self, request: pb.ListDroppedTablesRequest, context: Context) -> pb.ListDroppedTablesResponse:
         limit = page_limit(request.page_size)
         after = _place(request.page_token) if request.page_token else None
-        found = self._catalog.dropped.listed(request.catalog, request.database, after=after, limit=limit + 1)
-        page = found[:limit]
-        more = len(found) > limit
-        return pb.ListDroppedTablesResponse(
-            tables=map(messages.dropped_table, page),
-            next_page_token=f"{page[-1].database}.{page[-1].name}.{page[-1].table_id}" if more else "",
-        )
+        dropped = self._catalog.dropped.listed(request.catalog, request.database, after=after, limit=limit + 1)
+        page, token = cut(dropped, limit, lambda table: f"{table.database}.{table.name}.{table.table_id}")
+        return pb.ListDroppedTablesResponse(tables=map(messages.dropped_table, page), next_page_token=token)
 
     @method(Rank.WRITE)
     def UndropTable(self, request: pb.UndropTableRequest, context: Context) -> pb.Table:

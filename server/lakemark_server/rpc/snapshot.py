@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,6 +31,7 @@ from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
+from lakemark_server.rpc.paging import decode_token, encode_token, unknown_token
 from lakemark_server.rpc.plans import (
     QUICK_FILES_MAX,
     QUICK_PARTS_MAX,
@@ -69,20 +68,14 @@ class PageToken:
     origin: Origin = NOWHERE
 
     def encode(self) -> str:
-        return base64.urlsafe_b64encode(
-            f"{self.version}.{self.offset}.{self.digest}.{self.origin.base_id}.{self.origin.version}".encode()
-        ).decode()
+        return encode_token(self.version, self.offset, self.digest, self.origin.base_id, self.origin.version)
 
     @classmethod
     def decode(cls, text: str) -> PageToken:
-        try:
-            version, offset, digest, *origin = base64.urlsafe_b64decode(text.encode()).decode().split(".")
-            base_id, base_version = map(int, origin)
-            token = cls(int(version), int(offset), digest, Origin(base_id, base_version))
-        except (binascii.Error, ValueError, UnicodeDecodeError) as error:
-            raise InvalidArgument("the page token is not one that this service gave") from error
-        if min(token.version, token.offset, *token.origin) < 0 or token.origin.version > token.version:
-            raise InvalidArgument("the page token is not one that this service gave")
+        version, offset, digest, *origin = decode_token(text, int, int, str, int, int)
+        token = cls(version, offset, digest, Origin(*origin))
+        if token.origin.version > token.version:
+            raise unknown_token()
         return token
 
 
