@@ -17,7 +17,7 @@ from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.kv import Store, open_store
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.snapshots.comparisons import Comparer
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store import store_format
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.service import Timeline
@@ -157,7 +157,7 @@ class Lake:
 
     def paths(self, table: LakeTable, version: int | None = None) -> list[str]:
         """Of the files of a version, sorted; read through the cache of snapshots."""
-        found = self.snapshots.snapshot("", "default", table.record.name, At(version=version))
+        found = self.snapshots.snapshot("", "default", table.record.name, SnapshotReference(version=version))
         return sorted(texts(found.snapshot.entries().column("path")))
 
 

@@ -25,8 +25,8 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
-from lakemark_server.snapshots.comparisons import DryMerge, Wanted
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.comparisons import DryMerge, VersionName
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, open_lake, profile
@@ -148,12 +148,12 @@ class BranchesMachine(RuleBasedStateMachine):
         """For a machine that has real files."""
 
     def read(self, **at: str | int) -> Files:
-        found = Snapshots(self.lake.store).snapshot("", "default", "t", At(**at))  # type: ignore[arg-type]
+        found = Snapshots(self.lake.store).snapshot("", "default", "t", SnapshotReference(**at))  # type: ignore[arg-type]
         return frozenset(texts(found.snapshot.entries().column("path")))
 
     def compare(self, left: str, right: str) -> DryMerge:
         """What each has over what both have, by brute force; what a merge of the first into the second would do."""
-        found = self.lake.comparer.compare(self.t, Wanted(left), Wanted(right))
+        found = self.lake.comparer.compare(self.t, VersionName(left), VersionName(right))
         of_left, of_right = self.branches[left], self.branches[right]
         groups = []
         for side, one, other in (("left", of_left, of_right), ("right", of_right, of_left)):
@@ -362,11 +362,11 @@ class BranchesMachine(RuleBasedStateMachine):
         snapshots = Snapshots(self.lake.store)
         for name, branch in self.branches.items():
             for version, wanted in enumerate(branch.states):
-                found = snapshots.snapshot("", "default", "t", At(branch=name, version=version))
+                found = snapshots.snapshot("", "default", "t", SnapshotReference(branch=name, version=version))
                 assert sorted(texts(found.snapshot.entries().column("path"))) == sorted(wanted), (name, version)
         for name, wanted in self.tags.items():
             assert self.read(tag=name) == wanted
-        found = snapshots.snapshot("", "default", "u", At())
+        found = snapshots.snapshot("", "default", "u", SnapshotReference())
         assert frozenset(texts(found.snapshot.entries().column("path"))) == self.other.states[-1]
 
     @invariant()

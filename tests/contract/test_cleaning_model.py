@@ -20,7 +20,7 @@ from lakemark_server.file_index.parts.fold import NOWHERE
 from lakemark_server.kv import Space
 from lakemark_server.maintenance.cleaning.old_metadata import BASE_AGE_MS_MIN
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store.keyspace import BRANCH_KEYS, HEADS, MERGES, VERSION_TIMES, VERSIONS
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.branches import forks
@@ -42,7 +42,7 @@ class CleaningMachine(BranchesMachine):
 
     def readable(self, branch: str, version: int) -> bool:
         try:
-            self.lake.snapshots.resolve("", "default", "t", At(branch=branch, version=version))
+            self.lake.snapshots.resolve("", "default", "t", SnapshotReference(branch=branch, version=version))
         except VersionNotFound as ended:
             return not ended.details.get("earliest")
         return True
@@ -120,11 +120,11 @@ class CleaningMachine(BranchesMachine):
                 if not self.readable(name, version):
                     assert 0 < version < branch.head
                     continue
-                found = snapshots.snapshot("", "default", "t", At(branch=name, version=version))
+                found = snapshots.snapshot("", "default", "t", SnapshotReference(branch=name, version=version))
                 paths = texts(found.snapshot.entries().column("path"))
                 assert sorted(paths) == sorted(wanted), (name, version)
                 self.exist(frozenset(paths))
-            latest = cached.again(partial(cached.snapshot, "", "default", "t", At(branch=name)))
+            latest = cached.again(partial(cached.snapshot, "", "default", "t", SnapshotReference(branch=name)))
             assert sorted(texts(latest.snapshot.entries().column("path"))) == sorted(branch.states[-1])
         for name, wanted in self.tags.items():
             assert self.read(tag=name) == wanted
@@ -215,10 +215,10 @@ def test_metadata_of_ended_versions_goes_and_every_live_version_can_be_read(tmp_
         )
         for snapshots in (lake.snapshots, Snapshots(lake.store)):
             for version, wanted in before.items():
-                read = partial(snapshots.snapshot, "", "default", "t", At(version=version))
+                read = partial(snapshots.snapshot, "", "default", "t", SnapshotReference(version=version))
                 assert texts(snapshots.again(read).snapshot.entries().column("path")) == wanted
         for version, ms in enumerate(times, 1):
-            at = At(timestamp_ms=ms + 1)
+            at = SnapshotReference(timestamp_ms=ms + 1)
             if version in before:
                 assert lake.snapshots.resolve("", "default", "t", at).version == version
             else:
@@ -236,7 +236,7 @@ def test_a_page_token_from_before_the_first_base_is_too_old(tmp_path: Path) -> N
         lake.cleaner.clean(table, t.CleanRequest(retain_versions=2))
         snapshots = Snapshots(lake.store)
         with pytest.raises(InvalidArgument, match="the page token is too old"):
-            snapshots.snapshot("", "default", "t", At(), NOWHERE)
+            snapshots.snapshot("", "default", "t", SnapshotReference(), NOWHERE)
 
 
 def test_a_branch_that_was_merged_and_dropped_leaves_nothing(tmp_path: Path) -> None:

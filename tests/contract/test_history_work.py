@@ -10,7 +10,7 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.publication.schema_change import AlterJob
 from tests.lakes import Lake, file, open_lake
@@ -63,14 +63,14 @@ def on_branch(lake: Lake, table: LakeTable, name: str) -> None:
 
 def read_by_requests(lake: Lake, table: LakeTable) -> dict[str, Work]:
     """By processes that have just been started, as far as they read."""
-    latest = lake.snapshots.version("", "default", "t", At())[1]
+    latest = lake.snapshots.version("", "default", "t", SnapshotReference())[1]
     works = {}
     with counted(lake.store) as works["a new branch, and a commit on it"]:
         on_branch(lake, table, "measured")
     for name, at in (
-        ("a read of the branch", At(branch="measured")),
-        ("a read of the latest version", At()),
-        ("time travel", At(version=latest - VERSIONS_A_ROUND - 2)),
+        ("a read of the branch", SnapshotReference(branch="measured")),
+        ("a read of the latest version", SnapshotReference()),
+        ("time travel", SnapshotReference(version=latest - VERSIONS_A_ROUND - 2)),
     ):
         with counted(lake.store) as works[name]:
             Snapshots(lake.store).snapshot("", "default", "t", at).snapshot.entries()

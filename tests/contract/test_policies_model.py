@@ -24,7 +24,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import POLICIES, POLICY_PROPERTY, PREFERENCE_PROPERTY, PREFERENCES
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import open_store
-from lakemark_server.snapshots.service import At
+from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_server.snapshots.slices import latest_slices
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.service import Timeline
@@ -191,7 +191,7 @@ class PoliciesMachine(RuleBasedStateMachine):
     # -- what is there -------------------------------------------------------------------------------------------------
 
     def view(self, version: int) -> View:
-        found = self.lake.snapshots.snapshot("", "default", "t", At(version=version)).snapshot
+        found = self.lake.snapshots.snapshot("", "default", "t", SnapshotReference(version=version)).snapshot
         slices: dict[Place, list[tuple[str, Content]]] = {}
         page = latest_slices(self.lake.planner, found, None).page(0, 1_000)
         for path in texts(page.column("path")):

@@ -16,7 +16,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import open_store
 from lakemark_server.kv.sqlite.store import SqliteStore
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
@@ -169,7 +169,7 @@ def check(url: str, run: Run) -> None:
         assert verify(store) == []
         snapshots = Snapshots(store)
         timeline = Timeline(store, snapshots)
-        table, latest = snapshots.version("", "default", "t", At())
+        table, latest = snapshots.version("", "default", "t", SnapshotReference())
         commits = [commit for commit in run.plan if not commit.abandoned]
         assert latest == len(commits), "each commit is one version, and there is no other"
         added: dict[int, set[str]] = {version: set() for version in range(1, latest + 1)}

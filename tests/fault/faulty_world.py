@@ -20,7 +20,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable, load
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import Store
-from lakemark_server.snapshots.service import At
+from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.fault.faulty_model import HOME, TIMEOUT_MS, Model, Table, TableKey, outcome_of
 from tests.faulty_store import Crashed, Faults, FaultyStore, Rates
@@ -428,7 +428,7 @@ class World:
         version = self.random.randint(0, last)
 
         def ask(lake: Lake) -> list[str]:
-            found = lake.snapshots.snapshot("", *key, At(version=version))
+            found = lake.snapshots.snapshot("", *key, SnapshotReference(version=version))
             return sorted(texts(found.snapshot.entries().column("path")))
 
         return Wish(

@@ -17,7 +17,7 @@ from lakemark_server.catalog import schemas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.publication.schema_change import AlterJob, check_branch
 from lakemark_server.timeline.service import Timeline
 
@@ -104,7 +104,7 @@ class CatalogServicer(CatalogServiceServicer):
 
     def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.Table:
         name = require_name(request.name)
-        table, version = self._snapshots.version(name.catalog, name.database, name.table, At())
+        table, version = self._snapshots.version(name.catalog, name.database, name.table, SnapshotReference())
         return messages.lake_table(table, version)
 
     def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:
@@ -218,5 +218,5 @@ class CatalogServicer(CatalogServiceServicer):
 
     def _described(self, table: LakeTable) -> pb.Table:
         record = table.record
-        _, version = self._snapshots.version(record.catalog, record.database, record.name, At())
+        _, version = self._snapshots.version(record.catalog, record.database, record.name, SnapshotReference())
         return messages.lake_table(table, version)

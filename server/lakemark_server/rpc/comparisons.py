@@ -11,8 +11,8 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.rpc.catalog import page_limit
 from lakemark_server.rpc.errors import detail_of
-from lakemark_server.snapshots.comparisons import Comparer, Comparison, DryMerge, Wanted
-from lakemark_server.snapshots.versions.differences import COUNTS, Compared
+from lakemark_server.snapshots.comparisons import Comparer, Comparison, DryMerge, VersionName
+from lakemark_server.snapshots.versions.differences import COUNTS, FileDifferences
 from lakemark_server.timeline.branches.divergence import Side
 from lakemark_server.timeline.branches.forks import name_of
 
@@ -43,8 +43,8 @@ class _Token(NamedTuple):
 def compare(comparer: Comparer, table: LakeTable, request: pb.CompareVersionsRequest) -> pb.CompareVersionsResponse:
     """Raises as ``Comparer.compare``, and InvalidArgument for another request's token."""
     token = _Token.decode(request.page_token) if request.page_token else None
-    left = Wanted(request.left.name, request.left.version or None)
-    right = Wanted(request.right.name, request.right.version or None)
+    left = VersionName(request.left.name, request.left.version or None)
+    right = VersionName(request.right.name, request.right.version or None)
     found = comparer.compare(table, left, right, (token.left, token.right) if token else None)
     versions = (found.left.head.version, found.right.head.version)
     digest = _digest(table.table_id, request, found)
@@ -77,7 +77,7 @@ def _digest(table_id: int, request: pb.CompareVersionsRequest, found: Comparison
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def _side(side: Side, versions: int, files: Compared, name: str) -> pb.CompareVersionsResponse.Side:
+def _side(side: Side, versions: int, files: FileDifferences, name: str) -> pb.CompareVersionsResponse.Side:
     return pb.CompareVersionsResponse.Side(
         branch=name_of(side.head.lineage.key),
         version=side.head.version,

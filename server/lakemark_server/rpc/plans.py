@@ -16,10 +16,10 @@ from lakemark_core.types import Schema
 from lakemark_proto.v1 import snapshot_pb2, types_pb2
 from lakemark_server.file_index.at_hand import may_make
 from lakemark_server.file_index.cache import ByteLru
-from lakemark_server.snapshots.service import Reference
+from lakemark_server.snapshots.service import ResolvedVersion
 
-ANSWERS_BYTES: Final = 8 << 20
-ANSWER_BYTES_MAX: Final = 64 << 10
+RESPONSES_BYTES_MAX: Final = 8 << 20
+RESPONSE_BYTES_MAX: Final = 64 << 10
 REQUEST_BYTES_MAX: Final = 2 << 10
 BOUND_BYTES: Final = 8 << 20
 # What a plan may take on the event loop: about half a millisecond.
@@ -116,23 +116,23 @@ class _Name(NamedTuple):
     request: bytes
 
 
-class PlanAnswers:
+class PlanResponses:
     """Answers that are one page which nothing follows: where folding began makes no difference to them. Thread-safe."""
 
-    def __init__(self, bytes_max: int = ANSWERS_BYTES) -> None:
+    def __init__(self, bytes_max: int = RESPONSES_BYTES_MAX) -> None:
         self._kept: ByteLru[_Name, Encoded] = ByteLru(
             bytes_max, lambda answer: len(answer.data) + REQUEST_BYTES_MAX + _ENTRY_BYTES
         )
 
-    def find(self, found: Reference, request: snapshot_pb2.PlanFilesRequest) -> Encoded | None:
+    def find(self, found: ResolvedVersion, request: snapshot_pb2.PlanFilesRequest) -> Encoded | None:
         """Of a request of up to REQUEST_BYTES_MAX without a page token."""
         return self._kept.get(_name(found, request))
 
     def keep(
-        self, found: Reference, request: snapshot_pb2.PlanFilesRequest, response: snapshot_pb2.PlanFilesResponse
+        self, found: ResolvedVersion, request: snapshot_pb2.PlanFilesRequest, response: snapshot_pb2.PlanFilesResponse
     ) -> None:
         """Not if it is large, or a page among others."""
-        if is_small(request) and not response.next_page_token and response.ByteSize() <= ANSWER_BYTES_MAX:
+        if is_small(request) and not response.next_page_token and response.ByteSize() <= RESPONSE_BYTES_MAX:
             self._kept.put(_name(found, request), Encoded(response.SerializeToString()))
 
 
@@ -147,7 +147,7 @@ def is_small(request: snapshot_pb2.PlanFilesRequest) -> bool:
     return not request.page_token and request.ByteSize() <= REQUEST_BYTES_MAX
 
 
-def _name(found: Reference, request: snapshot_pb2.PlanFilesRequest) -> _Name:
+def _name(found: ResolvedVersion, request: snapshot_pb2.PlanFilesRequest) -> _Name:
     table, version = found.table, found.version
     return _Name(
         table.table_id,

@@ -35,7 +35,7 @@ from lakemark_server.rpc.plans import (
     QUICK_FILES_MAX,
     QUICK_PARTS_MAX,
     QUICK_SNAPSHOT_PARTS_MAX,
-    PlanAnswers,
+    PlanResponses,
     Predicates,
     is_short,
     is_small,
@@ -43,7 +43,7 @@ from lakemark_server.rpc.plans import (
 )
 from lakemark_server.rpc.quick import Answer as QuickAnswer
 from lakemark_server.rpc.quick import Quick
-from lakemark_server.snapshots.service import At, Snapshots, TableSnapshot
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots, TableSnapshot
 from lakemark_server.snapshots.slices import FileSlices, groups_of, latest_slices, replaced_files
 from lakemark_server.store.keyspace import MAIN
 
@@ -125,7 +125,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         self._snapshots = snapshots
         self._planner = planner
         self._predicates = Predicates()
-        self._answers = PlanAnswers()
+        self._answers = PlanResponses()
         self.quick: Mapping[str, Quick] = {"PlanFiles": Quick(is_small, self._plan_at_once)}
         self._slices: ByteLru[tuple[str, int], FileSlices] = ByteLru(_SLICES_BYTES, lambda slices: slices.memory_bytes)
 
@@ -223,7 +223,9 @@ class SnapshotServicer(SnapshotServiceServicer):
     @_again
     def ListChanges(self, request: pb.ListChangesRequest, context: Context) -> pb.ListChangesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
-        newer = self._snapshot(request.table, At(version=request.to_version or None, branch=request.branch), token)
+        newer = self._snapshot(
+            request.table, SnapshotReference(version=request.to_version or None, branch=request.branch), token
+        )
         older = self._older(request, newer)
         same = pb.ListChangesRequest(table=request.table, branch=request.branch, from_version=request.from_version)
         digest = _check_same(token, same, newer)
@@ -312,11 +314,13 @@ class SnapshotServicer(SnapshotServiceServicer):
             groups = going if groups is None else going & groups
         return latest_slices(self._planner, snapshot, given, groups)
 
-    def _snapshot(self, name: types_pb2.TableName, at: At, token: PageToken | None = None) -> TableSnapshot:
+    def _snapshot(
+        self, name: types_pb2.TableName, at: SnapshotReference, token: PageToken | None = None
+    ) -> TableSnapshot:
         """What is asked for; with a token the version that the first page was made from."""
         require_name(name)
         if token and not at.tag:
-            at = At(version=token.version, branch=at.branch)
+            at = SnapshotReference(version=token.version, branch=at.branch)
         origin = token.origin if token else None
         return self._snapshots.snapshot(name.catalog, name.database, name.table, at, origin)
 
@@ -354,21 +358,21 @@ def _message(request: pb.GetSnapshotRequest, found: TableSnapshot) -> pb.Snapsho
     return message
 
 
-def at_of(reference: pb.SnapshotReference) -> At:
+def at_of(reference: pb.SnapshotReference) -> SnapshotReference:
     """Raises InvalidArgument for a tag together with a branch: it has one of its own."""
     match reference.WhichOneof("at"):
         case "version":
-            return At(version=reference.version, branch=reference.branch)
+            return SnapshotReference(version=reference.version, branch=reference.branch)
         case "timestamp_ms":
-            return At(timestamp_ms=reference.timestamp_ms, branch=reference.branch)
+            return SnapshotReference(timestamp_ms=reference.timestamp_ms, branch=reference.branch)
         case "tag":
             if reference.branch:
                 raise InvalidArgument(f"tag {reference.tag!r} stands for a version of its own branch: name no branch")
             if not reference.tag:
                 raise InvalidArgument("the tag to read has no name")
-            return At(tag=reference.tag)
+            return SnapshotReference(tag=reference.tag)
         case _:
-            return At(branch=reference.branch)
+            return SnapshotReference(branch=reference.branch)
 
 
 def put_files(files: types_pb2.DataFiles, page: pa.RecordBatch, schema: Schema, encoding: int) -> None:

@@ -10,8 +10,8 @@ from lakemark_proto.store.v1.store_pb2 import TagRecord
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.kv import ReadTransaction, Store
-from lakemark_server.snapshots.service import At, Snapshots
-from lakemark_server.snapshots.versions.differences import Compared, compared
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
+from lakemark_server.snapshots.versions.differences import FileDifferences, file_differences
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.branches.divergence import Head, Side
@@ -40,7 +40,7 @@ class Comparison:
     right: Side
     versions: tuple[int, int]
     merges: tuple[DryMerge, DryMerge]
-    files: Compared
+    files: FileDifferences
 
     @property
     def memory_bytes(self) -> int:
@@ -57,7 +57,7 @@ class _Question(NamedTuple):
     right: Head
 
 
-class Wanted(NamedTuple):
+class VersionName(NamedTuple):
     """A version of a branch, the latest if None, or what a tag keeps; "": main."""
 
     name: str
@@ -75,7 +75,7 @@ class Comparer:
         self._kept: ByteLru[_Question, Comparison] = ByteLru(_KEPT_BYTES_MAX, lambda found: found.memory_bytes)
 
     def compare(
-        self, table: LakeTable, left: Wanted, right: Wanted, pinned: tuple[int, int] | None = None
+        self, table: LakeTable, left: VersionName, right: VersionName, pinned: tuple[int, int] | None = None
     ) -> Comparison:
         """``pinned``: the versions that the names of branches stood for before.
 
@@ -103,7 +103,9 @@ class Comparer:
             return between, versions, (self._merge(tx, table, between), self._merge(tx, table, between.turned()))
 
         between, versions, merges = self._store.read(body)
-        files = self._snapshots.again(lambda: compared(self._snapshots.loading(table), between.source, between.target))
+        files = self._snapshots.again(
+            lambda: file_differences(self._snapshots.loading(table), between.source, between.target)
+        )
         return Comparison(between.source, between.target, versions, merges, files)
 
     def _versions(self, tx: ReadTransaction, table: LakeTable, side: Side) -> int:
@@ -119,10 +121,10 @@ class Comparer:
         return DryMerge(between.fast_forward, count)
 
 
-def _at(tx: ReadTransaction, table_id: int, wanted: Wanted) -> At:
+def _at(tx: ReadTransaction, table_id: int, wanted: VersionName) -> SnapshotReference:
     name = wanted.name
     if name in ("", MAIN) or not isinstance(forks.named(tx, table_id, name), TagRecord):
-        return At(version=wanted.version, branch=name)
+        return SnapshotReference(version=wanted.version, branch=name)
     if wanted.version is not None:
         raise InvalidArgument(f"{name!r} is a tag and stands for one version: name no other", tag=name)
-    return At(tag=name)
+    return SnapshotReference(tag=name)

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class SnapshotReference:
     """Which snapshot of a branch ("": main): a version, or the last one committed at or before a time; else the latest.
 
     A tag stands for a version of a branch.
@@ -47,11 +47,11 @@ class At:
     tag: str = ""
 
 
-Named: TypeAlias = tuple[str, str, str, At]  # catalog, database, table, and which snapshot of it
+Named: TypeAlias = tuple[str, str, str, SnapshotReference]  # catalog, database, table, and which snapshot of it
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ResolvedVersion:
     """One version of a table, on the lineage of the branch by which it was named."""
 
     table: LakeTable
@@ -72,8 +72,8 @@ class TableSnapshot:
         return self.snapshot.schema
 
     @property
-    def reference(self) -> Reference:
-        return Reference(self.table, self.lineage, self.snapshot.version)
+    def reference(self) -> ResolvedVersion:
+        return ResolvedVersion(self.table, self.lineage, self.snapshot.version)
 
 
 class Snapshots:
@@ -86,10 +86,10 @@ class Snapshots:
         self._store = store
         self.cache = make_cache(cache_bytes * 3 // 4)
         self._source = PageSource(store, self.cache)
-        self._references: ReadMemo[Named, Reference] = ReadMemo(_resolve_named, entries_max=_REFERENCES_KEPT)
+        self._references: ReadMemo[Named, ResolvedVersion] = ReadMemo(_resolve_named, entries_max=_REFERENCES_KEPT)
         self._snapshots: SnapshotCache = SharingLru(cache_bytes // 4, Snapshot.pieces)
 
-    def resolve(self, catalog: str, database: str, name: str, at: At) -> Reference:
+    def resolve(self, catalog: str, database: str, name: str, at: SnapshotReference) -> ResolvedVersion:
         """What is meant; nothing is loaded.
 
         Raises DatabaseNotFound, TableNotFound, UnsupportedOperation, BranchNotFound, NotFound (tag), VersionNotFound,
@@ -98,20 +98,22 @@ class Snapshots:
         found = self.resolve_at_once(catalog, database, name, at)
         return found or self.resolve_together([(catalog, database, name, at)])[0]
 
-    def resolve_together(self, wanted: Sequence[Named]) -> list[Reference]:
+    def resolve_together(self, wanted: Sequence[Named]) -> list[ResolvedVersion]:
         """Several, all as of one moment: in one read of the store. Raises as ``resolve``."""
         return self._store.read(lambda tx: [self._references.get(tx, one) for one in wanted])
 
-    def resolve_at_once(self, catalog: str, database: str, name: str, at: At) -> Reference | None:
+    def resolve_at_once(self, catalog: str, database: str, name: str, at: SnapshotReference) -> ResolvedVersion | None:
         """For event loops: what ``resolve`` would give, if that can be told without waiting; else None."""
         return self._references.get_at_once(self._store, (catalog, database, name, at))
 
-    def version(self, catalog: str, database: str, name: str, at: At) -> tuple[LakeTable, int]:
+    def version(self, catalog: str, database: str, name: str, at: SnapshotReference) -> tuple[LakeTable, int]:
         """The table and the number of the version that is meant. Raises as ``resolve``."""
         found = self.resolve(catalog, database, name, at)
         return found.table, found.version
 
-    def snapshot(self, catalog: str, database: str, name: str, at: At, origin: Origin | None = None) -> TableSnapshot:
+    def snapshot(
+        self, catalog: str, database: str, name: str, at: SnapshotReference, origin: Origin | None = None
+    ) -> TableSnapshot:
         """Raises as ``resolve`` and ``load``."""
         found = self.resolve(catalog, database, name, at)
         return self._loaded(found, origin)
@@ -120,13 +122,13 @@ class Snapshots:
         """Of several tables or branches, all as of one moment. Raises as ``resolve`` and ``load``."""
         return [self._loaded(found) for found in self.resolve_together(wanted)]
 
-    def at_hand(self, found: Reference) -> TableSnapshot | None:
+    def at_hand(self, found: ResolvedVersion) -> TableSnapshot | None:
         """What is meant, if it is in memory."""
         table, lineage, version = found.table, found.lineage, found.version
         snapshot = self._snapshots.get(((table.table_id, lineage.owner(version), version), None))
         return None if snapshot is None else TableSnapshot(table, lineage, snapshot)
 
-    def _loaded(self, found: Reference, origin: Origin | None = None) -> TableSnapshot:
+    def _loaded(self, found: ResolvedVersion, origin: Origin | None = None) -> TableSnapshot:
         loaded = self.load(found.table, found.lineage, found.version, origin)
         return TableSnapshot(found.table, found.lineage, loaded)
 
@@ -237,16 +239,16 @@ def _not_there(table: LakeTable, version: int, wanted: Sequence[str], found: set
     )
 
 
-def _resolve_named(tx: ReadTransaction, named: Named) -> Reference:
+def _resolve_named(tx: ReadTransaction, named: Named) -> ResolvedVersion:
     catalog, database, name, at = named
     return _resolve(tx, lake.get(tx, catalog, database, name), at)
 
 
-def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
+def _resolve(tx: ReadTransaction, table: LakeTable, at: SnapshotReference) -> ResolvedVersion:
     table_id = table.table_id
     if at.tag:
         tag = forks.tag(tx, table_id, at.tag)
-        return Reference(table, forks.lineage(tx, table_id, tag.branch_key).at(tag.version), tag.version)
+        return ResolvedVersion(table, forks.lineage(tx, table_id, tag.branch_key).at(tag.version), tag.version)
     lineage = forks.resolve(tx, table_id, at.branch)
     key, fork = lineage.forks[0]
     latest = max(records.head(tx, table_id, key).version, fork)
@@ -259,9 +261,9 @@ def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
             )
         then = records.version_at_time(tx, table_id, lineage, at.timestamp_ms)
         retention.require_readable(tx, table_id, table.name, lineage, then)
-        return Reference(table, lineage, then)
+        return ResolvedVersion(table, lineage, then)
     if at.version is None:
-        return Reference(table, lineage, latest)
+        return ResolvedVersion(table, lineage, latest)
     if at.version < 0:
         raise InvalidArgument(f"version {at.version} is negative")
     if at.version > latest:
@@ -273,4 +275,4 @@ def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
             latest=str(latest),
         )
     retention.require_readable(tx, table_id, table.name, lineage, at.version)
-    return Reference(table, lineage, at.version)
+    return ResolvedVersion(table, lineage, at.version)

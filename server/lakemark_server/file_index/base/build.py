@@ -26,7 +26,7 @@ from lakemark_server.file_index.pages.blocks import encode_pages, page_of
 from lakemark_server.file_index.pages.contents import (
     ADDED_VERSION,
     REMOVED_VERSION,
-    Entries,
+    FileEntries,
     Integers,
     Mask,
     PageRef,
@@ -34,7 +34,7 @@ from lakemark_server.file_index.pages.contents import (
 )
 from lakemark_server.file_index.pages.numbers import encode_integers
 from lakemark_server.file_index.pages.zone_table import TOTALS, Row, encode_zones
-from lakemark_server.file_index.parts.fold import Change, applied
+from lakemark_server.file_index.parts.fold import VersionEdit, applied
 from lakemark_server.file_index.parts.part import PART_FILES_MAX, Part, concat, in_memory
 from lakemark_server.file_index.pruning.statistics import partition_values_by_name
 from lakemark_server.file_index.pruning.zones import column_zone, partition_zone
@@ -55,7 +55,7 @@ class Tracked:
     ``known``: as the index before has them. ``shared``: their pages belong to a base that is sure to stay.
     """
 
-    entries: Entries
+    entries: FileEntries
     removed: Integers
     run: int = -1  # files of its run; 0: blocks in place; -1: not in a base yet
     known: BasePart | None = None
@@ -119,7 +119,7 @@ class Builder:
     def live_files(self) -> int:
         return sum(part.files for part in self._live)
 
-    def apply(self, version: int, changes: Iterable[Change]) -> None:
+    def apply(self, version: int, changes: Iterable[VersionEdit]) -> None:
         """What a version did. Entries that it took out are kept as dead ones."""
         for change in changes:
             before = self._live
@@ -348,7 +348,7 @@ def _order(batch: pa.RecordBatch, schema: Schema) -> Integers:
     return np.argsort(by_code[codes], kind="stable")
 
 
-def _describe(entries: Entries, run: int, *, dead: bool = False) -> BasePart:
+def _describe(entries: FileEntries, run: int, *, dead: bool = False) -> BasePart:
     added = entries.column(ADDED_VERSION.name).to_numpy()
     low, high = entries.instant_range
     return BasePart(
@@ -396,7 +396,7 @@ def _reference(page: PageRef) -> PageReference:
     )
 
 
-def _zone_row(entries: Entries) -> Row:
+def _zone_row(entries: FileEntries) -> Row:
     """Totals and zones in the type of the files' own schema."""
     part, schema = Part(entries), entries.schema
     row: Row = {name: part.total(name) for name in TOTALS}

@@ -37,7 +37,7 @@ Integers = npt.NDArray[np.int64]
 PartitionCodes = tuple[npt.NDArray[np.int32], list[str]]
 
 
-class Entries(ABC):
+class FileEntries(ABC):
     """Immutable; compared by identity. Every entry has the version that added it."""
 
     schema: Schema
@@ -109,10 +109,10 @@ class Entries(ABC):
         """What it takes by itself, without what caches have of it."""
 
     @abstractmethod
-    def added_by(self, version: int) -> Entries:
+    def added_by(self, version: int) -> FileEntries:
         """The same files as added by another version."""
 
-    def page_with(self, first: int, last: int) -> tuple[Entries, int] | None:
+    def page_with(self, first: int, last: int) -> tuple[FileEntries, int] | None:
         """Those of the one page that has all places from ``first`` to ``last``, and where it begins.
 
         None: there is no such page, or no other one.
@@ -151,7 +151,7 @@ class Entries(ABC):
         return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
-class MemoryEntries(Entries):
+class MemoryEntries(FileEntries):
     """A few entries, as a batch with all their columns."""
 
     def __init__(self, batch: pa.RecordBatch, schema: Schema) -> None:
@@ -194,7 +194,7 @@ class MemoryEntries(Entries):
     def memory_bytes(self) -> int:
         return batch_bytes(self._batch) + 12 * self.size + _FOUND_OUT_BYTES
 
-    def added_by(self, version: int) -> Entries:
+    def added_by(self, version: int) -> FileEntries:
         at = self._batch.schema.get_field_index(ADDED_VERSION.name)
         plain = self._batch if at < 0 else self._batch.remove_column(at)
         return MemoryEntries(with_version(plain, version), self.schema)
@@ -243,7 +243,7 @@ class Summary(NamedTuple):
     row: int
 
 
-class StoredEntries(Entries):
+class StoredEntries(FileEntries):
     """Entries in pages of the store; columns are decoded when they are asked for, and cached apart."""
 
     def __init__(self, pages: Sequence[PageRef], schema: Schema, source: PageSource, summary: Summary | None = None):
@@ -334,7 +334,7 @@ class StoredEntries(Entries):
     def memory_bytes(self) -> int:
         return 1_000 + 200 * len(self.pages)
 
-    def added_by(self, version: int) -> Entries:
+    def added_by(self, version: int) -> FileEntries:
         pages = [replace(page, added_version=version) for page in self.pages]
         return StoredEntries(pages, self.schema, self._source, self._summary)
 
@@ -352,7 +352,7 @@ class StoredEntries(Entries):
         """Others of the same schema."""
         return StoredEntries(pages, self.schema, self._source)
 
-    def page_with(self, first: int, last: int) -> tuple[Entries, int] | None:
+    def page_with(self, first: int, last: int) -> tuple[FileEntries, int] | None:
         start = 0
         for page in self.pages if len(self.pages) > 1 else ():
             if first < start + page.entries:

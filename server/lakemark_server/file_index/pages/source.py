@@ -18,12 +18,12 @@ _ENTRY_BYTES: Final = 300  # of the cache itself for each thing that it keeps
 T = TypeVar("T")
 
 
-class Kept(NamedTuple):
+class Cached(NamedTuple):
     value: Any
     bytes: int
 
 
-Cache = ReuseCache[Hashable, Kept]
+Cache = ReuseCache[Hashable, Cached]
 
 
 def make_cache(bytes_max: int) -> Cache:
@@ -37,7 +37,7 @@ def kept(cache: Cache, name: Hashable, make: Callable[[], T], size: Callable[[T]
     if found is None:
         may_make()
         value = make()
-        found = Kept(value, size(value) + _ENTRY_BYTES)
+        found = Cached(value, size(value) + _ENTRY_BYTES)
         cache.put(name, found)
     return cast(T, found.value)
 
@@ -68,7 +68,7 @@ class PageSource:
 
     def remember(self, key: bytes, page: Page) -> None:
         """A page that was read already."""
-        self._cache.put(key, Kept(page, page.memory_bytes), spare=True)
+        self._cache.put(key, Cached(page, page.memory_bytes), spare=True)
 
     def pages(self, keys: Sequence[bytes]) -> list[Page]:
         """Raises SnapshotGone, CorruptStore."""

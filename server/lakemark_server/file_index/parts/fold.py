@@ -74,7 +74,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class VersionEdit:
     """What one version does to the version before: the steps in the order of these fields."""
 
     version: int  # that what a restore brings back is added by
@@ -90,7 +90,7 @@ def empty(schema: Schema) -> Snapshot:
     return Snapshot(0, schema)
 
 
-def fold(base: Snapshot, changes: Sequence[Change], record: VersionRecord, schema: Schema) -> Snapshot:
+def fold(base: Snapshot, changes: Sequence[VersionEdit], record: VersionRecord, schema: Schema) -> Snapshot:
     """``base`` with the changes applied in order: the snapshot of the version with this record and this schema."""
     parts = list(base.parts)
     pending: list[Part] = []
@@ -109,7 +109,7 @@ def fold(base: Snapshot, changes: Sequence[Change], record: VersionRecord, schem
     return Snapshot(record.version, schema, tuple(appended(parts, pending)), record, base.origin)
 
 
-def applied(parts: Sequence[Part], change: Change) -> list[Part]:
+def applied(parts: Sequence[Part], change: VersionEdit) -> list[Part]:
     """What ``fold`` does with one change, but parts are never merged."""
     left = _taken(list(parts), change)
     added = change.added
@@ -119,7 +119,7 @@ def applied(parts: Sequence[Part], change: Change) -> list[Part]:
     return [*left, *(difference(added, left) if change.unless_live else added)]
 
 
-def gone_by_name(parts: Sequence[Part], changes: Sequence[Change]) -> list[Part]:
+def gone_by_name(parts: Sequence[Part], changes: Sequence[VersionEdit]) -> list[Part]:
     """The files that these changes, which take out files by their paths only, take out of ``parts`` or of what they
     have added themselves."""
     removed = [change.removed for change in changes if change.removed is not None]
@@ -129,18 +129,18 @@ def gone_by_name(parts: Sequence[Part], changes: Sequence[Change]) -> list[Part]
     return [part for one in locate(there, pa.concat_arrays(removed)) if (part := there[one.part].only(one.places))]
 
 
-def restoring(now: Sequence[Part], target: Sequence[Part], version: int) -> Change:
+def restoring(now: Sequence[Part], target: Sequence[Part], version: int) -> VersionEdit:
     """What makes ``target`` of ``now``: files in both stay as they are, those that come back count as added."""
     gone = [take(part.column("path"), np.flatnonzero(part.live_mask())) for part in difference(now, target)]
     back = tuple(part.added_by(version) for part in difference(target, now))
-    return Change(version, removed=pa.concat_arrays(gone) if gone else None, added=back)
+    return VersionEdit(version, removed=pa.concat_arrays(gone) if gone else None, added=back)
 
 
-def _takes_away(change: Change) -> bool:
+def _takes_away(change: VersionEdit) -> bool:
     return bool(change.everything or change.partitions or change.removed is not None or change.restored is not None)
 
 
-def _taken(parts: list[Part], change: Change) -> list[Part]:
+def _taken(parts: list[Part], change: VersionEdit) -> list[Part]:
     if change.everything:
         return []
     if change.partitions:

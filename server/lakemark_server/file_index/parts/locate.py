@@ -19,7 +19,7 @@ from lakemark_server.file_index.pages.contents import Integers
 from lakemark_server.file_index.parts.part import Part
 
 
-class Found(NamedTuple):
+class Located(NamedTuple):
     """Live entries of one part that have one of the paths: their places, and of each the index of its path."""
 
     part: int
@@ -27,7 +27,7 @@ class Found(NamedTuple):
     paths: Integers
 
 
-def locate(parts: Sequence[Part], paths: AnyArray) -> list[Found]:
+def locate(parts: Sequence[Part], paths: AnyArray) -> list[Located]:
     """In the order of the parts; of equal paths only the first is found."""
     wanted = np.unique(instants_of(paths))
     candidates: list[tuple[int, Integers, AnyArray]] = []
@@ -39,13 +39,13 @@ def locate(parts: Sequence[Part], paths: AnyArray) -> list[Found]:
         return []
     chunked: Any = pa.chunked_array([texts for *_, texts in candidates], pa.string())
     matches = cast(Any, pc).index_in(chunked, value_set=paths).fill_null(-1).to_numpy()
-    found: list[Found] = []
+    found: list[Located] = []
     start = 0
     for at, places, _ in candidates:
         index = np.asarray(matches[start : start + len(places)], np.int64)
         start += len(places)
         if (index >= 0).any():
-            found.append(Found(at, places[index >= 0], index[index >= 0]))
+            found.append(Located(at, places[index >= 0], index[index >= 0]))
     return found
 
 

@@ -19,7 +19,7 @@ from lakemark_server.file_index.arrow import concat_batches, nulls
 from lakemark_server.file_index.entries.columns import entry_schema, statistics_ids
 from lakemark_server.file_index.pages.contents import (
     ADDED_VERSION,
-    Entries,
+    FileEntries,
     Integers,
     Mask,
     MemoryEntries,
@@ -34,7 +34,7 @@ PART_FILES_MAX: Final = 8_192
 class Part:
     """``live`` is None if all entries are alive."""
 
-    entries: Entries
+    entries: FileEntries
     live: Mask | None = None
 
     @property

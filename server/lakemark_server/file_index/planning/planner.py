@@ -18,7 +18,7 @@ from lakemark_server.file_index.at_hand import NotAtHand
 from lakemark_server.file_index.entries.bounds import Mask
 from lakemark_server.file_index.entries.columns import FIXED
 from lakemark_server.file_index.entries.file_stats import PartitionsOnly, PreparedColumn
-from lakemark_server.file_index.pages.contents import ADDED_VERSION, TOLD, Entries
+from lakemark_server.file_index.pages.contents import ADDED_VERSION, TOLD, FileEntries
 from lakemark_server.file_index.pages.source import Cache, kept, make_cache
 from lakemark_server.file_index.parts.evolution import output_column
 from lakemark_server.file_index.parts.fold import Snapshot
@@ -234,7 +234,7 @@ class Planner:
         return Selection(part, chosen, entirely[places])
 
     def _keep(
-        self, entries: Entries, schema_id: int, column_id: int, make: Callable[[], PreparedColumn]
+        self, entries: FileEntries, schema_id: int, column_id: int, make: Callable[[], PreparedColumn]
     ) -> PreparedColumn:
         return kept(self._cache, (entries.name, schema_id, column_id), make, lambda column: column.memory_bytes)
 

@@ -40,7 +40,7 @@ _FILES: Final = tuple(f"{side}.{way}_files" for side in SIDES for way in _WAYS)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class FileDifferences:
     """``partitions``: "partition", then of each side ``COUNTS``, then "both", how many file groups both sides changed;
     those with the most changed files first. ``groups``: "partition" and "file_group" of these. ``sums``: over all
     partitions."""
@@ -58,7 +58,7 @@ class Compared:
         return _COMPARED_BYTES + self.partitions.nbytes + self.groups.nbytes
 
 
-def compared(loading: Loading, left: Side, right: Side) -> Compared:
+def file_differences(loading: Loading, left: Side, right: Side) -> FileDifferences:
     """Raises SnapshotGone."""
     found = [
         _counted(snapshot, f"{name}.{way}")
@@ -70,7 +70,7 @@ def compared(loading: Loading, left: Side, right: Side) -> Compared:
     both = _compute.and_(_compute.greater(of_left, 0), _compute.greater(of_right, 0))
     partitions = _summed(groups.append_column("both", both.cast(pa.int64())), _GROUP[:1], (*_NUMBERS, "both"))
     partitions = partitions.append_column("files", _sum(partitions, _FILES))
-    return Compared(
+    return FileDifferences(
         partitions.sort_by([("files", "descending"), ("partition", "ascending")]),
         groups.filter(both).select(_GROUP).sort_by([(name, "ascending") for name in _GROUP]),
         {name: _compute.sum(partitions.column(name)).as_py() or 0 for name in _NUMBERS},

@@ -18,7 +18,7 @@ from lakemark_server.file_index.pages import blocks
 from lakemark_server.file_index.pages.blocks import page_of
 from lakemark_server.file_index.pages.contents import PageRef, StoredEntries, with_version
 from lakemark_server.file_index.pages.source import PageSource, SnapshotGone
-from lakemark_server.file_index.parts.fold import Change, Snapshot, restoring
+from lakemark_server.file_index.parts.fold import Snapshot, VersionEdit, restoring
 from lakemark_server.file_index.parts.part import PART_FILES_MAX, Part, in_memory
 from lakemark_server.kv import ReadTransaction, Space, Store
 from lakemark_server.store.keyspace import BLOCKS, REMOVED
@@ -62,16 +62,16 @@ class History:
             raise CorruptStore(f"versions {after + 1} to {upto} of {self._table.name} are not complete")
         return found
 
-    def changes(self, lineage: Lineage, record: VersionRecord) -> list[Change]:
+    def changes(self, lineage: Lineage, record: VersionRecord) -> list[VersionEdit]:
         """What a version did, in order."""
-        found: list[Change] = []
+        found: list[VersionEdit] = []
         if record.restored_version:
-            found.append(Change(record.version, restored=self._load(lineage, record.restored_version)))
+            found.append(VersionEdit(record.version, restored=self._load(lineage, record.restored_version)))
         found += self.replayed(replays_of(record), record.version)
         found.append(self._own(record, record.version))
         return found
 
-    def replayed(self, runs: Iterable[Run], version: int) -> Iterator[Change]:
+    def replayed(self, runs: Iterable[Run], version: int) -> Iterator[VersionEdit]:
         """What branches got, as changes of a version elsewhere."""
         for run in runs:
             lineage = self._store.read(lambda tx, key=run.branch: forks.lineage(tx, self._table.table_id, key))  # type: ignore[misc]
@@ -80,16 +80,16 @@ class History:
                     if not one.HasField("merged"):
                         yield from self._replayed(lineage, one, version)
 
-    def _replayed(self, lineage: Lineage, record: VersionRecord, version: int) -> Iterator[Change]:
+    def _replayed(self, lineage: Lineage, record: VersionRecord, version: int) -> Iterator[VersionEdit]:
         if record.restored_version:
             # What a restore changed on its own branch: elsewhere the content before it may be another one.
             before, target = self._load(lineage, record.version - 1), self._load(lineage, record.restored_version)
             change = restoring(before.parts, target.parts, version)
-            yield Change(version, removed=change.removed, added=change.added, unless_live=True)
+            yield VersionEdit(version, removed=change.removed, added=change.added, unless_live=True)
         yield self._own(record, version)
 
-    def _own(self, record: VersionRecord, version: int) -> Change:
-        return Change(
+    def _own(self, record: VersionRecord, version: int) -> VersionEdit:
+        return VersionEdit(
             version,
             everything=record.operation == timeline_pb2.OVERWRITE_TABLE,
             partitions=frozenset(record.partitions if record.operation == timeline_pb2.OVERWRITE_PARTITIONS else ()),

@@ -39,7 +39,7 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
-def admit(
+def validate(
     batch: pa.RecordBatch, schema: Schema, instant: int, location: str, *, deltas_allowed: bool = False
 ) -> tuple[pa.RecordBatch, Hashes]:
     """The entries with relative paths and file groups filled in, and a hash of each slice directory, sorted.
