@@ -302,11 +302,11 @@ class StoredEntries(FileEntries):
         return self._source.kept((*self._name, "#partition"), self._partition_codes, _codes_bytes)
 
     def _partition_codes(self) -> PartitionCodes:
-        found = [page.partition_codes() for page in self._pages()]
+        by_page = [page.partition_codes() for page in self._pages()]
         # Pages repeat each other's names: give each name one code for all pages.
-        codes, names = dictionary(pa.concat_arrays([names for _, names in found]))
-        starts = np.cumsum([0, *(len(names) for _, names in found[:-1])])
-        pages = [codes[start + of_page] for start, (of_page, _) in zip(starts, found, strict=True)]
+        codes, names = dictionary(pa.concat_arrays([names for _, names in by_page]))
+        starts = np.cumsum([0, *(len(names) for _, names in by_page[:-1])])
+        pages = [codes[start + of_page] for start, (of_page, _) in zip(starts, by_page, strict=True)]
         return np.concatenate(pages), names
 
     @property
@@ -314,10 +314,10 @@ class StoredEntries(FileEntries):
         return self._source.kept((*self._name, "#instant"), self._instants, lambda array: array.nbytes)
 
     def _instants(self) -> Integers:
-        found = [page.instants() for page in self._pages()]
-        if any(one is None for one in found):
+        by_page = [page.instants() for page in self._pages()]
+        if any(instants is None for instants in by_page):
             return instants_of(self.column("path"))
-        return np.concatenate([one for one in found if one is not None])
+        return np.concatenate([instants for instants in by_page if instants is not None])
 
     @cached_property
     def instant_range(self) -> tuple[int, int]:
