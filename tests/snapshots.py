@@ -17,7 +17,7 @@ Version = tuple[VersionRecord, Sequence[pa.RecordBatch]]
 
 
 def change(record: VersionRecord, added: Sequence[pa.RecordBatch], schema: Schema) -> VersionEdit:
-    """What a version without removals, restores and merges does."""
+    """The edit of a version without removals, restores and merges."""
     partitions = record.partitions if record.operation == t.OVERWRITE_PARTITIONS else ()
     return VersionEdit(
         record.version,

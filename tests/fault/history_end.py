@@ -1,4 +1,4 @@
-"""What there is at the end of a history, looked at without the services."""
+"""The final state of a history, read without the services."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def history(store: Store, operations: Sequence[Operation]) -> History:
                 )
                 for one in records
             ]
-            first = branch.fork_version  # what is not its own its parent has
+            first = branch.fork_version  # earlier versions belong to its parent
             some = range(branch.version, max(0, first - 1), -max(1, (branch.version - first) // KEPT_MAX))
             for number in {*some, *(version for at, version in marked if at == place)}:
                 try:
