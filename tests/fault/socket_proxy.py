@@ -14,11 +14,9 @@ Fault = Literal["cut before", "cut after", "silence"]
 class SocketProxy:
     """Forwards ``front`` to ``back``. After ``arm``, the fault strikes at the next message that contains ``pattern``.
 
-    ``cut before``: the server never sees the message, and the connection is lost.
-
-    ``cut after``: the server sees it; the client loses the connection instead of getting a response.
-
-    ``silence``: the server sees it; the client gets neither a response nor an end.
+    "cut before": the server never sees the message, and the connection is lost. "cut after": the server sees it, but
+    the client loses the connection instead of getting a response. "silence": the server sees it, but the client gets
+    neither a response nor an end.
     """
 
     def __init__(self, front: Path, back: Path) -> None:
@@ -66,7 +64,7 @@ class SocketProxy:
                         break
                 server.sendall(data)
                 if met and self._fault == "cut after":
-                    # The server has the whole request. It closes the connection when it notices that the client is gone.
+                    # The server has the whole request, and closes the connection when it notices that the client left.
                     server.shutdown(socket.SHUT_WR)
                     while server.recv(1 << 16):
                         pass

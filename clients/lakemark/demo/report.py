@@ -80,12 +80,12 @@ class Report:
                 chapter = check.chapter
                 table.add_section()
                 table.add_row("", f"[bold]{escape(chapter)}", "")
-            found = escape(check.found)
+            value = escape(check.found)
             if check.passed:
-                table.add_row("[green]✓[/green]", escape(check.what), found)
+                table.add_row("[green]✓[/green]", escape(check.what), value)
             else:
                 table.add_row(
-                    "[red]✗[/red]", escape(check.what), f"{found} [red](expected {escape(check.expected)})[/red]"
+                    "[red]✗[/red]", escape(check.what), f"{value} [red](expected {escape(check.expected)})[/red]"
                 )
         self.console.print(table)
         failed = sum(not check.passed for check in self.checks)

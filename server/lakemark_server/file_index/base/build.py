@@ -334,8 +334,8 @@ class _Writer:
         entries = in_memory(batch, schema).entries
         part = _describe(entries, run, dead=dead)
         for page in pages:
-            found = page_of(page)
-            count = found.entries if found else 0
+            decoded = page_of(page)
+            count = decoded.entries if decoded else 0
             part.pages.append(PageReference(owner=self._base_id, number=self._next, entries=count))
             self._next += 1
         if dead:

@@ -32,8 +32,8 @@ class StoredPart:
         """The version that removed each entry, or ALIVE; None if all are alive."""
         if not self.known.dead and not self.known.removed:
             return None
-        found = self.entries.removed_versions() if self.known.dead else None
-        removed = np.full(self.entries.size, ALIVE, np.int64) if found is None else found.copy()
+        stored = self.entries.removed_versions() if self.known.dead else None
+        removed = np.full(self.entries.size, ALIVE, np.int64) if stored is None else stored.copy()
         count = self.known.removed
         if count:
             places = decode_integers(self.known.removed_places, count)

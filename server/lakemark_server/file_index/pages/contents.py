@@ -364,10 +364,10 @@ class StoredEntries(FileEntries):
 
     def removed_versions(self) -> Integers | None:
         """The version that removed each entry, from pages of a base; None if the pages do not have it."""
-        found = self._source.kept(
+        versions = self._source.kept(
             (*self._name, REMOVED_VERSION.name), lambda: self._decoded(REMOVED_VERSION.name, pa.int64()), _array_bytes
         )
-        return None if found is None else np.asarray(found.to_numpy(), np.int64)
+        return None if versions is None else np.asarray(versions.to_numpy(), np.int64)
 
     def _type_of(self, name: str) -> pa.DataType | None:
         if name == ADDED_VERSION.name:

@@ -323,5 +323,5 @@ def _valid(column: PageColumn) -> pa.Buffer | None:
 
 def _with_valid(array: AnyArray, valid: bytes) -> AnyArray:
     mask = np.unpackbits(np.frombuffer(valid, np.uint8), count=len(array), bitorder="little").astype(np.bool_)
-    found: Any = cast(Any, pc).if_else(pa.array(mask), array, pa.scalar(None, array.type))
-    return cast(AnyArray, found)
+    masked: Any = cast(Any, pc).if_else(pa.array(mask), array, pa.scalar(None, array.type))
+    return cast(AnyArray, masked)
