@@ -26,7 +26,7 @@ from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.file_index.parts.changes import added_between
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.planning.merge_on_read import merged_on_read
-from lakemark_server.snapshots.service import At, Reference, Snapshots
+from lakemark_server.snapshots.service import ResolvedVersion, SnapshotReference, Snapshots
 from lakemark_server.store.keyspace import MAIN
 
 _STRUCTS_BYTES: Final = 16 << 20
@@ -38,17 +38,17 @@ _Key = tuple[bytes, str, int]
 class _Named:
     """A name, and what it stands for at the moment."""
 
-    reference: Reference
+    resolved: ResolvedVersion
     name: str
     wanted: names.SnapshotName
 
     @property
     def table(self) -> LakeTable:
-        return self.reference.table
+        return self.resolved.table
 
     @property
     def version(self) -> int:
-        return self.reference.version
+        return self.resolved.version
 
     @property
     def key(self) -> _Key:
@@ -56,7 +56,7 @@ class _Named:
         return self.table.record.SerializeToString(deterministic=True), self.name, self.version
 
     def hidden(self, group: int | None = None) -> str:
-        key = self.reference.lineage.at(self.version).key
+        key = self.resolved.lineage.at(self.version).key
         branch = "" if key == MAIN else key
         return names.hidden_name(self.table.record.name, self.version, self.wanted.since, group, branch)
 
@@ -84,7 +84,7 @@ class SparkFacet:
             if named.wanted.files:
                 thrift = tables.hidden(named.table, name, *self._scan(named))
             else:
-                schema = self._snapshots.schema(named.table, named.reference.lineage, named.version)
+                schema = self._snapshots.schema(named.table, named.resolved.lineage, named.version)
                 thrift = tables.view(named.table, name, named.version, schema, self._named_scans(named, schema))
             struct = encode_struct(thrift)
             self._structs.put(named.key, struct)
@@ -111,30 +111,32 @@ class SparkFacet:
     def _resolve(self, database: DatabaseRecord, name: str) -> _Named | None:
         base = name.partition("@")[0]
         try:
-            self._snapshots.version(database.catalog, database.name, base, At())
+            self._snapshots.version(database.catalog, database.name, base, SnapshotReference())
         except (DatabaseNotFound, TableNotFound, UnsupportedOperation):  # there is none, or it is a warehouse table
             return None
         wanted = names.parse(name)
         try:
-            reference = self._reference(database, base, wanted)
+            resolved = self._resolved(database, base, wanted)
             if wanted.since is not None:
-                self._snapshots.require_readable(reference.table, reference.lineage, wanted.since)
+                self._snapshots.require_readable(resolved.table, resolved.lineage, wanted.since)
         except NotFound as error:
             # "No such object" would make engines say only that there is no such table.
             raise InvalidName(error.message, **error.details) from error
-        return _Named(reference, name, wanted)
+        return _Named(resolved, name, wanted)
 
-    def _reference(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> Reference:
+    def _resolved(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> ResolvedVersion:
         """The snapshot of a branch or a tag, which share one set of names. Raises NotFound."""
         reference, at = wanted.reference, wanted.at
         try:
             return self._snapshots.resolve(database.catalog, database.name, base, replace(at, branch=reference))
         except BranchNotFound as no_branch:
             try:
-                resolved = self._snapshots.resolve(database.catalog, database.name, base, At(tag=reference))
+                resolved = self._snapshots.resolve(
+                    database.catalog, database.name, base, SnapshotReference(tag=reference)
+                )
             except NotFound as no_tag:
                 raise InvalidName(f"{no_branch.message}; {no_tag.message}", name=reference) from no_branch
-        if at != At():
+        if at != SnapshotReference():
             raise InvalidName(f"{reference!r} is a tag, which is one version: write {base}@{reference}", name=reference)
         return resolved
 
@@ -162,7 +164,7 @@ class SparkFacet:
         )
 
     def _snapshot(self, named: _Named) -> Snapshot:
-        newer = self._snapshots.load(named.table, named.reference.lineage, named.version)
+        newer = self._snapshots.load(named.table, named.resolved.lineage, named.version)
         if merged_on_read(newer) is not None:
             raise UnsupportedOperation(
                 f"version {newer.version} of {named.table.name} has delta files, which this view does not merge yet: "
@@ -171,7 +173,7 @@ class SparkFacet:
             )
         if named.wanted.since is None:
             return newer
-        return added_between(self._snapshots.load(named.table, named.reference.lineage, named.wanted.since), newer)
+        return added_between(self._snapshots.load(named.table, named.resolved.lineage, named.wanted.since), newer)
 
 
 def _view_bytes(view: PartitionView) -> int:
