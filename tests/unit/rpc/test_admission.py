@@ -1,4 +1,4 @@
-"""What kind of request it is and whose, without decoding it."""
+"""The kind and the tenant of a request, read without decoding it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_kinds() -> None:
 
 
 def test_every_request_has_a_place_for_its_tenant() -> None:
-    """One without would be counted as the default tenant's."""
+    """A request without one would count as the default tenant's."""
     assert {name for name, method in METHODS.items() if not _path(method.input_type, _DEPTH_MAX)} == {"ListQuotas"}
 
 
@@ -90,7 +90,7 @@ REQUESTS = st.builds(
 
 @given(st.lists(REQUESTS, min_size=1, max_size=3))
 def test_a_message_that_comes_in_pieces(requests: list[timeline_pb2.CommitRequest]) -> None:
-    """The encoding allows it: what comes later counts."""
+    """The encoding allows repeated fields; the last one counts."""
     data = b"".join(one.SerializeToString() for one in requests)
     assert find_text(data, CATALOG).decode() == COMMIT.FromString(data).table.catalog
 
