@@ -1,4 +1,4 @@
-"""Answers to request ids are forgotten after a while, of every kind of request, and cost what is forgotten."""
+"""Responses to request ids expire, for every kind of request; the cost depends on how many expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rate and concurrency of tenants, bytes in flight: who is let in, and what the others are told."""
+"""Rate and concurrency of tenants, and bytes in flight: which requests are admitted, and what the others are told."""
 
 from __future__ import annotations
 

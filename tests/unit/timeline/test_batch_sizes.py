@@ -24,7 +24,7 @@ LARGE = {"why": "x" * (METADATA_BYTES_MAX - 20)}
 
 @pytest.fixture
 def sizes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of every transaction that goes to the store from now on."""
+    """The size of every transaction from now on."""
     found: list[int] = []
     plain = lake.store.transact
 
@@ -41,7 +41,7 @@ def sizes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def opened_in_one_queue(lake: Lake, table_id: int, jobs: list[OpenJob]) -> list[int]:
-    """The instants of jobs that all wait when the leader takes them."""
+    """The instants of jobs that all wait when the leader collects them."""
     batcher = lake.timeline._batches
     run, all_wait = batcher._run, threading.Event()
     answers: dict[int, Any] = {}

@@ -1,4 +1,4 @@
-"""Branches, merges and transactions, case by case; tests/contract/test_branches_model.py has the random ones."""
+"""Branches, merges and transactions, case by case. Random ones are in tests/contract/test_branches_model.py."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def merge(lake: Lake, table: LakeTable, name: str, **more: str | bool) -> tuple[
 
 
 def months(lake: Lake, name: str = "", **at: str | int) -> list[int]:
-    """The partitions of the files, each as often as it has files."""
+    """The partition of each file; names repeat."""
     found = lake.snapshots.snapshot("", "default", "t", SnapshotReference(branch=name, **at))  # type: ignore[arg-type]
     return sorted(int(path.split("/")[1].removeprefix("m=")) for path in texts(found.snapshot.entries().column("path")))
 
@@ -157,7 +157,7 @@ def test_between_siblings_and_past_generations(lake: Lake) -> None:
 
 
 def test_a_merge_does_not_take_a_version_past_one_that_came_after_it(lake: Lake) -> None:
-    """An append may follow an upsert that it has not seen, an upsert must not follow an append, and so on."""
+    """An append may follow an upsert that it has not seen, but an upsert must not follow such an append, and so on."""
     table = lake.table()
     put(lake, table, "", 1)
     branch(lake, table, "dev")

@@ -1,4 +1,4 @@
-"""Commits that are read together get what each would get alone: the same entries, or the same refusal."""
+"""Commits that are read together get the same entries, or the same refusal, as each alone."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def test_who_is_wrong_harms_nobody_else(table: LakeTable) -> None:
 
 
 def test_the_same_instant_twice(table: LakeTable) -> None:
-    """A commit that is sent again while the first is still waiting."""
+    """A commit that is repeated while the first attempt still waits."""
     found = read_each([request(7, file(7, "a", 1))] * 2, table)
     assert comparable(found[0]) == comparable(found[1])
     assert isinstance(found[0], Entries)
 
 
 def by_column(instant: int, count: int) -> t.CommitRequest:
-    """As columns that compress well, however many rows they have."""
+    """The files as columns that compress well, however many rows they have."""
     table = pa.table(
         {
             "path": [f"{instant}/m=1/{number}/a.parquet" for number in range(count)],

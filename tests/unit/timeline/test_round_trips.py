@@ -1,4 +1,4 @@
-"""How often a batch of small commits asks the store: on a store across a network each time is a round trip."""
+"""How many reads a batch of small commits needs: on a store across a network each is a round trip."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def reads(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def run(lake: Lake, requests: Sequence[t.CommitRequest | OpenJob]) -> list[Any]:
-    """As one batch; the answers."""
+    """Runs the jobs as one batch. Returns the answers."""
     table_id = lake.timeline._names.last_id(NAME)
     assert table_id is not None
     found: list[Any] = lake.timeline._batches._run(table_id, [NamedJob(NAME, one) for one in requests])

@@ -1,4 +1,4 @@
-"""The timeline's domain: what batches, races and repeated requests must not break."""
+"""The timeline's domain: what must hold despite batches, races and repeated requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ P, W = t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE
 
 
 def batch(lake: Lake, table: LakeTable, *jobs: Any) -> list[Any]:
-    """The jobs in one transaction, as if they had come at the same time."""
+    """Runs the jobs in one transaction, as if they had come at the same time."""
     return lake.timeline._batches._run(table.table_id, list(jobs))
 
 
@@ -145,7 +145,7 @@ def test_the_same_request_twice_in_a_batch_opens_one_instant(lake: Lake) -> None
 
 
 def test_two_processes_that_start_writers_at_the_same_moment(lake: Lake) -> None:
-    """The second starts while the transaction of the first is open: the store makes the first look again."""
+    """The second starts while the transaction of the first is open; the store makes the first one run again."""
     table = lake.table()
     one, two = lake.open(table, P, start=False), lake.open(table, P, start=False)
     other_process = Timeline(lake.store, lake.snapshots, lake.clock)
@@ -163,7 +163,7 @@ def test_two_processes_that_start_writers_at_the_same_moment(lake: Lake) -> None
 
 
 class Interrupted:
-    """A store in whose first transaction of writing somebody else is faster."""
+    """A store whose first write transaction loses to another one."""
 
     def __init__(self, lake: Lake, faster: Callable[[], object]) -> None:
         self._lake, self._faster = lake, faster
@@ -215,7 +215,7 @@ def test_a_number_used_for_other_files_is_refused_not_lost(lake: Lake) -> None:
 
 
 def many(instant: int, prefix: str = "g") -> list[Any]:
-    """More than a commit request keeps in its own version."""
+    """More files than a version's own record takes."""
     chance = random.Random(1)
     return [file(instant, f"{prefix}{number}-{chance.getrandbits(800):x}", 1) for number in range(300)]
 
@@ -239,7 +239,7 @@ def test_a_commit_that_was_refused_after_staging_takes_no_other_files(lake: Lake
 
 
 def test_a_commit_that_lost_gives_up_its_instant_at_once(lake: Lake) -> None:
-    """Its early claim must not hold off those who come next."""
+    """Its early claim must not block later writers."""
     table = lake.table()
     late = lake.open(table, P, profile(1))
     lake.put(table, [1])
@@ -261,7 +261,7 @@ def test_a_large_commit_asked_for_twice(lake: Lake) -> None:
 
 
 def test_a_retry_whose_blocks_are_there_but_not_counted(lake: Lake) -> None:
-    """What is left of a request that was cut off by the end of the service."""
+    """What a request has left that was cut off by the end of the service."""
     table = lake.table()
     instant = lake.open(table)
     entries = staging.read_entries(files(*many(instant)), table, instant)

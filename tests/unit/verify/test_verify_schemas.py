@@ -1,4 +1,4 @@
-"""What the checker says of schemas that do not fit each other or the versions."""
+"""What the checker reports of schemas that do not fit each other or the versions."""
 
 from __future__ import annotations
 
