@@ -12,7 +12,8 @@ from typer.core import TyperGroup
 
 from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, show_done, show_json, show_rows, size_text
-from lakemark.cli.process import STORE_DEFAULT, missing, raise_problems
+from lakemark.cli.process import missing, raise_problems
+from lakemark_core.defaults import STORE_URL
 from lakemark_core.errors import LakemarkError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ Keep = Annotated[int | None, typer.Option(help="how many of the newest backups s
 def take(
     context: typer.Context,
     directory: Directory,
-    store: StoreUrl = STORE_DEFAULT,
+    store: StoreUrl = STORE_URL,
     keep: Keep = None,
     verify: Annotated[bool, typer.Option(help="check the store as 'lakemark verify' does, too")] = False,
 ) -> None:
@@ -140,7 +141,7 @@ def prune(
 def restore(
     context: typer.Context,
     directory: Directory,
-    store: StoreUrl = STORE_DEFAULT,
+    store: StoreUrl = STORE_URL,
     backup: Annotated[str, typer.Option(help="the backup's id; default: the newest")] = "",
     verify: Annotated[
         bool, typer.Option(help="compare the store with the backup, and check it as 'lakemark verify' does")

@@ -12,8 +12,8 @@ from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.options import Branch, Tag, Timestamp, Version, listed
 from lakemark.cli.output import show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.snapshots import RangeName, SnapshotName, range_of, snapshot_of
-from lakemark.files.columns import name_of_partition
 from lakemark.reading import Plan
+from lakemark_core.types import name_of_partition
 
 app = typer.Typer(
     help="The data files of a table's snapshots: list them, compare them, commit new ones.", no_args_is_help=True

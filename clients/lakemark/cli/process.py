@@ -11,9 +11,9 @@ import typer
 
 from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, show_done, show_json, size_text
+from lakemark_core.defaults import STORE_URL
 from lakemark_core.errors import CorruptStore, FailedPrecondition, InvalidArgument
 
-STORE_DEFAULT: Final = "sqlite:///lakemark-data/lakemark.db"
 PROBLEMS_SHOWN_MAX: Final = 1_000
 
 
@@ -73,7 +73,7 @@ def demo(
 
 def verify(
     context: typer.Context,
-    store: Annotated[str, typer.Option(envvar="LAKEMARK_STORE", help="URL of the key-value store")] = STORE_DEFAULT,
+    store: Annotated[str, typer.Option(envvar="LAKEMARK_STORE", help="URL of the key-value store")] = STORE_URL,
     files: Annotated[
         bool,
         typer.Option(

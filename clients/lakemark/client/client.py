@@ -29,7 +29,7 @@ from lakemark.reading.changes import Changes, list_changes
 from lakemark.reading.plan import Plan, snapshot_reference
 from lakemark.reading.scan import read_plan
 from lakemark.reading.slices import FileSlice, View, list_replaced, list_slices
-from lakemark_core.convert_predicate import predicate_to_proto
+from lakemark_core.messages.predicates import predicate_to_proto
 from lakemark_proto.v1 import snapshot_pb2, timeline_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub

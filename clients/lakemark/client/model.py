@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from lakemark.arguments import Natural, Number64
-from lakemark_core.convert import schema_from_proto
 from lakemark_core.errors import InvalidArgument
+from lakemark_core.messages.types import schema_from_proto
 from lakemark_core.types import Schema
 from lakemark_proto.v1 import catalog_pb2, snapshot_pb2, timeline_pb2
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 from lakemark.arguments import Called
-from lakemark_core.convert import ColumnValue, partition_to_proto
 from lakemark_core.errors import InvalidArgument
-from lakemark_core.types import Schema, is_textual, partition_field_value
+from lakemark_core.messages.values import partition_to_proto
+from lakemark_core.types import ColumnValue, Schema, in_column_order, is_textual, partition_field_value
 from lakemark_proto.v1 import timeline_pb2 as pb
 
 Partition: TypeAlias = Annotated[
@@ -23,10 +23,10 @@ def partition_values(partition: Partition, schema: Schema) -> tuple[ColumnValue,
     fields = schema.partition_fields
     names = ", ".join(field.name for field in fields) or "none"
     if isinstance(partition, Mapping):
-        given = {name.lower(): value for name, value in partition.items()}
-        if set(given) != {field.name.lower() for field in fields}:
+        given = in_column_order(partition, schema.partition_columns)
+        if given is None:
             raise InvalidArgument(f"partition {dict(partition)} must name exactly the partition columns: {names}")
-        values: Sequence[ColumnValue] = [given[field.name.lower()] for field in fields]
+        values: Sequence[ColumnValue] = given
     else:
         values = [partition] if isinstance(partition, str | bytes) else list(partition)
         if len(values) != len(fields):
@@ -45,9 +45,10 @@ def work_profile(
     file_groups: Iterable[str] = (),
     columns: Iterable[str] = (),
 ) -> pb.WorkProfile:
-    """What a writer is going to change: these partitions (None: not told), file groups and columns (none: whole rows).
+    """What a writer is going to change.
 
-    ``whole_table``: any partition, those to come too.
+    ``partitions`` is None if that is not told; ``whole_table`` stands for all of them, those to come included. Without
+    ``columns`` whole rows are changed.
 
     Raises InvalidArgument for columns that the schema does not have.
     """

@@ -10,8 +10,8 @@ from lakemark.client.drops import TableDrops
 from lakemark.client.model import Table, TableSummary, table_from
 from lakemark.client.names import Columns, parse_columns, parse_table_name
 from lakemark.client.schemas import TableSchemas
-from lakemark_core.convert import schema_to_proto
 from lakemark_core.errors import InvalidArgument
+from lakemark_core.messages.types import schema_to_proto
 from lakemark_proto.v1 import catalog_pb2 as pb
 
 _KINDS = {"": pb.TABLE_KIND_UNSPECIFIED, "lake": pb.LAKE, "warehouse": pb.WAREHOUSE}

@@ -19,8 +19,8 @@ from lakemark.client.partitions import Partition, work_profile
 from lakemark.files import DataFile, files_message
 from lakemark.files.columns import arrow_stream
 from lakemark.parquet import Rows, WrittenFiles, write_table
-from lakemark_core.convert import schema_from_proto
 from lakemark_core.errors import InstantStateError, InvalidArgument, LakemarkError, UncommittedWarning
+from lakemark_core.messages.types import schema_from_proto
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub

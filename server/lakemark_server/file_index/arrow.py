@@ -76,3 +76,15 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
 
 def nulls(length: int, data_type: pa.DataType) -> AnyArray:
     return cast(Any, pa.nulls)(length, data_type)  # type: ignore[no-any-return]
+
+
+def integer_form(data_type: pa.DataType) -> pa.DataType | None:
+    """The signed integers that the values of a type can be cast to in the same order; None if there are none."""
+    check = pa.types
+    if check.is_boolean(data_type):
+        return pa.int8()
+    if check.is_integer(data_type) and data_type != pa.uint64():
+        return data_type if check.is_signed_integer(data_type) else pa.int64()
+    if check.is_date32(data_type):
+        return pa.int32()
+    return pa.int64() if check.is_timestamp(data_type) else None

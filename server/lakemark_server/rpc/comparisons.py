@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +10,7 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.rpc.catalog import page_limit
 from lakemark_server.rpc.errors import detail_of
+from lakemark_server.rpc.paging import decode_token, encode_token
 from lakemark_server.snapshots.comparisons import Comparer, Comparison, DryMerge, Wanted
 from lakemark_server.snapshots.versions.differences import COUNTS, Compared
 from lakemark_server.timeline.branches.divergence import Side
@@ -26,18 +26,11 @@ class _Token(NamedTuple):
     digest: str
 
     def encode(self) -> str:
-        return base64.urlsafe_b64encode(".".join(map(str, self)).encode()).decode()
+        return encode_token(*self)
 
     @classmethod
     def decode(cls, text: str) -> _Token:
-        try:
-            left, right, offset, digest = base64.urlsafe_b64decode(text.encode()).decode().split(".")
-            token = cls(int(left), int(right), int(offset), digest)
-        except ValueError as error:
-            raise InvalidArgument("the page token is not one that this service gave") from error
-        if min(token[:3]) < 0:
-            raise InvalidArgument("the page token is not one that this service gave")
-        return token
+        return cls(*decode_token(text, int, int, int, str))
 
 
 def compare(comparer: Comparer, table: LakeTable, request: pb.CompareVersionsRequest) -> pb.CompareVersionsResponse:

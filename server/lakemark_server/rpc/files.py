@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakemark_core.convert import partition_to_proto, value_to_proto
-from lakemark_core.types import Schema, is_floating, parse_partition_name, partition_value_from_string
+from lakemark_core.messages.values import partition_to_proto, value_to_proto
+from lakemark_core.types import Schema, is_floating, values_of_partition
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.entries.columns import MAX_CUT, MIN_CUT, TRUNCATED, is_cut, statistics_ids
 from lakemark_server.file_index.planning.aggregates import ColumnBounds
@@ -43,10 +43,7 @@ def to_messages(page: pa.RecordBatch, schema: Schema) -> list[pb.DataFile]:
 
 def partition_message(name: str, schema: Schema) -> list[pb.Value]:
     """The values that a partition's name stands for."""
-    fields = schema.partition_fields
-    texts = [text for _, text in parse_partition_name(name)] if fields else []
-    values = [partition_value_from_string(text, field.type) for field, text in zip(fields, texts, strict=True)]
-    return partition_to_proto(values, schema)
+    return partition_to_proto(values_of_partition(name, schema), schema)
 
 
 def _statistics(row: dict[str, object], column_id: int, schema: Schema) -> pb.ColumnStatistics:

@@ -10,8 +10,8 @@ import math
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from lakemark_core.convert_predicate import predicate_from_proto
 from lakemark_core.expressions import And, Applied, Expr, In, Like, Or, bind, normalize
+from lakemark_core.messages.predicates import predicate_from_proto
 from lakemark_core.types import Schema
 from lakemark_proto.v1 import snapshot_pb2, types_pb2
 from lakemark_server.file_index.at_hand import may_make

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from lakemark_core.types import Field, Schema, is_nested
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceServicer
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.file_index.at_hand import NotAtHand, only_at_hand
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.file_index.pages.blocks import to_ipc, to_plain_ipc, to_small_ipc
@@ -30,7 +29,9 @@ from lakemark_server.file_index.planning.partitions import partition_totals
 from lakemark_server.file_index.planning.planner import Plan, Planner
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import page_limit, require_name
+from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
+from lakemark_server.rpc.paging import decode_token, encode_token, unknown_token
 from lakemark_server.rpc.plans import (
     QUICK_FILES_MAX,
     QUICK_PARTS_MAX,
@@ -67,20 +68,14 @@ class PageToken:
     origin: Origin = NOWHERE
 
     def encode(self) -> str:
-        return base64.urlsafe_b64encode(
-            f"{self.version}.{self.offset}.{self.digest}.{self.origin.base_id}.{self.origin.version}".encode()
-        ).decode()
+        return encode_token(self.version, self.offset, self.digest, self.origin.base_id, self.origin.version)
 
     @classmethod
     def decode(cls, text: str) -> PageToken:
-        try:
-            version, offset, digest, *origin = base64.urlsafe_b64decode(text.encode()).decode().split(".")
-            base_id, base_version = map(int, origin)
-            token = cls(int(version), int(offset), digest, Origin(base_id, base_version))
-        except (binascii.Error, ValueError, UnicodeDecodeError) as error:
-            raise InvalidArgument("the page token is not one that this service gave") from error
-        if min(token.version, token.offset, *token.origin) < 0 or token.origin.version > token.version:
-            raise InvalidArgument("the page token is not one that this service gave")
+        version, offset, digest, *origin = decode_token(text, int, int, str, int, int)
+        token = cls(version, offset, digest, Origin(*origin))
+        if token.origin.version > token.version:
+            raise unknown_token()
         return token
 
 
@@ -129,10 +124,12 @@ class SnapshotServicer(SnapshotServiceServicer):
         self.quick: Mapping[str, Quick] = {"PlanFiles": Quick(is_small, self._plan_at_once)}
         self._slices: ByteLru[tuple[str, int], FileSlices] = ByteLru(_SLICES_BYTES, lambda slices: slices.memory_bytes)
 
+    @method(Rank.READ)
     @_again
     def GetSnapshot(self, request: pb.GetSnapshotRequest, context: Context) -> pb.Snapshot:
         return _message(request, self._snapshot(request.table, at_of(request.at)))
 
+    @method(Rank.READ)
     @_again
     def GetSnapshots(self, request: pb.GetSnapshotsRequest, context: Context) -> pb.GetSnapshotsResponse:
         if not 1 <= len(request.snapshots) <= SNAPSHOTS_MAX:
@@ -145,6 +142,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         found = self._snapshots.snapshots(wanted)
         return pb.GetSnapshotsResponse(snapshots=map(_message, request.snapshots, found))
 
+    @method(Rank.READ)
     @_in_one_message
     @_again
     def PlanFiles(self, request: pb.PlanFilesRequest, context: Context) -> pb.PlanFilesResponse:
@@ -207,6 +205,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             return None
         return answer if answer.ByteSize() <= self._page_bytes_max else None
 
+    @method(Rank.READ)
     @_again
     def PlanPartitions(self, request: pb.PlanPartitionsRequest, context: Context) -> pb.PlanPartitionsResponse:
         found = self._snapshot(request.table, at_of(request.at))
@@ -219,6 +218,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         ]
         return pb.PlanPartitionsResponse(version=found.snapshot.version, partitions=partitions)
 
+    @method(Rank.READ)
     @_in_one_message
     @_again
     def ListChanges(self, request: pb.ListChangesRequest, context: Context) -> pb.ListChangesResponse:
@@ -249,6 +249,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             ).encode()
         return response
 
+    @method(Rank.READ)
     @_again
     def Aggregate(self, request: pb.AggregateRequest, context: Context) -> pb.AggregateResponse:
         found = self._snapshot(request.table, at_of(request.at))
@@ -264,6 +265,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             message.columns.extend(map(bounds_message, group.columns))
         return response
 
+    @method(Rank.READ)
     @_in_one_message
     @_again
     def ListFileSlices(self, request: pb.ListFileSlicesRequest, context: Context) -> pb.PlanFilesResponse:

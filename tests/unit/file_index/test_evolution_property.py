@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakemark_server.file_index.parts.part as parts_module
-from lakemark_core.convert import value_to_proto
 from lakemark_core.expressions import Expr, to_sql
 from lakemark_core.expressions.casts import EXACT
+from lakemark_core.messages.values import value_to_proto
 from lakemark_core.types import (
     BIGINT,
     DATE,

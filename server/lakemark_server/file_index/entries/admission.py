@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark_core.errors import InvalidArgument, InvalidFile
-from lakemark_core.types import Schema, parse_partition_name, partition_value_from_string
+from lakemark_core.types import Schema, name_of_partition, partition_texts, values_of_partition
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import replaced, texts
 from lakemark_server.file_index.entries.bounds import filled, flags
-from lakemark_server.file_index.entries.columns import FORMATS, name_of_partition, statistics_ids
+from lakemark_server.file_index.entries.columns import FORMATS, statistics_ids
 
 PATH_CHARS_MAX: Final = 1_024
 GROUP_CHARS_MAX: Final = 255
@@ -235,15 +235,11 @@ def _legal_names(schema: Schema) -> set[str]:
 
 def check_partition_name(name: str, schema: Schema) -> None:
     """Raises InvalidArgument unless ``name`` has exactly the table's partition columns, with values of their types."""
-    wanted = [field.name for field in schema.partition_fields]
-    pairs = parse_partition_name(name) if name else []
-    if [key.lower() for key, _ in pairs] != [one.lower() for one in wanted]:
-        shape = "/".join(f"{one}=…" for one in wanted) or "empty, since the table has no partition columns"
+    columns = schema.partition_columns
+    if partition_texts(name, columns) is None:
+        shape = "/".join(f"{column}=…" for column in columns) or "empty, since the table has no partition columns"
         raise InvalidArgument(f"partition {name!r} does not fit the table; it must be {shape}")
-    values = [
-        partition_value_from_string(text, field.type)
-        for field, (_, text) in zip(schema.partition_fields, pairs, strict=True)
-    ]
+    values = values_of_partition(name, schema)
     canonical = name_of_partition(values, schema)
     if canonical != name:
         raise InvalidArgument(f"partition {name!r} must be written {canonical!r}: one partition has one name")

@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark_core.expressions import LiteralValue
+from lakemark_server.file_index.arrow import AnyArray, integer_form
 
 Mask: TypeAlias = "npt.NDArray[np.bool_] | np.bool_"
 """One flag for each file, or one for all of them."""
 Order: TypeAlias = Literal["<", "<=", ">", ">="]
-AnyArray: TypeAlias = "pa.Array[Any]"
 _Numbers: TypeAlias = npt.NDArray[Any]
 
 _ORDERS: dict[Order, Callable[[Any, Any], Any]] = {
@@ -257,7 +257,7 @@ class TextBound(Bound):
 
 
 def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | None:
-    """The bound that an Arrow array of ``size`` files holds (null: not known), None for a type without order here."""
+    """The bound that an Arrow array of ``size`` files holds (null: not known); None for a type that has no bounds."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if len(array) != size:
@@ -276,15 +276,19 @@ def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | No
         return NumberBound(numbers, both(known, squash(~np.isnan(numbers))), _double)
     if isinstance(kind, pa.Decimal128Type):
         return NumberBound(_decimals(array), known, _scaled(kind.scale))
+    integers = integer_form(kind)
+    return None if integers is None else NumberBound(_numbers(array, integers), known, _integer_encoder(kind))
+
+
+def _integer_encoder(kind: pa.DataType) -> Callable[[LiteralValue], fractions.Fraction | int | None]:
+    """What a literal is among the integers that a type's values are turned into."""
     if pa.types.is_boolean(kind):
-        return NumberBound(_numbers(array, pa.int8()), known, lambda value: _exact(value, bool))
-    if pa.types.is_integer(kind) and kind != pa.uint64():
-        return NumberBound(_numbers(array, kind if pa.types.is_signed_integer(kind) else pa.int64()), known, _whole)
+        return lambda value: _exact(value, bool)
     if pa.types.is_date32(kind):
-        return NumberBound(_numbers(array, pa.int32()), known, _days)
+        return _days
     if isinstance(kind, pa.TimestampType):
-        return NumberBound(_numbers(array, pa.int64()), known, _ticks(_TICKS_PER_SECOND[str(kind.unit)]))
-    return None
+        return _ticks(_TICKS_PER_SECOND[str(kind.unit)])
+    return _whole
 
 
 def flags(array: AnyArray) -> npt.NDArray[np.bool_]:

@@ -32,17 +32,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark_core.convert import ColumnValue, partition_from_proto, value_from_proto
 from lakemark_core.errors import InvalidArgument, InvalidFile
+from lakemark_core.messages.values import partition_from_proto, value_from_proto
 from lakemark_core.types import (
-    BINARY,
+    ColumnValue,
     Field,
     Schema,
     is_floating,
     is_nested,
-    is_textual,
-    partition_name,
-    partition_value_to_string,
+    may_be_cut,
+    name_of_partition,
     to_arrow,
 )
 from lakemark_proto.v1 import types_pb2 as pb
@@ -83,7 +82,7 @@ def statistics_type(kind: str, field: Field) -> pa.DataType:
 
 def is_cut(field: Field) -> bool:
     """Whether writers may cut the column's bounds."""
-    return is_textual(field.type) or field.type == BINARY
+    return may_be_cut(field.type)
 
 
 def has_bounds(field: Field) -> bool:
@@ -130,13 +129,6 @@ def statistics_ids(names: Iterable[str]) -> frozenset[int]:
 def _ids_in(names: tuple[str, ...]) -> frozenset[int]:
     matches = map(_STATISTICS_NAME.fullmatch, names)
     return frozenset(int(match[1]) for match in matches if match)
-
-
-def name_of_partition(values: Sequence[ColumnValue], schema: Schema) -> str:
-    """``month=1/origin=JFK``."""
-    fields = schema.partition_fields
-    texts = [partition_value_to_string(value, field.type) for value, field in zip(values, fields, strict=True)]
-    return partition_name([field.name for field in fields], texts)
 
 
 def partition_of(values: Sequence[pb.Value], schema: Schema) -> str:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark_server.file_index.arrow import AnyArray
 from lakemark_server.file_index.at_hand import may_make
 from lakemark_server.file_index.entries.bounds import (
-    AnyArray,
     Bound,
     Mask,
     both,

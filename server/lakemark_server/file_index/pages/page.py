@@ -17,7 +17,16 @@ import pyarrow.compute as pc
 from lakemark_core.errors import CorruptStore
 from lakemark_proto.store.v1.store_pb2 import Page as PageMessage
 from lakemark_proto.store.v1.store_pb2 import PageColumn
-from lakemark_server.file_index.arrow import AnyArray, buffer, bytes_within, dictionary, nulls, take, texts
+from lakemark_server.file_index.arrow import (
+    AnyArray,
+    buffer,
+    bytes_within,
+    dictionary,
+    integer_form,
+    nulls,
+    take,
+    texts,
+)
 from lakemark_server.file_index.pages.numbers import (
     Integers,
     decode_integers,
@@ -183,8 +192,8 @@ def _encode(name: str, batch: pa.RecordBatch) -> PageColumn:
     valid = b"" if not array.null_count else np.packbits(_is_valid(array), bitorder="little").tobytes()
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         column = _encode_texts(array)
-    elif _is_whole(kind):
-        column = encode_integers(_whole(array), *_reference(name, batch, array))
+    elif (integers := integer_form(kind)) is not None:
+        column = encode_integers(_whole(array, integers), *_reference(name, batch, array, integers))
     elif pa.types.is_floating(kind) or isinstance(kind, pa.Decimal128Type):
         width = kind.bit_width // 8
         column = PageColumn(kind=PageColumn.FIXED, width=width)
@@ -195,35 +204,22 @@ def _encode(name: str, batch: pa.RecordBatch) -> PageColumn:
     return column
 
 
-def _reference(name: str, batch: pa.RecordBatch, array: AnyArray) -> tuple[Integers | None, str]:
-    """The lower bounds for upper bounds, which are near to them."""
+def _reference(name: str, batch: pa.RecordBatch, array: AnyArray, integers: pa.DataType) -> tuple[Integers | None, str]:
+    """The lower bounds for upper bounds, which are near to them and of the same type."""
     other = f"min.{name.removeprefix(_MAX)}"
     if not name.startswith(_MAX) or other not in batch.schema.names or array.null_count:
         return None, ""
     low = batch.column(other)
     # One that is related to a third cannot be a reference; lower bounds are never related to anything.
-    return (None, "") if low.null_count else (_whole(low), other)
+    return (None, "") if low.null_count else (_whole(low, integers), other)
 
 
-def _is_whole(kind: pa.DataType) -> bool:
-    check = pa.types
-    return (
-        check.is_boolean(kind)
-        or (check.is_integer(kind) and kind != pa.uint64())
-        or check.is_date32(kind)
-        or check.is_timestamp(kind)
-    )
-
-
-def _whole(array: AnyArray) -> Integers:
-    kind = array.type
+def _whole(array: AnyArray, form: pa.DataType) -> Integers:
     plain: Any = array
-    if pa.types.is_date32(kind):
-        plain = plain.cast(pa.int32())
-    filled = plain.cast(pa.int64())
-    if filled.null_count:
-        filled = filled.fill_null(filled.drop_null()[0].as_py())  # a value near to the others costs nothing
-    return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+    integers = plain.cast(form).cast(pa.int64())
+    if integers.null_count:
+        integers = integers.fill_null(integers.drop_null()[0].as_py())  # a value near to the others costs nothing
+    return np.asarray(integers.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _from_integers(values: Integers, column: PageColumn, data_type: pa.DataType) -> AnyArray:

@@ -6,10 +6,10 @@ before, replacing makes new masks; so old snapshots stay what they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,12 @@ import pyarrow as pa
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.file_index.arrow import AnyArray, take
+from lakemark_server.file_index.at_hand import may_make
 from lakemark_server.file_index.parts.evolution import in_schema
 from lakemark_server.file_index.parts.locate import difference, locate, without_paths
 from lakemark_server.file_index.parts.part import Part, appended, concat
+
+T = TypeVar("T")
 
 
 class Origin(NamedTuple):
@@ -61,9 +64,19 @@ class Snapshot:
             yield part, part.own_bytes
             yield part.entries, part.entries.memory_bytes
 
+    def derived(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The one small thing of this class that is made from the snapshot, which never changes; made once.
+
+        Raises NotAtHand if it has to be made, and may not be.
+        """
+        kept = self._derived.get(kind)
+        if not isinstance(kept, kind):
+            may_make()
+            kept = self._derived[kind] = make()
+        return kept
+
     @cached_property
-    def derived(self) -> dict[str, object]:
-        """Small things that others made from the snapshot, by a name of theirs; it never changes."""
+    def _derived(self) -> dict[type, object]:
         return {}
 
     def entries(self) -> pa.RecordBatch:

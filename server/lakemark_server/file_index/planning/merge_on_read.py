@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,9 @@ import pyarrow.compute as pc
 
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import AnyArray, take
-from lakemark_server.file_index.at_hand import may_make
 from lakemark_server.file_index.pages.contents import Mask
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.parts.part import Part
-
-_NAME: Final = "merged_on_read"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +43,11 @@ class MergedOnRead:
 
 def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
     """None if there are no deltas."""
-    if _NAME not in snapshot.derived:
-        may_make()
-        snapshot.derived[_NAME] = _find(snapshot.parts)
-    return cast("MergedOnRead | None", snapshot.derived[_NAME])
+    merged = snapshot.derived(MergedOnRead, lambda: _find(snapshot.parts))
+    return merged if merged.partitions else None
 
 
-def _find(parts: Sequence[Part]) -> MergedOnRead | None:
+def _find(parts: Sequence[Part]) -> MergedOnRead:
     groups: list[AnyArray] = []
     partitions: set[str] = set()
     for part in parts:
@@ -61,6 +56,5 @@ def _find(parts: Sequence[Part]) -> MergedOnRead | None:
             groups.append(take(part.column("file_group"), places))
             codes, names = part.partition_codes
             partitions.update(names[code] for code in np.unique(codes[places]).tolist())
-    if not partitions:
-        return None
-    return MergedOnRead(pa.concat_arrays(groups).unique(), frozenset(partitions))
+    merged: AnyArray = pa.concat_arrays(groups).unique() if groups else pa.array([], pa.string())
+    return MergedOnRead(merged, frozenset(partitions))

@@ -39,7 +39,8 @@ from lakemark_core.expressions import (
     like_regex,
     normalize,
 )
-from lakemark_server.file_index.entries.bounds import AnyArray, Bound, Mask, Order, both, either, filled, flags
+from lakemark_server.file_index.arrow import AnyArray
+from lakemark_server.file_index.entries.bounds import Bound, Mask, Order, both, either, filled, flags
 from lakemark_server.file_index.entries.file_stats import FileStats, PreparedColumn, PreparedStats, prepare
 from lakemark_server.file_index.pruning.calls import call_bounds
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,14 @@ import pyarrow.compute as pc
 
 from lakemark_core.types import Field, Schema, is_floating, to_arrow
 from lakemark_server.file_index.arrow import AnyArray
-from lakemark_server.file_index.at_hand import may_make
 from lakemark_server.file_index.entries.bounds import flags
 from lakemark_server.file_index.entries.columns import STATISTICS
-from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats, PreparedStats, prepare
+from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats, PreparedStats
 from lakemark_server.file_index.pages.zone_table import KINDS, ZoneTable
 from lakemark_server.file_index.parts.evolution import converted, statistic
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.parts.part import Part
 from lakemark_server.file_index.pruning.statistics import partition_values_by_name
-
-_NAME: Final = "zones"
 
 
 class Zone(NamedTuple):
@@ -40,12 +37,16 @@ class Zone(NamedTuple):
 
 def zones(snapshot: Snapshot) -> PreparedStats:
     """One entry for each part of the snapshot, which keeps them."""
-    found = snapshot.derived.get(_NAME)
-    if not isinstance(found, PreparedStats):
-        may_make()
-        rows = np.array([_rows(part) for part in snapshot.parts], np.int64)
-        found = snapshot.derived[_NAME] = prepare(FileStats(rows, _Zones(snapshot.parts, snapshot.schema)))
-    return found
+    return snapshot.derived(_PreparedZones, lambda: _prepared(snapshot))
+
+
+class _PreparedZones(PreparedStats):
+    """The zones of a snapshot's parts, ready for pruning."""
+
+
+def _prepared(snapshot: Snapshot) -> _PreparedZones:
+    rows = np.array([_rows(part) for part in snapshot.parts], np.int64)
+    return _PreparedZones(FileStats(rows, _Zones(snapshot.parts, snapshot.schema)))
 
 
 class _Zones(Mapping[int, ColumnStats]):
