@@ -348,7 +348,7 @@ class DroppedTables:
         self._store.transact(lambda tx: lake.end_deletion(tx, location))
 
     def _leave_database(self, record: LakeTableRecord) -> None:
-        """The directory of a dropped database stays while a dropped table lies in it, and goes with the last one."""
+        """Removes the directory of a dropped database with the last dropped table that lay in it."""
         parent = posixpath.dirname(record.location)
         if parent.startswith(f"{self._warehouse}/") and not self._store.read(
             lambda tx: databases.find(tx, record.catalog, record.database)

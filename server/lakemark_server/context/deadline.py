@@ -85,7 +85,7 @@ class within:  # noqa: N801 - reads as what it does
 
 def latest(deadlines: Iterable[Deadline]) -> Deadline:
     """The deadline of work that serves several requests: it is worth doing until the last of them is over."""
-    return Deadline(max((one.at_s for one in deadlines), default=NEVER.at_s))
+    return Deadline(max((deadline.at_s for deadline in deadlines), default=NEVER.at_s))
 
 
 def exceeded() -> DeadlineExceeded:
