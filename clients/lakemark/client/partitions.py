@@ -19,7 +19,7 @@ Partition: TypeAlias = Annotated[
 
 
 def partition_values(partition: Partition, schema: Schema) -> tuple[ColumnValue, ...]:
-    """Typed values in the schema's order; texts are read as the column's type. Raises InvalidArgument."""
+    """The values in the schema's order; texts are parsed as the column's type. Raises InvalidArgument."""
     fields = schema.partition_fields
     names = ", ".join(field.name for field in fields) or "none"
     if isinstance(partition, Mapping):
@@ -53,8 +53,8 @@ def work_profile(
     Raises InvalidArgument for columns that the schema does not have.
     """
     named = [
-        pb.WorkProfile.Partition(values=partition_to_proto(partition_values(one, schema), schema))
-        for one in partitions or ()
+        pb.WorkProfile.Partition(values=partition_to_proto(partition_values(partition, schema), schema))
+        for partition in partitions or ()
     ]
     ids = {column.name.lower(): column.id for column in schema.columns}
     unknown = [name for name in columns if name.lower() not in ids]

@@ -26,7 +26,7 @@ from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.file_index.parts.changes import added_between
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.planning.merge_on_read import merged_on_read
-from lakemark_server.snapshots.service import At, Reference, Snapshots
+from lakemark_server.snapshots.service import ResolvedVersion, SnapshotReference, Snapshots
 from lakemark_server.store.keyspace import MAIN
 
 _STRUCTS_BYTES: Final = 16 << 20
@@ -38,7 +38,7 @@ _Key = tuple[bytes, str, int]
 class _Resolved:
     """What a name stands for now."""
 
-    found: Reference
+    found: ResolvedVersion
     name: str
     wanted: names.SnapshotName
 
@@ -111,7 +111,7 @@ class SparkFacet:
     def _resolve(self, database: DatabaseRecord, name: str) -> _Resolved | None:
         base = name.partition("@")[0]
         try:
-            self._snapshots.version(database.catalog, database.name, base, At())
+            self._snapshots.version(database.catalog, database.name, base, SnapshotReference())
         except (DatabaseNotFound, TableNotFound, UnsupportedOperation):  # there is none, or it is a warehouse table
             return None
         wanted = names.parse(name)
@@ -124,17 +124,17 @@ class SparkFacet:
             raise InvalidName(error.message, **error.details) from error
         return _Resolved(found, name, wanted)
 
-    def _found(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> Reference:
+    def _found(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> ResolvedVersion:
         """Branches and tags share their names. Raises NotFound."""
         reference, at = wanted.reference, wanted.at
         try:
             return self._snapshots.resolve(database.catalog, database.name, base, replace(at, branch=reference))
         except BranchNotFound as no_branch:
             try:
-                found = self._snapshots.resolve(database.catalog, database.name, base, At(tag=reference))
+                found = self._snapshots.resolve(database.catalog, database.name, base, SnapshotReference(tag=reference))
             except NotFound as no_tag:
                 raise InvalidName(f"{no_branch.message}; {no_tag.message}", name=reference) from no_branch
-        if at != At():
+        if at != SnapshotReference():
             raise InvalidName(f"{reference!r} is a tag, which is one version: write {base}@{reference}", name=reference)
         return found
 
