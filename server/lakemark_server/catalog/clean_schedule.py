@@ -64,6 +64,7 @@ def follow(tx: Transaction, record: LakeTableRecord, now_ms: int) -> None:
 
 
 def find(tx: ReadTransaction, table_id: int) -> Due | None:
+    """When the table is due; None: never."""
     stored = tx.get(CLEANS.key(table_id))
     return None if stored is None else Due(*_LAYOUT.unpack(stored))
 
@@ -76,6 +77,7 @@ def put(tx: Transaction, table_id: int, due: Due) -> None:
 
 
 def clear(tx: Transaction, table_id: int) -> None:
+    """Removes the table from the schedule."""
     before = find(tx, table_id)
     if before is not None:
         tx.clear(CLEANS.key(table_id))

@@ -10,6 +10,7 @@ from lakemark_server.store.keyspace import DATABASES
 
 
 def find(tx: ReadTransaction, catalog: str, name: str) -> DatabaseRecord | None:
+    """The database, or None."""
     if len(name) > NAME_CHARS_MAX or len(catalog) > NAME_CHARS_MAX:  # nothing has such a name
         return None
     stored = tx.get(DATABASES.key(catalog_name(catalog), name.lower()))
@@ -25,10 +26,12 @@ def get(tx: ReadTransaction, catalog: str, name: str) -> DatabaseRecord:
 
 
 def put(tx: Transaction, record: DatabaseRecord) -> None:
+    """Writes the record, under the name and the catalog in it."""
     tx.set(DATABASES.key(record.catalog, record.name), record.SerializeToString())
 
 
 def clear(tx: Transaction, record: DatabaseRecord) -> None:
+    """Removes the record; what the database has stays."""
     tx.clear(DATABASES.key(record.catalog, record.name))
 
 

@@ -69,10 +69,12 @@ class LakeTable:
 
 
 def policy_of(properties: Mapping[str, str]) -> str:
+    """The conflict policy that the properties ask for, in lower case; it need not be legal."""
     return properties.get(POLICY_PROPERTY, "partition").strip().lower()
 
 
 def preference_of(properties: Mapping[str, str]) -> str:
+    """Who wins against clustering, in lower case; it need not be legal."""
     return properties.get(PREFERENCE_PROPERTY, PREFERENCES[0]).strip().lower()
 
 
@@ -105,10 +107,12 @@ def check_names(properties: Iterable[str]) -> None:
 
 
 def put(tx: Transaction, record: LakeTableRecord) -> None:
+    """Writes the record of a table."""
     blob.put(tx, LAKE_TABLES.space(record.table_id), record.SerializeToString())
 
 
 def put_schema(tx: Transaction, table_id: int, schema: Schema) -> None:
+    """Writes a schema under its id."""
     blob.put(tx, SCHEMAS.space(table_id, schema.schema_id), schema_to_proto(schema).SerializeToString())
 
 
@@ -135,6 +139,7 @@ def shares_directory(tx: ReadTransaction, location: str) -> bool:
 
 
 def leave_location(tx: Transaction, record: LakeTableRecord) -> None:
+    """Frees the table's location for another table."""
     tx.clear(LOCATIONS.key(record.location))
 
 
@@ -144,10 +149,12 @@ def begin_deletion(tx: Transaction, location: str, now_ms: int) -> None:
 
 
 def end_deletion(tx: Transaction, location: str) -> None:
+    """Ends what ``begin_deletion`` began."""
     tx.clear(DELETING.key(location))
 
 
 def is_being_deleted(tx: ReadTransaction, location: str) -> bool:
+    """Whether files at this location are still being deleted."""
     return tx.get(DELETING.key(location)) is not None
 
 
@@ -183,6 +190,7 @@ def get_record(tx: ReadTransaction, table_id: int, *, or_dropped: bool = False) 
 
 
 def get_schema(tx: ReadTransaction, table_id: int, schema_id: int) -> Schema:
+    """The schema with this id. Raises CorruptStore if it is missing."""
     stored = blob.get(tx, SCHEMAS.space(table_id, schema_id))
     if stored is None:
         raise CorruptStore(f"schema {schema_id} of table id {table_id} is missing")
@@ -208,6 +216,7 @@ def get(tx: ReadTransaction, catalog: str, database: str, name: str) -> LakeTabl
 
 
 def require_lake(entry: TableEntry, database: str, name: str) -> None:
+    """Raises UnsupportedOperation for a warehouse table."""
     if entry.kind != catalog_pb2.LAKE:
         raise UnsupportedOperation(
             f"{database}.{name} is a warehouse (Hive) table, which has no timeline; only lake tables have one "

@@ -52,6 +52,7 @@ def note_all(tx: Transaction, table_id: int, now_ms: int) -> None:
 
 
 def record_of(changed: Iterable[Values]) -> PartitionChangeRecord:
+    """The record that names these partitions."""
     return PartitionChangeRecord(partitions=[PartitionKey(values=values) for values in changed])
 
 
@@ -62,10 +63,12 @@ def _note(tx: Transaction, table_id: int, record: PartitionChangeRecord, now_ms:
 
 
 def count(tx: ReadTransaction, table_id: int) -> int:
+    """How many transactions have changed partitions of the table. The read adds no conflict."""
     return counter(tx.get(PARTITION_CHANGES.key(table_id, 0), snapshot=True))
 
 
 def position(tx: ReadTransaction, table_id: int, now_ms: int) -> Position:
+    """The position now, from which ``since`` goes on."""
     return Position(count(tx, table_id), frozenset(_records(tx, table_id, now_ms, OVERLAP_MS)), now_ms)
 
 

@@ -30,6 +30,7 @@ def normal_uri(location: str) -> str:
 
 
 def child(uri: str, *names: str) -> str:
+    """The URI of something below a directory."""
     return "/".join((uri.rstrip("/"), *names))
 
 
@@ -55,6 +56,7 @@ def _open(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def is_directory(uri: str) -> bool:
+    """Whether there is a directory. Raises Unavailable."""
     system, path = _open(uri)
     return bool(system.get_file_info(path).type == fs.FileType.Directory)
 

@@ -11,6 +11,7 @@ from lakemark_server.store.keyspace import OF_TABLE, TABLE_NAMES
 
 
 def find(tx: ReadTransaction, database_id: int, name: str) -> TableEntry | None:
+    """The entry of the table with this name, or None."""
     if len(name) > NAME_CHARS_MAX:  # no table has such a name, and it would not fit into a key
         return None
     stored = tx.get(TABLE_NAMES.key(database_id, name.lower()))
@@ -27,10 +28,12 @@ def get(tx: ReadTransaction, catalog: str, database: str, name: str) -> tuple[Da
 
 
 def put(tx: Transaction, database_id: int, name: str, entry: TableEntry) -> None:
+    """Writes the entry of a table under a name in lower case."""
     tx.set(TABLE_NAMES.key(database_id, name), entry.SerializeToString())
 
 
 def clear_name(tx: Transaction, database_id: int, name: str) -> None:
+    """Frees a name, given in lower case."""
     tx.clear(TABLE_NAMES.key(database_id, name))
 
 

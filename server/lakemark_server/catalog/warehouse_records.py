@@ -123,6 +123,7 @@ def table_of_entry(tx: ReadTransaction, owner: DatabaseRecord, name: str, entry:
 
 
 def put_table(tx: Transaction, table_id: int, record: HiveTableRecord) -> None:
+    """Writes the definition of a table."""
     blob.put(tx, HIVE_TABLES.space(table_id), record.SerializeToString())
 
 
@@ -153,6 +154,7 @@ def _serialized(stored: Stored) -> bytes:
 
 
 def find_partition(tx: ReadTransaction, table_id: int, values: Values) -> Partition | None:
+    """The partition with these values, or None."""
     return find_partitions(tx, table_id, [values])[0]
 
 

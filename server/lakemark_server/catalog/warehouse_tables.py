@@ -72,6 +72,7 @@ Cascade: TypeAlias = Callable[[HiveTable, HiveTable], Callable[[Partition], Part
 
 
 def default_location(database: DatabaseRecord, name: str) -> str:
+    """Where Hive puts a table for which no location is given."""
     return storage.child(database.location, name.lower())
 
 

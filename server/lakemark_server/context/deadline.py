@@ -89,10 +89,12 @@ def latest(deadlines: Iterable[Deadline]) -> Deadline:
 
 
 def exceeded() -> DeadlineExceeded:
+    """The error for a request that was not carried out."""
     return DeadlineExceeded("the request's time was over, or its client had gone, before it was carried out")
 
 
 def unknown() -> DeadlineUnknown:
+    """The error for a request whose outcome is not known."""
     return DeadlineUnknown(
         "the request's time was over while the store was committing it: it may have happened; ask again with the same "
         "request id, or look"
