@@ -17,6 +17,7 @@ NOUNS = {
     "cleaning": "Hudi's name for ending old versions",
     "housekeeping": "the background work of a process",
     "opening": "the opening of an instant",
+    "paging": "the splitting of a list into pages",
     "planning": "query planning",
     "pruning": "the established name for skipping files and partitions",
     "reading": "what a reader does with a plan; the part of a batch that only reads",
@@ -28,6 +29,8 @@ NOUNS = {
 # field with two meanings that never meet in one module.
 SHARED_CLASS_NAMES = {
     "ChangeLog": "the changes of a table's versions, and the log of changes in FoundationDB",
+    "Lane": "what a policy must know of a lane, and a lane of the protocol",
+    "Lanes": "likewise, of all lanes of a protocol",
     "Plan": "a plan of files to read, and a plan of files to clean",
     "Snapshot": "the files of a version, and a snapshot of a key-value store",
     "StoreFormatUnknown": "the error of the service, and that of a backend",
