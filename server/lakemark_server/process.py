@@ -35,7 +35,7 @@ from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
 from lakemark_server.snapshots.base_builds import Thresholds
 from lakemark_server.snapshots.comparisons import Comparer
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store import store_format
 from lakemark_server.timeline.service import Timeline
 
@@ -127,7 +127,7 @@ class Service:
 
     def _measured(self, catalog: str, database: str, name: str) -> Size:
         snapshots = self.snapshots
-        found = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, At()).snapshot)
+        found = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, SnapshotReference()).snapshot)
         return Size(found.version, found.files, found.size_bytes)
 
     @property

@@ -51,15 +51,15 @@ class PartitionNames(Subject, title="Names of partitions"):
         """The distinct values of some partition columns, in order."""
         request = call.args.request
         found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
-        view = self._services.partitions(found, request.filter or "")
+        view, chosen = self._services.filtered(found, request.filter or "")
         wanted = [key.name.lower() for key in request.partitionKeys or () if key.name]
         places = [at for name in wanted for at, column in enumerate(view.columns) if column.lower() == name]
-        rows = [tuple(view.values[at][place] for place in places) for at in view.matching(request.filter or "")]
+        rows = [tuple(view.values[at][place] for place in places) for at in chosen]
         if request.applyDistinct:
             rows = list(dict.fromkeys(rows))
         rows.sort(reverse=request.ascending is False)
-        chosen = limited(range(len(rows)), request.maxParts)
-        return PartitionValuesResponse(partitionValues=[PartitionValuesRow(row=list(rows[at])) for at in chosen])
+        shown = limited(range(len(rows)), request.maxParts)
+        return PartitionValuesResponse(partitionValues=[PartitionValuesRow(row=list(rows[at])) for at in shown])
 
     @staticmethod
     @method("partition_name_to_vals", Rank.READ)

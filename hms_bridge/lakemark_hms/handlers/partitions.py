@@ -128,8 +128,7 @@ class Partitions(Subject, title="Partitions"):
     def _filtered(
         self, database: DatabaseName, table: str, filter_text: str | None
     ) -> tuple[PartitionView, Sequence[int]]:
-        view = self._services.partitions(self._services.find(database, table), filter_text or "")
-        return view, view.matching(filter_text or "")
+        return self._services.filtered(self._services.find(database, table), filter_text or "")
 
 
 def leading(

@@ -6,9 +6,9 @@ from typing import Final
 
 import grpc
 
-from lakemark_core.convert import schema_from_proto
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.evolution.messages import change_from_proto
+from lakemark_core.messages.types import schema_from_proto
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceServicer
@@ -20,7 +20,7 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.paging import cut, unknown_token
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.publication.schema_change import AlterJob, check_branch
 from lakemark_server.timeline.service import Timeline
 
@@ -113,7 +113,7 @@ class CatalogServicer(CatalogServiceServicer):
     @method(Rank.READ)
     def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.Table:
         name = require_name(request.name)
-        table, version = self._snapshots.version(name.catalog, name.database, name.table, At())
+        table, version = self._snapshots.version(name.catalog, name.database, name.table, SnapshotReference())
         return messages.lake_table(table, version)
 
     @method(Rank.READ)
@@ -236,5 +236,5 @@ class CatalogServicer(CatalogServiceServicer):
 
     def _described(self, table: LakeTable) -> pb.Table:
         record = table.record
-        _, version = self._snapshots.version(record.catalog, record.database, record.name, At())
+        _, version = self._snapshots.version(record.catalog, record.database, record.name, SnapshotReference())
         return messages.lake_table(table, version)
