@@ -33,7 +33,6 @@ SHARED_CLASS_NAMES = {
     "Snapshot": "the files of a version, and a snapshot of a key-value store",
     "StoreFormatUnknown": "the error of the service, and that of a backend",
     "Tenant": "a tenant's limits, and a tenant's usage",
-    "Verdict": "the result of conflict rules, and that of the resolver",
     "Window": "a sliding window of seconds, and one of transactions",
 }
 

@@ -43,14 +43,14 @@ def fields(data: bytes, at: int = 0) -> dict[int, Field]:
 
 def find(data: bytes, at: int, path: tuple[int, ...]) -> tuple[int, int] | None:
     """The wire type and start of the value at ``path`` (field ids, outermost first); None if it was not sent."""
-    found = None
+    value = None
     for wanted in path:
-        if found is not None and found[0] != STRUCT:
-            raise WireError(f"field {wanted} is asked of something that is no struct: its type is {found[0]}")
-        found = _find(data, at if found is None else found[1], wanted)
-        if found is None:
+        if value is not None and value[0] != STRUCT:
+            raise WireError(f"field {wanted} is asked of something that is no struct: its type is {value[0]}")
+        value = _find(data, at if value is None else value[1], wanted)
+        if value is None:
             return None
-    return found
+    return value
 
 
 def cut(kind: type[T], data: bytes, at: int, path: tuple[int, ...]) -> list[Cut[T]]:

@@ -85,27 +85,27 @@ def compare(store: Store, manifest: Manifest) -> None:
 
 def _begin(store: Store, wanted: Marker) -> Marker:
     def body(tx: Transaction) -> Marker:
-        found = marker.get(tx)
-        if found is None:
+        known = marker.get(tx)
+        if known is None:
             if tx.get_range(b"", KEYS_END, limit=1):
                 raise NotEmpty("the store is not empty; a backup is restored into a new one, which was never served")
             marker.put(tx, wanted)
             return wanted
-        if not found.same_backup(wanted):
+        if not known.same_backup(wanted):
             raise HalfRestored(
-                f"the store holds a part of backup {found.backup}; go on with that one (--backup {found.backup}), or "
+                f"the store holds a part of backup {known.backup}; go on with that one (--backup {known.backup}), or "
                 "begin anew with --start-over",
-                backup=found.backup,
+                backup=known.backup,
             )
-        return found
+        return known
 
     return _settled(store, body)
 
 
 def _write(store: Store, group: list[KeyValue], now: Marker, following: Marker) -> None:
     def body(tx: Transaction) -> None:
-        found = marker.get(tx)
-        if found not in (now, following):
+        known = marker.get(tx)
+        if known not in (now, following):
             raise HalfRestored("another process restores into this store at the same time, or has begun anew")
         for key, value in group:
             tx.set(key, value)

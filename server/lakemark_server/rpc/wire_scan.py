@@ -24,7 +24,7 @@ def find_text(data: bytes, path: tuple[Step, ...]) -> bytes:
 
 def _find(data: bytes, at: int, end: int, path: tuple[Step, ...]) -> bytes | None:
     (wanted, repeated), below = path[0], path[1:]
-    found = None
+    text = None
     while at < end:
         tag = data[at]
         at += 1
@@ -40,15 +40,15 @@ def _find(data: bytes, at: int, end: int, path: tuple[Step, ...]) -> bytes | Non
                 if at + size > end:
                     return None
                 inner = _find(data, at, at + size, below) if below else data[at : at + size]
-                found = found if inner is None else inner
+                text = text if inner is None else inner
                 if repeated:
-                    return found
+                    return text
             at += size
         elif kind == _VARINT:
             _, at = _varint(data, at)
         else:
             at += _FIXED_BYTES[kind]
-    return found
+    return text
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
