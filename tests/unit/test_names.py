@@ -27,7 +27,6 @@ NOUNS = {
 # A class name says what the class is, wherever it is read. These are the same idea at two levels, or a term of the
 # field with two meanings that never meet in one module.
 SHARED_CLASS_NAMES = {
-    "Change": "what a commit changes (conflicts), and a change of partitions (catalog)",
     "ChangeLog": "the changes of a table's versions, and the log of changes in FoundationDB",
     "Plan": "a plan of files to read, and a plan of files to clean",
     "Snapshot": "the files of a version, and a snapshot of a key-value store",
