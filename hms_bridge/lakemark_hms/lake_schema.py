@@ -1,4 +1,4 @@
-"""Derives the changes of a schema from the columns that a Metastore client wants. Pure.
+"""The schema changes that lead to the columns which a Metastore client sends. Pure.
 
 ``alter_table`` has the columns after the change, but does not say what was done. Columns are matched by name. One name
 that is replaced by another at the same place is a renaming, as Hive's CHANGE COLUMN sends it. What could be several
@@ -50,7 +50,7 @@ class _Diff:
         self._nulls_known = nulls_known
 
     def fields(self, old: Sequence[Field], new: Sequence[Field], path: tuple[str, ...]) -> None:
-        """Adds the changes of some fields. Renamings come first, so the others use the new names."""
+        """Renamings come first: the changes after them use the new names."""
         renamed = _renamed(old, new)
         if renamed is not None:
             self.changes.append(RenameColumn(format_path((*path, renamed[0].name)), renamed[1].name))
