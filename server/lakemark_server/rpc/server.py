@@ -36,17 +36,6 @@ def _service(module: ModuleType, name: str) -> ServiceDescriptor:
     return service
 
 
-SERVICES: Final = tuple(
-    _service(module, name).full_name
-    for module, name in (
-        (catalog_pb2, "CatalogService"),
-        (timeline_pb2, "TimelineService"),
-        (snapshot_pb2, "SnapshotService"),
-        (admin_pb2, "AdminService"),
-    )
-)
-
-
 # Requests beyond those that the lanes hold: health, reflection, and requests that are being refused.
 _MORE_REQUESTS: Final = 1_000
 
@@ -83,15 +72,15 @@ class GrpcServer:
         limits = limits or GrpcLimits()
         self._lanes = Lanes(limits.threads, limits.reserved_threads, limits.waiting_max, inflight)
         self._health = health.aio.HealthServicer()
+        servicers = {
+            _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots, timeline),
+            _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
+            _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner, limits.message_bytes_max),
+            _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
+        }
+        self._services = tuple(service.full_name for service in servicers)
         methods = Methods(
-            {
-                _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots, timeline),
-                _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
-                _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(
-                    snapshots, planner, limits.message_bytes_max
-                ),
-                _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
-            },
+            servicers,
             self._lanes,
             tenants,
             Receiving(max(1, inflight.most // limits.message_bytes_max)),
@@ -129,12 +118,12 @@ class GrpcServer:
             maximum_concurrent_rpcs=3 * (limits.threads + limits.waiting_max) + _MORE_REQUESTS,
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        reflection.enable_server_reflection((*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
         return server, server.add_insecure_port(address)
 
     async def _start(self) -> None:
         await self._server.start()
-        for name in ("", *SERVICES):
+        for name in ("", *self._services):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     async def _stop(self, grace_s: float) -> None:
