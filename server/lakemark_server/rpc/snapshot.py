@@ -31,7 +31,7 @@ from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
-from lakemark_server.rpc.paging import decode_token, encode_token, unknown_token
+from lakemark_server.rpc.pages import decode_token, encode_token, unknown_token
 from lakemark_server.rpc.plans import (
     QUICK_FILES_MAX,
     QUICK_PARTS_MAX,

@@ -109,7 +109,7 @@ class TimelineServicer(TimelineServiceServicer):
     @method(Rank.READ)
     def ListInstants(self, request: pb.ListInstantsRequest, context: Context) -> pb.ListInstantsResponse:
         table = self._table(request.table)
-        found, last = self._timeline.instants(
+        records, last = self._timeline.instants(
             table.table_id,
             after=request.after_instant,
             before=request.before_instant,
@@ -117,7 +117,7 @@ class TimelineServicer(TimelineServiceServicer):
             limit=page_limit(request.page_size),
             newest_first=request.newest_first,
         )
-        shown = [messages.instant(record, table) for record in found]
+        shown = [messages.instant(record, table) for record in records]
         return pb.ListInstantsResponse(instants=shown, more=bool(last), last_instant=last)
 
     @method(Rank.WRITE)
@@ -141,8 +141,8 @@ class TimelineServicer(TimelineServiceServicer):
 
     @method(Rank.READ)
     def ListSavepoints(self, request: pb.ListSavepointsRequest, context: Context) -> pb.ListSavepointsResponse:
-        found = self._timeline.savepoints.find(self._table(request.table))
-        return pb.ListSavepointsResponse(savepoints=map(messages.savepoint, found))
+        savepoints = self._timeline.savepoints.find(self._table(request.table))
+        return pb.ListSavepointsResponse(savepoints=map(messages.savepoint, savepoints))
 
     @method(Rank.WRITE)
     def Clean(self, request: pb.CleanRequest, context: Context) -> pb.CleanResponse:
@@ -151,7 +151,7 @@ class TimelineServicer(TimelineServiceServicer):
     @method(Rank.READ)
     def ListVersions(self, request: pb.ListVersionsRequest, context: Context) -> pb.ListVersionsResponse:
         table = self._table(request.table)
-        found, more = self._timeline.versions(
+        records, more = self._timeline.versions(
             table.table_id,
             request.branch,
             after=request.after_version,
@@ -159,7 +159,7 @@ class TimelineServicer(TimelineServiceServicer):
             limit=page_limit(request.page_size),
             newest_first=request.newest_first,
         )
-        return pb.ListVersionsResponse(versions=[messages.version(record) for record in found], more=more)
+        return pb.ListVersionsResponse(versions=[messages.version(record) for record in records], more=more)
 
     @method(Rank.READ)
     def CompareVersions(self, request: pb.CompareVersionsRequest, context: Context) -> pb.CompareVersionsResponse:
