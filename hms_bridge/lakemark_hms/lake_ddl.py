@@ -127,7 +127,7 @@ class LakeDdl:
             self._services.timeline.alter_schema(table.table_id, AlterJob((*changes, *statements), expected))
 
     def drop(self, found: Found, *, delete_data: bool, now: bool) -> None:
-        """It can be brought back for a while, unless ``now`` (``DROP TABLE … PURGE``).
+        """Drops the table, which can be restored for a while unless ``now`` (``DROP TABLE … PURGE``).
 
         Raises UnsupportedOperation for names of snapshots, which are not tables of their own.
         """
@@ -142,7 +142,7 @@ class LakeDdl:
 
 
 def lake_schema(table: Table) -> Schema:
-    """From Spark's own record of the columns if there is one, else from Hive's. Raises InvalidSchema."""
+    """The schema in Spark's own record of the columns if there is one, else in Hive's. Raises InvalidSchema."""
     keys = [name for name, _ in partition_columns(table)]
     columns = spark_columns(table.parameters or {})
     if columns is None:
@@ -182,7 +182,7 @@ def _check_format(table: Table, label: str) -> None:
 
 
 def _own(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The user's properties, without the comment."""
+    """The user's own properties, without the comment."""
     return {
         name: value
         for name, value in parameters.items()

@@ -1,4 +1,4 @@
-"""A table's columns as a Metastore client wants them, as changes of its schema. Pure.
+"""The schema changes that lead to the columns which a Metastore client sends. Pure.
 
 ``alter_table`` carries the columns after the change and no word of what was done. Columns are matched by name; one name
 that is replaced by another at its place is a renaming, as Hive's CHANGE COLUMN sends it. Anything that could be several
@@ -50,7 +50,7 @@ class _Diff:
         self._nulls_known = nulls_known
 
     def fields(self, old: Sequence[Field], new: Sequence[Field], path: tuple[str, ...]) -> None:
-        """Renamings first: what follows uses the new names."""
+        """Renamings come first: the changes after them use the new names."""
         renamed = _renamed(old, new)
         if renamed is not None:
             self.changes.append(RenameColumn(format_path((*path, renamed[0].name)), renamed[1].name))

@@ -45,24 +45,38 @@ NO_FOUND = (
     "clients/lakemark/cli",
     "clients/lakemark/client",
     "clients/lakemark/demo",
+    "server/lakemark_server/admission",
+    "server/lakemark_server/catalog",
+    "server/lakemark_server/context",
     "server/lakemark_server/file_index",
+    "server/lakemark_server/maintenance",
     "server/lakemark_server/rpc/comparisons.py",
     "server/lakemark_server/rpc/files.py",
     "server/lakemark_server/rpc/plans.py",
     "server/lakemark_server/rpc/snapshot.py",
     "server/lakemark_server/snapshots",
+    "server/lakemark_server/store",
+    "server/lakemark_server/timeline/references.py",
+    "server/lakemark_server/timeline/savepoints.py",
     "server/lakemark_server/verify",
 )
 
 # Here every public function and class has a docstring.
 DOCUMENTED = (
     "clients/lakemark/arguments.py",
+    "server/lakemark_server/admission",
+    "server/lakemark_server/catalog",
+    "server/lakemark_server/context",
     "server/lakemark_server/file_index",
+    "server/lakemark_server/maintenance",
     "server/lakemark_server/rpc/comparisons.py",
     "server/lakemark_server/rpc/files.py",
     "server/lakemark_server/rpc/plans.py",
     "server/lakemark_server/rpc/snapshot.py",
     "server/lakemark_server/snapshots",
+    "server/lakemark_server/store",
+    "server/lakemark_server/timeline/references.py",
+    "server/lakemark_server/timeline/savepoints.py",
     "server/lakemark_server/verify",
 )
 

@@ -1,4 +1,4 @@
-"""Directories of databases and tables, on whatever file system their URI names (pyarrow's file systems)."""
+"""Directories of databases and tables, on the file system that their URI names (one of pyarrow's)."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def normal_uri(location: str) -> str:
 
 
 def child(uri: str, *names: str) -> str:
+    """The URI of something below a directory."""
     return "/".join((uri.rstrip("/"), *names))
 
 
@@ -55,12 +56,13 @@ def _open(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def is_directory(uri: str) -> bool:
+    """Whether there is a directory. Raises Unavailable."""
     system, path = _open(uri)
     return bool(system.get_file_info(path).type == fs.FileType.Directory)
 
 
 def is_empty(uri: str) -> bool:
-    """Whether there is nothing in the directory; also if there is no directory. Raises Unavailable."""
+    """Whether the directory has nothing in it or does not exist. Raises Unavailable."""
     system, path = _open(uri)
     try:
         return not system.get_file_info(fs.FileSelector(path, allow_not_found=True))
@@ -69,7 +71,7 @@ def is_empty(uri: str) -> bool:
 
 
 def make_directory(uri: str) -> bool:
-    """Makes the directory and its parents; whether it was missing. Raises Unavailable."""
+    """Makes the directory and its parents. Returns whether it was missing. Raises Unavailable."""
     system, path = _open(uri)
     try:
         info = system.get_file_info(path)
@@ -82,7 +84,7 @@ def make_directory(uri: str) -> bool:
 
 
 def delete_directory(uri: str) -> None:
-    """Deletes the directory and what is in it; nothing happens if it is not there. Raises Unavailable."""
+    """Deletes the directory with its content, if it exists. Raises Unavailable."""
     system, path = _open(uri)
     try:
         if system.get_file_info(path).type == fs.FileType.Directory:
@@ -92,9 +94,10 @@ def delete_directory(uri: str) -> None:
 
 
 def move_directory(source: str, target: str) -> bool:
-    """Moves a directory within one file system, making the parents; False if there is no ``source``.
+    """Moves a directory within one file system and makes the parents. Returns False if there is no ``source``.
 
-    Raises AlreadyExists if there is something at ``target`` (an empty directory may be), Unavailable.
+    Raises AlreadyExists if there is anything but an empty directory at ``target``, InvalidArgument for another file
+    system, Unavailable.
     """
     system, path = _open(source)
     target_system, target_path = _open(target)
@@ -123,7 +126,7 @@ def empty_directory(uri: str) -> None:
 
 
 def remove_if_empty(uri: str) -> None:
-    """Removes an empty local directory; anything else stays."""
+    """Removes a local directory if it is empty. Anything else stays."""
     path = local_path(uri)
     if path is not None:
         with contextlib.suppress(OSError):

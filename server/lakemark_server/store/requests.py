@@ -25,6 +25,7 @@ FORGOTTEN_AT_ONCE_MAX: Final = 100_000
 
 
 def check_request_id(request_id: str) -> None:
+    """Raises InvalidArgument if the id is too long."""
     if len(request_id) > REQUEST_ID_CHARS_MAX:
         raise InvalidArgument(f"request_id has {len(request_id)} characters; at most {REQUEST_ID_CHARS_MAX} are kept")
 

@@ -23,21 +23,21 @@ class Savepoints:
         self._store = mutations.store
 
     def create(self, table: LakeTable, request: pb.SavepointRequest, owner: str = "") -> InstantRecord:
-        """Raises VersionNotFound, BranchNotFound, AlreadyExists."""
+        """Keeps a version. Returns the savepoint's instant. Raises VersionNotFound, BranchNotFound, AlreadyExists."""
 
         kind = f"CreateSavepoint of table {table.table_id}"
         create = partial(_create, table, request, owner)
         return self._mutations.once(request.request_id, kind, InstantRecord, create).answer
 
     def drop(self, table: LakeTable, request: pb.SavepointRequest) -> InstantRecord:
-        """The savepoint's instant, which is rolled back now. Raises NotFound, BranchNotFound."""
+        """Drops a savepoint. Returns its instant, which is rolled back now. Raises NotFound, BranchNotFound."""
 
         kind = f"DropSavepoint of table {table.table_id}"
         drop = partial(_drop, table, request)
         return self._mutations.once(request.request_id, kind, InstantRecord, drop).answer
 
     def find(self, table: LakeTable) -> list[TagRecord]:
-        """In order of branch and version."""
+        """The savepoints of a table, in order of branch and version."""
         return self._store.read(lambda tx: retention.savepoints(tx, table.table_id))
 
 
