@@ -15,8 +15,7 @@ from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.service import Timeline
 from tests.fault.history_plans import TABLES
 from tests.fault.history_worker import BASE_COLUMNS
-from tests.histories import History, Operation, Place, Version
-from tests.histories import SnapshotReference as PlaceVersion
+from tests.histories import History, Operation, Place, PlaceVersion, Version
 
 KEPT_MAX = 100
 
