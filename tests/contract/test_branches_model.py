@@ -27,7 +27,8 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.snapshots.comparisons import DryMerge, Wanted
 from lakemark_server.snapshots.service import At, Snapshots
-from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, open_lake, profile
 
@@ -133,11 +134,11 @@ class BranchesMachine(RuleBasedStateMachine):
         job = OpenJob(operation=operation, branch=branch, profile=work)
         return self.lake.timeline.open(table.table_id, job).record.instant
 
-    def added(self, instant: int, months: frozenset[int]) -> tuple[t.CommitRequest, Files]:
+    def added(self, instant: int, months: frozenset[int]) -> tuple[CommitDraft, Files]:
         self.count += 1
         given = [file(instant, f"g{self.count}-{month}", month) for month in sorted(months)]
         self.wrote(given)
-        return t.CommitRequest(instant=instant, added=files(*given)), frozenset(one.path for one in given)
+        return CommitDraft(instant=instant, added=files(*given)), frozenset(one.path for one in given)
 
     def readable(self, branch: str, version: int) -> bool:
         """For a machine that cleans."""
@@ -224,7 +225,7 @@ class BranchesMachine(RuleBasedStateMachine):
             return
         content = branch.states[version]
         self.lake.clock.advance(1)
-        self.lake.timeline.restore(self.t, t.RestoreRequest(branch=name, version=version))
+        self.lake.timeline.restore(self.t, version, branch=name)
         branch.add(restoring(branch.states[-1], content))
 
     @precondition(lambda self: len(self.branches) < 5)
@@ -386,7 +387,5 @@ def test_a_commit_that_was_made_alone_takes_no_part_in_a_transaction(tmp_path: P
         first, second = lake.open(one), lake.open(two)
         lake.commit(one, first)
         with pytest.raises(LakemarkError, match="published together or none"):
-            lake.timeline.commit_together(
-                [(one, t.CommitRequest(instant=first)), (two, t.CommitRequest(instant=second))]
-            )
+            lake.timeline.commit_together([(one, CommitDraft(instant=first)), (two, CommitDraft(instant=second))])
         assert lake.timeline.instant(two.table_id, second)[0].state == t.INFLIGHT

@@ -22,8 +22,9 @@ from lakemark_server.maintenance.cleaning.old_metadata import BASE_AGE_MS_MIN
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
 from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.store.keyspace import BRANCH_KEYS, HEADS, MERGES, VERSION_TIMES, VERSIONS
-from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.branches import forks
+from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.verify import verify
 from tests.contract.test_branches_model import BranchesMachine, Files
 from tests.lakes import Lake, file, files, open_lake
@@ -287,12 +288,11 @@ def test_a_process_that_has_an_ended_version_in_memory_goes_on(tmp_path: Path) -
         for _ in range(6):
             write(lake, "t", t.APPEND, 1)
         lake.paths(table, 3)
-        lake.timeline.restore(table, t.RestoreRequest(version=5))
+        lake.timeline.restore(table, 5)
         fold(lake)
         Lake(lake.store, tmp_path, lake.clock).cleaner.clean(table, t.CleanRequest(retain_versions=1))
         instant = lake.open(table, t.UPSERT)
         gone = Lake(lake.store, tmp_path, lake.clock).paths(table)[0]
-        request = t.CommitRequest(instant=instant, added=files(file(instant, "g", 1)))
-        request.removed.paths.append(gone)
-        assert lake.timeline.commit(table, request).version == 8
+        draft = CommitDraft(instant, files(file(instant, "g", 1)), [gone])
+        assert lake.timeline.commit(table, draft).version == 8
         assert gone not in lake.paths(table)

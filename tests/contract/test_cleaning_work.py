@@ -18,7 +18,7 @@ from lakemark_server.maintenance.cleaning.old_metadata import BASE_AGE_MS_MIN
 from lakemark_server.snapshots import bases
 from lakemark_server.snapshots.versions.loader import Loading
 from lakemark_server.store.keyspace import MAIN, VERSIONS
-from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.lineage import Lineage
 from lakemark_server.verify import verify
 from tests.contract.test_cleaning_model import fold, keys, write

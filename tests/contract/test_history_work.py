@@ -11,8 +11,8 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
 from lakemark_server.snapshots.service import At, Snapshots
-from lakemark_server.timeline.batching.jobs import OpenJob
-from lakemark_server.timeline.publication.schema_change import AlterJob
+from lakemark_server.timeline.jobs.altering import AlterJob
+from lakemark_server.timeline.jobs.opening import OpenJob
 from tests.lakes import Lake, file, open_lake
 from tests.work import Work, counted
 

@@ -31,7 +31,7 @@ def test_every_kind_of_answer_is_forgotten_and_others_stay(tmp_path: Path) -> No
         lake.catalog.create_database(DatabaseRecord(name="d"), request_id="database")
         lake.catalog.set_properties("", "default", "t", {"label": "x" * 250_000}, request_id="properties")
         lake.open(table, request_id="instant")
-        lake.timeline.restore(table, t.RestoreRequest(version=1, request_id="restore"))
+        lake.timeline.restore(table, 1, request_id="restore")
         lake.timeline.savepoints.create(table, t.SavepointRequest(version=1, request_id="savepoint"))
         lake.timeline.references.create(
             table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH, request_id="reference")

@@ -18,7 +18,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
 from lakemark_server.snapshots.service import At, Snapshots
-from lakemark_server.timeline.publication.schema_change import AlterJob, check_branch
+from lakemark_server.timeline.jobs.altering import AlterJob, check_branch
 from lakemark_server.timeline.service import Timeline
 
 PAGE_MAX: Final = 1_000
