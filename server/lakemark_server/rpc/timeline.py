@@ -24,7 +24,7 @@ from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.timeline.jobs.committing import SmallCommitJob
 from lakemark_server.timeline.jobs.job import CommittedAndOpened, Opened, Retry, TableKey
 from lakemark_server.timeline.jobs.opening import OpenJob
-from lakemark_server.timeline.publication.commits import CommitDraft, Committed
+from lakemark_server.timeline.publication.commits import NO_METADATA, CommitDraft, Committed
 from lakemark_server.timeline.service import Timeline
 
 Context = grpc.ServicerContext
@@ -168,22 +168,27 @@ def _open_job(request: pb.OpenInstantRequest) -> OpenJob:
         branch=request.branch,
         request_id=request.request_id,
         owner=request.owner,
-        metadata=dict(request.metadata),
+        metadata=_metadata(request.metadata),
         heartbeat_timeout_ms=request.heartbeat_timeout_ms,
         read_version=request.read_version,
         profile=request.profile if starts else None,
     )
 
 
+def _metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
+    return dict(metadata) if metadata else NO_METADATA
+
+
 def _draft(request: pb.CommitRequest) -> CommitDraft:
+    # By position and with few looks into the message: this is done for each commit on the event loop.
     return CommitDraft(
-        instant=request.instant,
-        added=request.added if request.HasField("added") else None,
-        removed=request.removed.paths,
-        file_schema=request.file_schema,
-        schema_id=request.schema_id,
-        metadata=dict(request.metadata),
-        request_id=request.request_id,
+        request.instant,
+        request.added if request.HasField("added") else None,
+        request.removed.paths if request.HasField("removed") else (),
+        request.file_schema,
+        request.schema_id,
+        _metadata(request.metadata),
+        request.request_id,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from lakemark_server.file_index.pages.blocks import LIST_FILES_MAX
 from lakemark_server.store.keyspace import ALIVE, INSTANTS
+from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline.jobs.job import JOB_BYTES, Batch, Job, Pending, Retry
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import Commit, CommitDraft
@@ -33,9 +34,11 @@ class CommitJob(Job):
         return Pending(self.commit, self.following)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SmallCommitJob(Job):
     """A commit whose files are read together with those of its batch, and fit into its version's record.
+
+    Not frozen, which would make it slow to make; nobody changes it.
 
     ``following`` opens the writer's next instant.
     """
@@ -65,7 +68,7 @@ class SmallCommitJob(Job):
         """Raises InvalidArgument, LimitExceeded for what can be seen to be wrong without the store."""
         if self.following is not None:
             self.following.check()
-        self.draft.check()
+        check_request_id(self.draft.request_id)  # what is small has not too much metadata
 
     def reads(self, table_id: int) -> Sequence[bytes]:
         return INSTANTS.key(table_id, self.draft.instant), ALIVE.key(table_id, self.draft.instant)

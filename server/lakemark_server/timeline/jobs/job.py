@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from lakemark_core.errors import LakemarkError
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
@@ -51,8 +51,7 @@ class Opened:
         return cls(record, table)
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedAndOpened:
+class CommittedAndOpened(NamedTuple):
     """``opened`` is the next instant of the writer, or why it was refused; the commit stands in either case."""
 
     committed: Committed
@@ -62,8 +61,7 @@ class CommittedAndOpened:
 Answer: TypeAlias = Opened | Committed | CommittedAndOpened | LakeTable | Retry
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(NamedTuple):
     """A commit that the batch publishes together with its others, after all of its jobs were run.
 
     ``following`` is run as soon as the commit is published, and not at all if it is refused.

@@ -55,9 +55,12 @@ class TableNames:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NamedJob(Job):
-    """Another job that waited in the queue of the table which its name meant last."""
+    """Another job that waited in the queue of the table which its name meant last.
+
+    Not frozen, which would make it slow to make; nobody changes it.
+    """
 
     name: TableKey
     job: Job

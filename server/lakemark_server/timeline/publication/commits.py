@@ -1,10 +1,14 @@
-"""A commit on its way: as its writer hands it in, ready to be published, and published."""
+"""A commit on its way: as its writer hands it in, ready to be published, and published.
+
+These are named tuples because a busy table makes tens of thousands of them a second: a frozen dataclass takes four
+times as long to make.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from lakemark_core.errors import LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import CommittedRecord, InstantRecord
@@ -12,12 +16,12 @@ from lakemark_proto.v1.types_pb2 import DataFiles
 from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline.instants.staging import NO_ENTRIES, Entries
 
+NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
 METADATA_BYTES_MAX: Final = 20_000
 _MAP_ENTRY_BYTES: Final = 8  # what protobuf adds to a key and its value
 
 
-@dataclass(frozen=True, slots=True)
-class CommitDraft:
+class CommitDraft(NamedTuple):
     """A commit as its writer hands it in; its files were not looked at yet.
 
     ``added`` is the data message that the writer sent, because the files of a whole batch are decoded together
@@ -31,7 +35,7 @@ class CommitDraft:
     removed: Sequence[str] = ()
     file_schema: bytes = b""
     schema_id: int = 0
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = NO_METADATA
     request_id: str = ""
 
     @property
@@ -45,13 +49,12 @@ class CommitDraft:
         check_metadata(self.metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """A commit that is ready to be published. ``entries`` were not staged before, and are inline."""
 
     instant: int
     schema_id: int = 0
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = NO_METADATA
     entries: Entries = NO_ENTRIES
 
     @property
@@ -60,8 +63,7 @@ class Commit:
         return len(self.entries.block) + len(self.entries.removed_block) + metadata_bytes(self.metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """The version that an instant became; the same however often it is asked for.
 
     ``rebased_over``: how many versions of others lie between the version that the writer had read and this one.
