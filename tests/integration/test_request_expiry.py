@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakemark.errors import LakemarkError
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_proto.store.v1.store_pb2 import CommittedRecord, DatabaseRecord
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.kv import Space
@@ -66,8 +66,8 @@ def test_more_than_fits_into_a_transaction_goes_in_several(tmp_path: Path) -> No
         count = 2 * requests.FORGOTTEN_A_TRANSACTION + 1
         for number in range(count):
             lake.store.transact(
-                lambda tx, number=number: requests.once(  # type: ignore[misc]
-                    tx, f"{number}", "kind", lake.clock(), t.CommitResponse, t.CommitResponse
+                lambda tx, number=number: requests.record(  # type: ignore[misc]
+                    tx, f"{number}", "kind", CommittedRecord(), lake.clock()
                 )
             )
         assert requests.forget(lake.store, lake.clock() + 1) == count

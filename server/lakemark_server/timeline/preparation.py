@@ -19,7 +19,7 @@ from lakemark_proto.v1.types_pb2 import DataFiles
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.pages.blocks import LIST_FILES_MAX
-from lakemark_server.kv import Store
+from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.instants import staging
@@ -38,8 +38,9 @@ class VersionFiles(Protocol):
 class Preparation:
     """Thread-safe; holds no state that another process would need."""
 
-    def __init__(self, store: Store, files: VersionFiles, quotas: Quotas) -> None:
-        self._store = store
+    def __init__(self, mutations: Mutations, files: VersionFiles, quotas: Quotas) -> None:
+        self._mutations = mutations
+        self._store = mutations.store
         self._files = files
         self._quotas = quotas
         self._reading = threading.Lock()
@@ -62,7 +63,7 @@ class Preparation:
         entries = staging.NO_ENTRIES if added is None else staging.read_entries(added, table, instant)
         if removed:
             entries = self._with_removed(entries, table, self._instant(table, instant), removed)
-        return staging.stage(self._store, table, instant, entries, sequence, self._quotas)
+        return staging.stage(self._mutations, table, instant, entries, sequence, self._quotas)
 
     def commit(self, table: LakeTable, draft: CommitDraft) -> Commit | InstantRecord:
         """What is left to publish once everything is staged that does not fit into the version's own record; the
@@ -83,7 +84,7 @@ class Preparation:
                 return record
             entries = self._with_removed(entries, table, record, draft.removed)
             if not entries.inline:
-                staging.stage(self._store, table, instant, entries, staging.COMMIT_SEQUENCE, self._quotas)
+                staging.stage(self._mutations, table, instant, entries, staging.COMMIT_SEQUENCE, self._quotas)
                 entries = staging.NO_ENTRIES
         return Commit(instant, draft.schema_id, draft.metadata, entries)
 

@@ -15,8 +15,9 @@ from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs, now_ms
-from lakemark_server.kv import ReadTransaction, Store, Transaction
-from lakemark_server.store.requests import check_request_id, transact_once
+from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.store.mutations import Mutation, Mutations
+from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
@@ -51,14 +52,14 @@ class Timeline:
     ) -> None:
         self._store = store
         quotas = quotas or Quotas(store)
-        self._clock = clock
+        self._mutations = Mutations(store, clock)
         self.log = ChangeLog()
-        self.references = References(store, clock, self.log)
-        self.savepoints = Savepoints(store, clock)
-        self._preparation = Preparation(store, files, quotas)
+        self.references = References(self._mutations, self.log)
+        self.savepoints = Savepoints(self._mutations)
+        self._preparation = Preparation(self._mutations, files, quotas)
         self._names = TableNames()
         self._batches: Batcher[int, Job, Answer] = Batcher(
-            Batches(store, clock, self.log, quotas).run, lambda job: job.size_bytes
+            Batches(self._mutations, self.log, quotas).run, lambda job: job.size_bytes
         )
 
     # -- writers ------------------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ class Timeline:
             [(table.table_id, commit) for (table, _), commit in zip(drafts, commits, strict=True)], request_id
         )
         try:
-            states, answers = self._store.transact(lambda tx: together.publish(tx, self._clock(), self.log))
+            states, answers = self._mutations.run(lambda mutation: together.publish(mutation, self.log))
         except CommitConflict as conflict:
             table, draft = drafts[together.refused]
             self._give_up(table, draft.instant, conflict)
@@ -182,15 +183,15 @@ class Timeline:
         Asked again with the same request id, it answers the same. Raises VersionNotFound, BranchNotFound …
         """
 
-        def body(tx: Transaction, now: int) -> CommittedRecord:
-            state = TableState(tx, table.table_id)
-            restored = direct.restore(state, state.branch_named(branch), version, owner, now)
+        def body(mutation: Mutation) -> CommittedRecord:
+            state = TableState(mutation.tx, table.table_id)
+            restored = direct.restore(state, state.branch_named(branch), version, owner, mutation.now_ms)
             return CommittedRecord(
                 version=restored.version, instant=restored.instant, committed_ms=restored.committed_ms
             )
 
         kind = f"Restore of table {table.table_id}"
-        return Committed.of_record(transact_once(self._store, self._clock, request_id, kind, CommittedRecord, body))
+        return Committed.of_record(self._mutations.once(request_id, kind, CommittedRecord, body).answer)
 
     def heartbeat(self, table_id: int, instants: Iterable[int]) -> list[int]:
         """Renews them; returns those that are not alive any more."""
@@ -198,8 +199,8 @@ class Timeline:
         if len(wanted) > PAGE_MAX:
             raise LimitExceeded(f"one heartbeat names at most {PAGE_MAX} instants")
 
-        def body(tx: Transaction) -> list[int]:
-            now, lost = self._clock(), []
+        def body(mutation: Mutation) -> list[int]:
+            tx, now, lost = mutation.tx, mutation.now_ms, []
             for instant in wanted:
                 living = alive.find(tx, table_id, instant)
                 if living is None or living.expired(now):
@@ -211,7 +212,7 @@ class Timeline:
                     alive.put(tx, table_id, renewed)
             return lost
 
-        return self._store.transact(body)
+        return self._mutations.run(body)
 
     def rollback(
         self, table: LakeTable, instant: int, reason: str, conflict: CommitConflict | None = None
@@ -223,8 +224,8 @@ class Timeline:
         """
         table_id = table.table_id
 
-        def body(tx: Transaction) -> InstantRecord:
-            record = records.instant(tx, table_id, instant)
+        def body(mutation: Mutation) -> InstantRecord:
+            record = records.instant(mutation.tx, table_id, instant)
             if record.state == pb.COMPLETED:
                 raise InstantStateError(
                     f"instant {instant} was committed as version {record.version}; a version cannot be rolled back",
@@ -234,23 +235,22 @@ class Timeline:
             if record.state != pb.ROLLED_BACK:
                 if conflict is not None:
                     keep_conflict(record, conflict)
-                roll_back(tx, table.record.catalog, table_id, record, reason, self._clock())
+                roll_back(mutation.tx, table.record.catalog, table_id, record, reason, mutation.now_ms)
             return record
 
-        record = self._store.transact(body)
+        record = self._mutations.run(body)
         delete_files(table.record.location, instant)
         return record
 
     def roll_back_expired(self) -> list[tuple[int, int]]:
         """(table id, instant) of all writers whose heartbeat ran out; they are rolled back now."""
-        now = self._clock()
+        now = self._mutations.clock()
         done, begin = [], alive.FIRST
         while begin:
             page, begin = self._store.read(lambda tx, begin=begin: alive.everywhere(tx, begin))  # type: ignore[misc]
             for table_id, living in page:
                 if living.expired(now):
-                    expire = partial(_expire, table_id=table_id, instant=living.instant, now=now)
-                    location = self._store.transact(expire)
+                    location = self._mutations.run(partial(_expire, table_id, living.instant))
                     if location:
                         delete_files(location, living.instant)
                         done.append((table_id, living.instant))
@@ -309,10 +309,11 @@ class Timeline:
             self.rollback(table, instant, conflict.message, conflict)
 
 
-def _expire(tx: Transaction, *, table_id: int, instant: int, now: int) -> str:
+def _expire(table_id: int, instant: int, mutation: Mutation) -> str:
     """Rolls back a writer that is lost; returns the table's location, or "" if it lives or its table is gone."""
+    tx, now_ms = mutation.tx, mutation.now_ms
     living = alive.find(tx, table_id, instant)
-    if living is None or not living.expired(now):
+    if living is None or not living.expired(now_ms):
         return ""
     try:
         table = lake.get_record(tx, table_id, or_dropped=True)
@@ -320,5 +321,5 @@ def _expire(tx: Transaction, *, table_id: int, instant: int, now: int) -> str:
     except NotFound:
         alive.clear(tx, table_id, instant)
         return ""
-    roll_back(tx, table.catalog, table_id, record, f"its heartbeat ran out ({living.timeout_ms} ms)", now)
+    roll_back(tx, table.catalog, table_id, record, f"its heartbeat ran out ({living.timeout_ms} ms)", now_ms)
     return table.location

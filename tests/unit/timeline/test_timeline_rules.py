@@ -23,6 +23,7 @@ from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable, put
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline.conflicts import change_log
 from lakemark_server.timeline.conflicts.touched import LISTED_MAX, TouchedSet
 from lakemark_server.timeline.instants import pages, staging
@@ -183,7 +184,7 @@ def test_a_request_that_was_overtaken_overwrites_nothing(lake: Lake) -> None:
     slow = staging.read_entries(files(file(instant, "slow", 1)), table, instant)
     store: Any = Interrupted(lake, lambda: lake.stage(table, instant, 1, [file(instant, "fast", 1)]))
     with pytest.raises(StoreConflict, match="send this one again"):
-        staging.stage(store, table, instant, slow, staging.COMMIT_SEQUENCE, Quotas(lake.store))
+        staging.stage(Mutations(store, lake.clock), table, instant, slow, staging.COMMIT_SEQUENCE, Quotas(lake.store))
     lake.commit(table, instant)
     assert lake.paths(table) == [f"{instant}/m=1/fast/a.parquet"]
 
@@ -195,8 +196,9 @@ def test_the_same_request_sent_twice_at_once_is_staged_once(lake: Lake) -> None:
     entries = staging.read_entries(files(*given), table, instant)
     store: Any = Interrupted(lake, lambda: lake.stage(table, instant, 1, given))
     with pytest.raises(StoreConflict):
-        staging.stage(store, table, instant, entries, 1, Quotas(lake.store))
-    assert staging.stage(lake.store, table, instant, entries, 1, Quotas(lake.store)).staged.files == 3
+        staging.stage(Mutations(store, lake.clock), table, instant, entries, 1, Quotas(lake.store))
+    mutations = Mutations(lake.store, lake.clock)
+    assert staging.stage(mutations, table, instant, entries, 1, Quotas(lake.store)).staged.files == 3
 
 
 # -- staging -----------------------------------------------------------------------------------------------------------

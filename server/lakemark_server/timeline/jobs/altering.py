@@ -17,7 +17,7 @@ from lakemark_server.catalog import lake, schemas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.schema_changes import describe
 from lakemark_server.store.keyspace import MAIN
-from lakemark_server.store.requests import check_request_id, once
+from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline.jobs.job import JOB_BYTES, Batch, Job
 from lakemark_server.timeline.publication.direct import publish_now
 
@@ -45,10 +45,10 @@ class AlterJob(Job):
 
         Raises InvalidSchema, FailedPrecondition (another schema than expected), LimitExceeded, InvalidArgument.
         """
-        tx, table_id = batch.state.tx, batch.state.table_id
-        kind = f"AlterSchema of table {table_id}"
-        record = once(tx, self.request_id, kind, batch.now_ms, LakeTableRecord, lambda: self._alter(batch))
-        return LakeTable(record, lake.get_schema(tx, record.table_id, record.schema_id))
+        kind = f"AlterSchema of table {batch.state.table_id}"
+        altered = batch.mutation.once(self.request_id, kind, LakeTableRecord, lambda _: self._alter(batch))
+        record = altered.answer
+        return LakeTable(record, lake.get_schema(batch.state.tx, record.table_id, record.schema_id))
 
     def _alter(self, batch: Batch) -> LakeTableRecord:
         state = batch.state
@@ -59,7 +59,7 @@ class AlterJob(Job):
         if len(words) > WORDS_CHARS_MAX:
             words = words[: WORDS_CHARS_MAX - 1] + "…"
         fields = VersionRecord(schema_id=table.schema.schema_id, metadata={"changes": words})
-        version = publish_now(state, state.branch(MAIN), fields, pb.ALTER_SCHEMA, batch.now_ms)
+        version = publish_now(state, state.branch(MAIN), fields, pb.ALTER_SCHEMA, batch.mutation.now_ms)
         schemas.put(state.tx, table, self.changes, version.version, version.committed_ms)
         state.table = table
         return table.record

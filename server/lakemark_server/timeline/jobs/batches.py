@@ -8,11 +8,11 @@ from typing import Final
 from lakemark_core.errors import CommitConflict, LakemarkError, Unavailable
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.context.clock import ClockMs
-from lakemark_server.kv import Store, Transaction, TransactionTooLarge
+from lakemark_server.kv import TransactionTooLarge
 from lakemark_server.store.keyspace import HEADS, LAST_INSTANT, MAIN
+from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
-from lakemark_server.timeline.jobs.job import Answer, Batch, CommittedAndOpened, Job, Outcome, Pending
+from lakemark_server.timeline.jobs.job import Answer, Batch, CommittedAndOpened, Decision, Job, Pending
 from lakemark_server.timeline.publication.commits import Committed
 from lakemark_server.timeline.publication.publish import publish
 from lakemark_server.timeline.publication.rollback import delete_files, refuse
@@ -25,9 +25,8 @@ BATCH_BYTES_MAX: Final = 1_000_000
 class Batches:
     """Thread-safe."""
 
-    def __init__(self, store: Store, clock: ClockMs, log: ChangeLog, quotas: Quotas) -> None:
-        self._store = store
-        self._clock = clock
+    def __init__(self, mutations: Mutations, log: ChangeLog, quotas: Quotas) -> None:
+        self._mutations = mutations
         self._log = log
         self._quotas = quotas
 
@@ -38,15 +37,16 @@ class Batches:
         in turn as well.
         """
 
-        def body(tx: Transaction) -> tuple[_Run, list[Answer | LakemarkError]]:
-            run = _Run(Batch(TableState(tx, table_id), self._clock(), self._log, self._quotas))
+        def body(mutation: Mutation) -> tuple[_Run, list[Answer | LakemarkError]]:
+            run = _Run(Batch(mutation, TableState(mutation.tx, table_id), self._log, self._quotas))
             answers = run.answers(jobs)
-            if tx.size_bytes > BATCH_BYTES_MAX and len(jobs) > 1:
-                raise TransactionTooLarge(f"a batch of {len(jobs)} jobs takes {tx.size_bytes} bytes")
+            size = mutation.tx.size_bytes
+            if size > BATCH_BYTES_MAX and len(jobs) > 1:
+                raise TransactionTooLarge(f"a batch of {len(jobs)} jobs takes {size} bytes")
             return run, answers
 
         try:
-            run, answers = self._store.transact(body)
+            run, answers = self._mutations.run(body)
         except TransactionTooLarge:
             if len(jobs) == 1:
                 raise
@@ -71,10 +71,10 @@ class _Run:
             job.prepare(self.batch)
         if self.batch.commits:
             self.batch.commits.read(self.batch.state.tx, self.batch.state.table)
-        outcomes = [self._outcome(job) for job in jobs]
-        pending = [outcome for outcome in outcomes if isinstance(outcome, Pending)]
+        decisions = [self._decision(job) for job in jobs]
+        pending = [decision for decision in decisions if isinstance(decision, Pending)]
         published = iter(self._publish(pending))
-        return [next(published) if isinstance(outcome, Pending) else outcome for outcome in outcomes]
+        return [next(published) if isinstance(decision, Pending) else decision for decision in decisions]
 
     def _read_ahead(self, jobs: Sequence[Job]) -> None:
         """Reads at once what the jobs are nearly sure to ask for: each read may be a round trip, and the transaction
@@ -85,7 +85,7 @@ class _Run:
             keys.update(job.reads(table_id))
         tx.get_many(list(keys), snapshot=True)
 
-    def _outcome(self, job: Job) -> Outcome | LakemarkError:
+    def _decision(self, job: Job) -> Decision | LakemarkError:
         try:
             return job.run(self.batch)
         except Unavailable:
@@ -96,12 +96,12 @@ class _Run:
     def _publish(self, pending: Sequence[Pending]) -> list[Answer | LakemarkError]:
         if not pending:
             return []
-        batch = self.batch
-        published = publish(batch.state, [one.commit for one in pending], batch.now_ms, batch.log)
+        state, now_ms = self.batch.state, self.batch.mutation.now_ms
+        published = publish(state, [one.commit for one in pending], now_ms, self.batch.log)
         answers: list[Answer | LakemarkError] = []
         for one, answer in zip(pending, published, strict=True):
-            if isinstance(answer, CommitConflict) and refuse(batch.state, one.commit.instant, answer, batch.now_ms):
-                self.refused.append((batch.state.table, one.commit.instant))
+            if isinstance(answer, CommitConflict) and refuse(state, one.commit.instant, answer, now_ms):
+                self.refused.append((state.table, one.commit.instant))
             answers.append(self._followed(one, answer) if isinstance(answer, Committed) else answer)
         return answers
 

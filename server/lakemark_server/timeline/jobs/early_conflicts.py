@@ -28,9 +28,9 @@ def check_start(batch: Batch, branch: BranchState, record: InstantRecord, profil
     done = batch.log.between(
         state.tx, state.table_id, branch.lineage, record.read_version, branch.head.version, branch.fresh
     )
-    collision = find_collision(table.policy, mine, done) or find_rival(state, record, mine, batch.now_ms)
+    collision = find_collision(table.policy, mine, done) or find_rival(state, record, mine, batch.mutation.now_ms)
     if collision:
-        raise refusal(state, collision, record.read_version, batch.now_ms)
+        raise refusal(state, collision, record.read_version, batch.mutation.now_ms)
 
 
 def _apply_profile(record: InstantRecord, profile: pb.WorkProfile, table: LakeTable) -> None:

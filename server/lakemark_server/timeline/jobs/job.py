@@ -12,6 +12,7 @@ from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.store.mutations import Mutation
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.jobs.reading import SmallCommits
 from lakemark_server.timeline.publication.commits import Commit, Committed
@@ -71,7 +72,7 @@ class Pending(NamedTuple):
     following: OpenJob | None = None
 
 
-Outcome: TypeAlias = Answer | Pending
+Decision: TypeAlias = Answer | Pending
 
 
 @dataclass(slots=True)
@@ -81,8 +82,8 @@ class Batch:
     ``meanings``: of each name that a job of the batch has, whether it means this table.
     """
 
+    mutation: Mutation
     state: TableState
-    now_ms: int
     log: ChangeLog
     quotas: Quotas
     commits: SmallCommits = field(default_factory=SmallCommits)
@@ -109,7 +110,7 @@ class Job(Protocol):
         batch."""
         return
 
-    def run(self, batch: Batch) -> Outcome:
+    def run(self, batch: Batch) -> Decision:
         """Decides the job, and writes what comes of it. A LakemarkError is the answer to this job alone; it is raised
         before anything is written. But Unavailable, which the store may raise in the middle, fails the batch."""
         ...

@@ -14,7 +14,7 @@ from lakemark_core.errors import NotFound, UnsupportedOperation
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadMemo
-from lakemark_server.timeline.jobs.job import Batch, Job, Outcome, Retry, TableKey
+from lakemark_server.timeline.jobs.job import Batch, Decision, Job, Retry, TableKey
 from lakemark_server.timeline.publication.table_state import TableState
 
 NAMES_MAX: Final = 10_000
@@ -80,5 +80,5 @@ class NamedJob(Job):
         if means:
             self.job.prepare(batch)
 
-    def run(self, batch: Batch) -> Outcome:
+    def run(self, batch: Batch) -> Decision:
         return self.job.run(batch) if batch.meanings[self.name] else Retry.OTHER_TABLE

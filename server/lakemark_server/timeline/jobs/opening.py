@@ -10,7 +10,7 @@ from lakemark_core.errors import InvalidArgument, LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
-from lakemark_server.store.requests import check_request_id, once
+from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import retention
 from lakemark_server.timeline.conflicts.changes import Operation
@@ -82,23 +82,15 @@ class OpenJob(Job):
     def run(self, batch: Batch) -> Opened:
         """A new instant, or that of the same request. Raises CommitConflict, InvalidArgument, VersionNotFound …"""
         state = batch.state
-        if not self.request_id:
-            return self._open(batch)
-        created: list[Opened] = []
-
-        def create() -> InstantRecord:
-            created.append(self._open(batch))
-            return created[0].record
-
         kind = f"OpenInstant of table {state.table_id}"
-        record = once(state.tx, self.request_id, kind, batch.now_ms, InstantRecord, create)
-        if created:
-            return created[0]
+        opened = batch.mutation.once(self.request_id, kind, InstantRecord, lambda _: self._open(batch))
+        if not opened.repeated:
+            return Opened(opened.answer, state.table)
         # It may have moved on since; the writer that asks again wants to know where it stands.
-        return Opened.before(state, records.instant(state.tx, state.table_id, record.instant))
+        return Opened.before(state, records.instant(state.tx, state.table_id, opened.answer.instant))
 
-    def _open(self, batch: Batch) -> Opened:
-        state, now_ms = batch.state, batch.now_ms
+    def _open(self, batch: Batch) -> InstantRecord:
+        state, now_ms = batch.state, batch.mutation.now_ms
         table, branch = state.table, state.branch_named(self.branch)
         latest = branch.head.version
         if self.read_version > latest:
@@ -124,8 +116,8 @@ class OpenJob(Job):
         if self.profile is not None:
             check_start(batch, branch, record, self.profile)
             record.state = pb.INFLIGHT
-        usage.take(state.tx, batch.quotas.tenant(table.record.catalog, state.tx), usage.OPEN_INSTANTS, 1)
+        batch.quotas.take(state.tx, table.record.catalog, usage.OPEN_INSTANTS)
         record.instant = records.next_instant(state.tx, state.table_id, now_ms)
         records.put_instant(state.tx, state.table_id, record)
         state.put_writer(Alive(record.instant, now_ms + timeout, timeout, record.state == pb.INFLIGHT, self.operation))
-        return Opened(record, table)
+        return record

@@ -31,7 +31,7 @@ class StartJob(Job):
 
     def run(self, batch: Batch) -> Opened:
         """REQUESTED -> INFLIGHT. Raises CommitConflict, InstantStateError, InstantNotFound, InvalidArgument."""
-        state, now_ms = batch.state, batch.now_ms
+        state, now_ms = batch.state, batch.mutation.now_ms
         record = records.instant(state.tx, state.table_id, self.instant)
         if record.state != pb.INFLIGHT:  # else it is asked for again
             if record.state != pb.REQUESTED:

@@ -6,8 +6,7 @@ from typing import Final
 
 from lakemark_core.errors import InstantStateError, LakemarkError, LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import CommittedTogetherRecord
-from lakemark_server.kv import Transaction
-from lakemark_server.store.requests import once
+from lakemark_server.store.mutations import Mutation
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.publication.commits import Commit, Committed
 from lakemark_server.timeline.publication.publish import publish
@@ -29,14 +28,15 @@ class Together:
         self._request_id = request_id
         self.refused = 0
 
-    def publish(self, tx: Transaction, now_ms: int, log: ChangeLog) -> tuple[list[TableState], list[Committed]]:
+    def publish(self, mutation: Mutation, log: ChangeLog) -> tuple[list[TableState], list[Committed]]:
         """The body of the transaction; may run several times. Raises the error of the first commit that is refused."""
-        states = {table_id: TableState(tx, table_id) for table_id, _ in self._commits}
+        states = {table_id: TableState(mutation.tx, table_id) for table_id, _ in self._commits}
 
-        def commit() -> CommittedTogetherRecord:
-            return CommittedTogetherRecord(commits=[one.to_record() for one in self._all(states, now_ms, log)])
+        def commit(mutation: Mutation) -> CommittedTogetherRecord:
+            committed = self._all(states, mutation.now_ms, log)
+            return CommittedTogetherRecord(commits=[one.to_record() for one in committed])
 
-        record = once(tx, self._request_id, "CommitTransaction", now_ms, CommittedTogetherRecord, commit)
+        record = mutation.once(self._request_id, "CommitTransaction", CommittedTogetherRecord, commit).answer
         return list(states.values()), [Committed.of_record(one) for one in record.commits]
 
     def _all(self, states: dict[int, TableState], now_ms: int, log: ChangeLog) -> list[Committed]:
