@@ -9,6 +9,7 @@ from lakemark_core.types import BIGINT, Field
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.maintenance.cleaning.cleaner import Retain
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
 from lakemark_server.snapshots.service import At, Snapshots
 from lakemark_server.timeline.jobs.altering import AlterJob
@@ -43,7 +44,7 @@ def live(lake: Lake, table: LakeTable, folding: Folding, number: int) -> None:
     lake.timeline.references.merge(table, c.MergeBranchRequest(branch=f"b{number}"))
     lake.timeline.references.drop(table, f"b{number}")
     folding.run(lake.catalog.get_lake_table("", "default", "t"))
-    lake.cleaner.clean(table, t.CleanRequest(retain_versions=2 * VERSIONS_A_ROUND))
+    lake.cleaner.clean(table, Retain(versions=2 * VERSIONS_A_ROUND))
     lake.clock.advance(ROUND_MS)
 
 

@@ -9,7 +9,6 @@ import pytest
 from lakemark.errors import LakemarkError
 from lakemark_proto.store.v1.store_pb2 import CommittedRecord, DatabaseRecord
 from lakemark_proto.v1 import catalog_pb2 as c
-from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.kv import Space
 from lakemark_server.store import requests
 from lakemark_server.store.keyspace import REQUEST_TIMES, REQUESTS
@@ -32,7 +31,7 @@ def test_every_kind_of_answer_is_forgotten_and_others_stay(tmp_path: Path) -> No
         lake.catalog.set_properties("", "default", "t", {"label": "x" * 250_000}, request_id="properties")
         lake.open(table, request_id="instant")
         lake.timeline.restore(table, 1, request_id="restore")
-        lake.timeline.savepoints.create(table, t.SavepointRequest(version=1, request_id="savepoint"))
+        lake.timeline.savepoints.create(table, 1, request_id="savepoint")
         lake.timeline.references.create(
             table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH, request_id="reference")
         )

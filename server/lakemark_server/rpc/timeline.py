@@ -13,7 +13,7 @@ from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceServicer
 from lakemark_proto.v1.types_pb2 import TableName
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
-from lakemark_server.maintenance.cleaning.cleaner import Cleaner
+from lakemark_server.maintenance.cleaning.cleaner import Cleaner, Retain
 from lakemark_server.rpc import comparisons, messages
 from lakemark_server.rpc.answers import Answers
 from lakemark_server.rpc.catalog import page_limit, require_name
@@ -128,18 +128,37 @@ class TimelineServicer(TimelineServiceServicer):
 
     def CreateSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
-        return messages.instant(self._timeline.savepoints.create(table, request), table)
+        record = self._timeline.savepoints.create(
+            table, request.version, branch=request.branch, comment=request.comment, request_id=request.request_id
+        )
+        return messages.instant(record, table)
 
     def DropSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
-        return messages.instant(self._timeline.savepoints.drop(table, request), table)
+        record = self._timeline.savepoints.drop(
+            table, request.version, branch=request.branch, request_id=request.request_id
+        )
+        return messages.instant(record, table)
 
     def ListSavepoints(self, request: pb.ListSavepointsRequest, context: Context) -> pb.ListSavepointsResponse:
         found = self._timeline.savepoints.find(self._table(request.table))
         return pb.ListSavepointsResponse(savepoints=map(messages.savepoint, found))
 
     def Clean(self, request: pb.CleanRequest, context: Context) -> pb.CleanResponse:
-        return self._cleaner.clean(self._table(request.table), request)
+        cleaned = self._cleaner.clean(
+            self._table(request.table),
+            Retain(request.retain_versions, request.retain_ms),
+            branch=request.branch,
+            dry_run=request.dry_run,
+        )
+        return pb.CleanResponse(
+            earliest_version=cleaned.earliest_version,
+            expired_versions=cleaned.expired_versions,
+            files=cleaned.files,
+            bytes=cleaned.bytes,
+            instant=cleaned.instant,
+            kept_versions=cleaned.kept_versions,
+        )
 
     def ListVersions(self, request: pb.ListVersionsRequest, context: Context) -> pb.ListVersionsResponse:
         table = self._table(request.table)
