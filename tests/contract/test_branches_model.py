@@ -187,16 +187,16 @@ class BranchesMachine(RuleBasedStateMachine):
     def append(self, which: int, months: frozenset[int]) -> None:
         name = self.pick(which)
         instant = self.open(self.t, name, t.APPEND, t.WorkProfile())
-        request, paths = self.added(instant, months)
-        assert self.lake.timeline.commit(self.t, request).version == self.branches[name].head + 1
+        draft, paths = self.added(instant, months)
+        assert self.lake.timeline.commit(self.t, draft).version == self.branches[name].head + 1
         self.branches[name].add(Step("append", named(months), lambda before: before | paths))
 
     @rule(which=st.integers(0, 9), months=MONTHS)
     def overwrite(self, which: int, months: frozenset[int]) -> None:
         name = self.pick(which)
         instant = self.open(self.t, name, t.OVERWRITE_PARTITIONS, profile(*months))
-        request, paths = self.added(instant, months)
-        self.lake.timeline.commit(self.t, request)
+        draft, paths = self.added(instant, months)
+        self.lake.timeline.commit(self.t, draft)
         self.branches[name].add(overwriting(months, paths))
 
     @rule(which=st.integers(0, 9), places=st.sets(st.integers(0, 9), min_size=1, max_size=3), months=MONTHS)
@@ -208,9 +208,8 @@ class BranchesMachine(RuleBasedStateMachine):
             return
         gone = frozenset(live[place % len(live)] for place in places)
         instant = self.open(self.t, name, t.UPSERT, t.WorkProfile())
-        request, paths = self.added(instant, months)
-        request.removed.paths.extend(sorted(gone))
-        self.lake.timeline.commit(self.t, request)
+        draft, paths = self.added(instant, months)
+        self.lake.timeline.commit(self.t, draft._replace(removed=sorted(gone)))
         touched = named(months) | frozenset(map(month_of, gone))
         self.branches[name].add(Step("rewrite", touched, lambda before: (before - gone) | paths))
 
