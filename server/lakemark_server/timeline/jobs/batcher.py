@@ -100,7 +100,7 @@ class Batcher(Generic[K, J, R]):
                 if queue is not None and ticket in queue:
                     queue.remove(ticket)
                     raise deadline.exceeded()
-            # The leader's time is over at the same moment, but it may still learn from the store what became of the job.
+            # The leader's time is over at the same moment, but the store may still tell it what became of the job.
             if not sleeper.sleep(ANSWER_S_MAX):
                 raise deadline.unknown()
         return sleeper.answer()

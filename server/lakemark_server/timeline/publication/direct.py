@@ -94,8 +94,8 @@ def merge(
         raise FailedPrecondition(f"branch {name!r} has nothing that {into!r} does not have", branch=name)
     if fast_forward_only and not divergence.fast_forward:
         raise FailedPrecondition(
-            f"branch {into!r} has what branch {name!r} does not have since version {divergence.target.after}: it can be "
-            "merged by replay, not by fast-forward",
+            f"branch {into!r} has what branch {name!r} does not have since version {divergence.target.after}: it can "
+            "be merged by replay, not by fast-forward",
             shared_version=str(divergence.target.after),
             latest=str(target.head.version),
         )
