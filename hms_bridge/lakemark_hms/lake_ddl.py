@@ -20,7 +20,7 @@ from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_server.catalog import directories, storage
 from lakemark_server.catalog.lake import check_properties
-from lakemark_server.timeline.jobs.altering import AlterJob
+from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_thrift.ttypes import StorageDescriptor, Table
 
 _PARQUET_INPUTS: Final = ("mapredparquetinputformat", "parquetinputformat", "deprecatedparquetinputformat")
@@ -105,7 +105,7 @@ class LakeDdl:
         version = (new.parameters or {}).get(VERSION_PARAMETER, "")
         if self._services.lake is not None and version.isdecimal():
             try:
-                struct = self._services.lake.get_table(found.database, f"{found.name}@v{version}", None)
+                struct = self._services.lake.get_table(found.database, f"{found.name}@v{version}")
             except InvalidArgument:  # it was never there
                 struct = None
             if struct is not None:

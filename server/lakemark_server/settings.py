@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from lakemark_core.defaults import STORE_URL
 from lakemark_server.admission.limits import NAMES, Limits
 
 
@@ -16,7 +17,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="LAKEMARK_", extra="ignore")
 
-    store: str = Field("sqlite:///lakemark-data/lakemark.db", description="URL of the key-value store", repr=False)
+    store: str = Field(STORE_URL, description="URL of the key-value store", repr=False)
     warehouse: str = Field("lakemark-data/warehouse", description="directory or URI below which databases live")
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told otherwise")
     grpc_port: int = Field(9090, ge=0, le=65535, description="0: any free port")

@@ -7,13 +7,12 @@ unique, and makes sure that an INSERT into the hidden table never meets an exist
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from lakemark_core.evolution.sql import quoted, scanned_sql
-from lakemark_core.types import STRING, Field, ListOf, MapOf, Schema, Struct, Type, Varchar, format_type
-from lakemark_core.types import Char as CharType
+from lakemark_core.types import STRING, Field, Schema, format_type
+from lakemark_core.types.spark_json import columns_to_spark_json
 from lakemark_hms.lake.scans import Scan
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.parts.fold import Snapshot
@@ -38,7 +37,7 @@ def view(table: LakeTable, name: str, version: int, schema: Schema, scans: Seque
     parameters[VERSION_PARAMETER] = str(version)
     parameters[SCHEMA_PARAMETER] = str(schema.schema_id)
     parameters["lakemark.location"] = record.location
-    parameters["spark.sql.sources.schema"] = spark_schema(schema.columns)
+    parameters["spark.sql.sources.schema"] = columns_to_spark_json(schema.columns)
     if record.comment:
         parameters["comment"] = record.comment
     return ttypes.Table(
@@ -82,7 +81,7 @@ def _aliased(expression: str, column: Field) -> str:
 
 
 def hidden(table: LakeTable, name: str, scan: Scan, snapshot: Snapshot) -> ttypes.Table:
-    """The table ``name`` of a snapshot's file slices, which are all of this scan."""
+    """The table ``name`` of a snapshot's file slices, all of which belong to this scan."""
     record, schema = table.record, snapshot.schema
     columns = scan.data_columns
     keys = [*schema.partition_fields, Field(0, slice_key(schema, scan), STRING)]
@@ -97,7 +96,7 @@ def hidden(table: LakeTable, name: str, scan: Scan, snapshot: Snapshot) -> ttype
         partitionKeys=_columns(keys),
         parameters={
             "EXTERNAL": "TRUE",
-            "spark.sql.sources.schema": spark_schema([*columns, *keys]),
+            "spark.sql.sources.schema": columns_to_spark_json([*columns, *keys]),
             "spark.sql.sources.schema.numPartCols": str(len(keys)),
             **{f"spark.sql.sources.schema.partCol.{at}": key.name for at, key in enumerate(keys)},
             "spark.sql.partitionProvider": "catalog",
@@ -132,61 +131,6 @@ def slice_key(schema: Schema, scan: Scan) -> str:
     while schema.find(name) is not None or name in scanned:
         name = "_" + name
     return name
-
-
-def spark_schema(columns: list[Field] | tuple[Field, ...]) -> str:
-    """Spark's JSON of a struct type, which keeps the case of names and the nullability of columns."""
-    return json.dumps(_struct_json(tuple(columns)), separators=(",", ":"))
-
-
-def _struct_json(fields: tuple[Field, ...]) -> dict[str, Any]:
-    return {
-        "type": "struct",
-        "fields": [
-            {
-                "name": field.name,
-                "type": _type_json(field.type),
-                "nullable": field.nullable,
-                "metadata": _metadata(field),
-            }
-            for field in fields
-        ],
-    }
-
-
-def _metadata(field: Field) -> dict[str, str]:
-    found = {"comment": field.comment} if field.comment else {}
-    if isinstance(field.type, Varchar | CharType):
-        found["__CHAR_VARCHAR_TYPE_STRING"] = format_type(field.type)
-    return found
-
-
-_SPARK_NAMES: Final = {
-    "tinyint": "byte",
-    "smallint": "short",
-    "int": "integer",
-    "bigint": "long",
-}
-
-
-def _type_json(column_type: Type) -> Any:
-    match column_type:
-        case Struct(fields):
-            return _struct_json(fields)
-        case ListOf(element, _, nullable):
-            return {"type": "array", "elementType": _type_json(element), "containsNull": nullable}
-        case MapOf(key, value, _, _, nullable):
-            return {
-                "type": "map",
-                "keyType": _type_json(key),
-                "valueType": _type_json(value),
-                "valueContainsNull": nullable,
-            }
-        case Varchar() | CharType():
-            return "string"
-        case _:
-            text = format_type(column_type)
-            return _SPARK_NAMES.get(text, text)
 
 
 def _columns(fields: list[Field] | tuple[Field, ...]) -> list[ttypes.FieldSchema]:

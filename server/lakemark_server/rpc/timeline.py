@@ -11,17 +11,19 @@ from lakemark_core.errors import LakemarkError
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceServicer
 from lakemark_proto.v1.types_pb2 import TableName
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner, Retain
 from lakemark_server.rpc import comparisons, messages
 from lakemark_server.rpc.answers import Answers
 from lakemark_server.rpc.catalog import page_limit, require_name
+from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.errors import detail_of
 from lakemark_server.rpc.loop import grpc_loop
 from lakemark_server.rpc.quick import Quick
 from lakemark_server.snapshots.comparisons import Comparer
-from lakemark_server.timeline.jobs.committing import SmallCommitJob
+from lakemark_server.timeline.jobs.commit import SmallCommitJob
 from lakemark_server.timeline.jobs.job import CommittedAndOpened, Opened, Retry, TableKey
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import NO_METADATA, CommitDraft, Committed
@@ -46,6 +48,7 @@ class TimelineServicer(TimelineServiceServicer):
         require_name(name)
         return self._catalog.get_lake_table(name.catalog, name.database, name.table)
 
+    @method(Rank.WRITE)
     def OpenInstant(self, request: pb.OpenInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         self._timeline.learn(_key(request.table), table.table_id)
@@ -57,10 +60,12 @@ class TimelineServicer(TimelineServiceServicer):
         opened = await self._answers.wait(ask, Retry.UNKNOWN_NAME)
         return None if isinstance(opened, Retry) else _opened(opened)
 
+    @method(Rank.WRITE)
     def StartInstant(self, request: pb.StartInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         return _opened(self._timeline.start(table.table_id, request.instant, request.profile))
 
+    @method(Rank.WRITE)
     def StageFiles(self, request: pb.StageFilesRequest, context: Context) -> pb.StageFilesResponse:
         table = self._table(request.table)
         record = self._timeline.stage(
@@ -73,6 +78,7 @@ class TimelineServicer(TimelineServiceServicer):
         )
         return pb.StageFilesResponse(staged_files=record.staged.files, removed_files=record.removed.files)
 
+    @method(Rank.WRITE)
     def Commit(self, request: pb.CommitRequest, context: Context) -> pb.CommitResponse:
         table = self._table(request.table)
         self._timeline.learn(_key(request.table), table.table_id)
@@ -89,19 +95,23 @@ class TimelineServicer(TimelineServiceServicer):
             return None
         return _committed(answer) if isinstance(answer, Committed) else _committed_and_opened(answer)
 
+    @method(Rank.VITAL)
     def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
         table = self._table(request.table)
         return pb.HeartbeatResponse(lost=self._timeline.heartbeat(table.table_id, request.instants))
 
+    @method(Rank.WRITE)
     def RollbackInstant(self, request: pb.RollbackInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         return messages.instant(self._timeline.rollback(table, request.instant, request.reason), table)
 
+    @method(Rank.READ)
     def GetInstant(self, request: pb.GetInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         record, living = self._timeline.instant(table.table_id, request.instant)
         return messages.instant(record, table, living)
 
+    @method(Rank.READ)
     def ListInstants(self, request: pb.ListInstantsRequest, context: Context) -> pb.ListInstantsResponse:
         table = self._table(request.table)
         found, last = self._timeline.instants(
@@ -115,17 +125,20 @@ class TimelineServicer(TimelineServiceServicer):
         shown = [messages.instant(record, table) for record in found]
         return pb.ListInstantsResponse(instants=shown, more=bool(last), last_instant=last)
 
+    @method(Rank.WRITE)
     def CommitTransaction(self, request: pb.CommitTransactionRequest, context: Context) -> pb.CommitTransactionResponse:
         drafts = [(self._table(one.table), _draft(one)) for one in request.commits]
         committed = self._timeline.commit_together(drafts, request.request_id)
         return pb.CommitTransactionResponse(commits=map(_committed, committed))
 
+    @method(Rank.WRITE)
     def Restore(self, request: pb.RestoreRequest, context: Context) -> pb.CommitResponse:
         restored = self._timeline.restore(
             self._table(request.table), request.version, branch=request.branch, request_id=request.request_id
         )
         return _committed(restored)
 
+    @method(Rank.WRITE)
     def CreateSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         record = self._timeline.savepoints.create(
@@ -133,6 +146,7 @@ class TimelineServicer(TimelineServiceServicer):
         )
         return messages.instant(record, table)
 
+    @method(Rank.WRITE)
     def DropSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         record = self._timeline.savepoints.drop(
@@ -140,10 +154,12 @@ class TimelineServicer(TimelineServiceServicer):
         )
         return messages.instant(record, table)
 
+    @method(Rank.READ)
     def ListSavepoints(self, request: pb.ListSavepointsRequest, context: Context) -> pb.ListSavepointsResponse:
         found = self._timeline.savepoints.find(self._table(request.table))
         return pb.ListSavepointsResponse(savepoints=map(messages.savepoint, found))
 
+    @method(Rank.WRITE)
     def Clean(self, request: pb.CleanRequest, context: Context) -> pb.CleanResponse:
         cleaned = self._cleaner.clean(
             self._table(request.table),
@@ -160,6 +176,7 @@ class TimelineServicer(TimelineServiceServicer):
             kept_versions=cleaned.kept_versions,
         )
 
+    @method(Rank.READ)
     def ListVersions(self, request: pb.ListVersionsRequest, context: Context) -> pb.ListVersionsResponse:
         table = self._table(request.table)
         found, more = self._timeline.versions(
@@ -172,6 +189,7 @@ class TimelineServicer(TimelineServiceServicer):
         )
         return pb.ListVersionsResponse(versions=[messages.version(record) for record in found], more=more)
 
+    @method(Rank.READ)
     def CompareVersions(self, request: pb.CompareVersionsRequest, context: Context) -> pb.CompareVersionsResponse:
         return comparisons.compare(self._comparer, self._table(request.table), request)
 

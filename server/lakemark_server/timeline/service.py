@@ -23,14 +23,14 @@ from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.instants import alive, pages
 from lakemark_server.timeline.instants.alive import Alive
-from lakemark_server.timeline.jobs.altering import AlterJob
+from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_server.timeline.jobs.batcher import Answered, Batcher
 from lakemark_server.timeline.jobs.batches import Batches, remember
-from lakemark_server.timeline.jobs.committing import CommitJob, SmallCommitJob
+from lakemark_server.timeline.jobs.commit import CommitJob, SmallCommitJob
 from lakemark_server.timeline.jobs.job import Answer, CommittedAndOpened, Job, Opened, Retry, TableKey
 from lakemark_server.timeline.jobs.named import NamedJob, TableNames
 from lakemark_server.timeline.jobs.opening import OpenJob
-from lakemark_server.timeline.jobs.starting import StartJob
+from lakemark_server.timeline.jobs.start import StartJob
 from lakemark_server.timeline.preparation import Preparation, VersionFiles
 from lakemark_server.timeline.publication import direct
 from lakemark_server.timeline.publication.commits import Commit, CommitDraft, Committed

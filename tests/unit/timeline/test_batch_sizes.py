@@ -14,7 +14,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import Transaction
 from lakemark_server.timeline.jobs.batcher import BATCH_MAX
 from lakemark_server.timeline.jobs.batches import BATCH_BYTES_MAX
-from lakemark_server.timeline.jobs.committing import CommitJob
+from lakemark_server.timeline.jobs.commit import CommitJob
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import METADATA_BYTES_MAX, CommitDraft
 from tests.lakes import Lake, file, files

@@ -17,7 +17,7 @@ from lakemark_server.timeline.conflicts.rules import (
     NAMES_IN_MESSAGE_MAX,
     RULES,
     Collision,
-    Rule,
+    Verdict,
     find_collision,
     named_partitions,
 )
@@ -30,12 +30,12 @@ CLEAN, SCHEMA = t.CLEAN_FILES, t.ALTER_SCHEMA
 WRITES = (A, U, D, P, Q, W)
 ALL = (*WRITES, C, K, R, CLEAN, SCHEMA)
 
-NO, YES = Rule.NEVER, Rule.ALWAYS
+NO, YES = Verdict.NEVER, Verdict.ALWAYS
 PARTITION, GROUP, FILE, COLUMN = (
-    Rule.SAME_PARTITION,
-    Rule.SAME_GROUP,
-    Rule.SAME_FILE,
-    Rule.SAME_COLUMN,
+    Verdict.SAME_PARTITION,
+    Verdict.SAME_GROUP,
+    Verdict.SAME_FILE,
+    Verdict.SAME_COLUMN,
 )
 
 PAIRS = list(itertools.product(ALL, ALL))
@@ -44,8 +44,8 @@ SHARED = EVERY[1:]  # several writers at a time
 FINER = EVERY[2:]  # that tell changes of rows apart more finely than by partition
 BY_NAME = ("file_group", "column", "row")
 
-TABLE: list[tuple[tuple[str, ...], tuple[Operation, ...], tuple[Operation, ...], Rule, str]] = [
-    # policies, mine, theirs, rule, why
+TABLE: list[tuple[tuple[str, ...], tuple[Operation, ...], tuple[Operation, ...], Verdict, str]] = [
+    # policies, mine, theirs, verdict, why
     (("table",), WRITES, WRITES, YES, "one writer at a time"),
     # mine appends
     (SHARED, (A,), (A, U, D), NO, "an append has read nothing: it may count as later than anything"),
@@ -127,7 +127,7 @@ NEARNESS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"partitions": {"m=2"}, "groups": names("g"), "files": names("2"), "columns": {2, 3}},
     ),
 }
-COLLIDES: dict[Rule, set[str]] = {
+COLLIDES: dict[Verdict, set[str]] = {
     NO: set(),
     PARTITION: {"partition", "group", "file", "column"},
     GROUP: {"group", "file", "column"},
@@ -163,19 +163,19 @@ def test_no_operation_is_forgotten() -> None:
     assert set(t.Operation.keys()) - others == set(map(t.Operation.Name, ALL))
 
 
-@pytest.mark.parametrize(("policies", "mine", "theirs", "rule", "why"), TABLE)
+@pytest.mark.parametrize(("policies", "mine", "theirs", "verdict", "why"), TABLE)
 def test_cells(
-    policies: tuple[str, ...], mine: tuple[Operation, ...], theirs: tuple[Operation, ...], rule: Rule, why: str
+    policies: tuple[str, ...], mine: tuple[Operation, ...], theirs: tuple[Operation, ...], verdict: Verdict, why: str
 ) -> None:
     for policy, one, other in itertools.product(policies, mine, theirs):
         cell = f"{policy}: {t.Operation.Name(one)} after {t.Operation.Name(other)}: {why}"
-        assert RULES[policy][one, other] is rule, cell
+        assert RULES[policy][one, other] is verdict, cell
         collided = set()
         for name in NEARNESS:
             changes = near(name, one, other)
             if find_collision(policy, changes[0], [changes[1]]):
                 collided.add(name)
-        assert collided == COLLIDES[rule], cell
+        assert collided == COLLIDES[verdict], cell
 
 
 @pytest.mark.parametrize("policy", EVERY)
@@ -428,12 +428,12 @@ def cells_of(table: list[list[str]]) -> Iterator[tuple[Operation, Operation, str
 def test_the_page_has_the_rules() -> None:
     (by_partition,) = tables_of_the_page("`partition`")
     told = {(mine, theirs): CODES[code] for mine, theirs, code in cells_of(by_partition)}
-    assert told == {cell: rule for cell, rule in RULES["partition"].items() if not {*cell} & {CLEAN, SCHEMA}}
+    assert told == {cell: verdict for cell, verdict in RULES["partition"].items() if not {*cell} & {CLEAN, SCHEMA}}
     assert told | dict.fromkeys(itertools.product(WRITES, WRITES), YES) == {
-        cell: rule for cell, rule in RULES["table"].items() if cell in told
+        cell: verdict for cell, verdict in RULES["table"].items() if cell in told
     }
     finer, letters = tables_of_the_page("`file_group`, `file`, `column`, `row`")
     for column, policy in enumerate(FINER, start=1):
         codes = CODES | {line[0][2]: CODES[line[column].split()[0]] for line in letters[1:]}
         changed = {(mine, theirs): codes[code] for mine, theirs, code in cells_of(finer)}
-        assert told | changed == {cell: rule for cell, rule in RULES[policy].items() if cell in told}
+        assert told | changed == {cell: verdict for cell, verdict in RULES[policy].items() if cell in told}

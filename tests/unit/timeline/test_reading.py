@@ -13,7 +13,7 @@ from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.timeline.instants.staging import Entries, read_entries
 from lakemark_server.timeline.jobs import reading
-from lakemark_server.timeline.jobs.committing import COMMIT_BYTES_MAX, SmallCommitJob
+from lakemark_server.timeline.jobs.commit import COMMIT_BYTES_MAX, SmallCommitJob
 from lakemark_server.timeline.jobs.reading import read_commits, read_each
 from lakemark_server.timeline.publication.commits import Commit, CommitDraft
 from tests.lakes import Lake, file, files, stat

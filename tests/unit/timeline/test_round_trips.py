@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.timeline.jobs.committing import SmallCommitJob
+from lakemark_server.timeline.jobs.commit import SmallCommitJob
 from lakemark_server.timeline.jobs.job import Job, TableKey
 from lakemark_server.timeline.jobs.named import NamedJob
 from lakemark_server.timeline.jobs.opening import OpenJob

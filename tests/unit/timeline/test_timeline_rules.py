@@ -22,13 +22,13 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable, put
 from lakemark_server.kv import ReadTransaction, Transaction
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline.conflicts import change_log
 from lakemark_server.timeline.conflicts.touched import LISTED_MAX, TouchedSet
 from lakemark_server.timeline.instants import pages, staging
 from lakemark_server.timeline.jobs import opening
-from lakemark_server.timeline.jobs.committing import CommitJob
+from lakemark_server.timeline.jobs.commit import CommitJob
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.timeline.publication.commits import Commit, CommitDraft, Committed
@@ -370,7 +370,7 @@ def test_time_travel_follows_the_commit_times(lake: Lake) -> None:
         times.append(lake.put(table, [month]).committed_ms)
 
     def at(timestamp_ms: int) -> int:
-        return lake.snapshots.version("", "default", "t", At(timestamp_ms=timestamp_ms))[1]
+        return lake.snapshots.version("", "default", "t", SnapshotReference(timestamp_ms=timestamp_ms))[1]
 
     assert [at(created), at(times[0] - 1), at(times[0]), at(times[1] - 1), at(times[2]), at(1 << 62)] == [
         0,

@@ -18,7 +18,7 @@ from lakemark_server.timeline.branches.divergence import LOOKED_AT_MAX, Head, Kn
 from lakemark_server.timeline.branches.forks import name_of
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.conflicts.changes import NO_TOTALS, Change, Operation, Run, Totals, by_group
-from lakemark_server.timeline.conflicts.rules import RULES, Collision, Rule, commute, find_collision
+from lakemark_server.timeline.conflicts.rules import RULES, Collision, Verdict, commute, find_collision
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Moved:
     def against(self, theirs: Change) -> Iterator[tuple[str, Collision]]:
         """The collisions of those that must not follow ``theirs``, each with the branch that the change came from."""
         for (operation, once), changes in self._by_kind.items():
-            if RULES[self._policy][operation, theirs.operation] is Rule.NEVER and not (once and theirs.once):
+            if RULES[self._policy][operation, theirs.operation] is Verdict.NEVER and not (once and theirs.once):
                 continue
             for branch, mine in changes:
                 collision = find_collision(self._policy, mine, [theirs])

@@ -1,7 +1,7 @@
 """When two commits of one table exclude each other: one rule table, policy x operation x operation (docs/conflicts.md).
 
 The question is always the same: *mine* has read version V and wants to be published after *theirs*, which was published
-(or is being written) since V. A rule says how far the two must stay apart.
+(or is being written) since V. A verdict says how far the two must stay apart.
 
 One rule stands above the table: a file can be taken out once, and a file group begun once. Whatever a cell says, two
 commits that remove the same file by name, or add the first base file of the same group, exclude each other.
@@ -24,7 +24,7 @@ REMOVED: Final = "removed file"
 BEGUN: Final = "begun file group"
 
 
-class Rule(Enum):
+class Verdict(Enum):
     """What makes two changes collide."""
 
     NEVER = "never"
@@ -35,19 +35,19 @@ class Rule(Enum):
     ALWAYS = "always"
 
 
-Rules: TypeAlias = Mapping[tuple[Operation, Operation], Rule]
+Rules: TypeAlias = Mapping[tuple[Operation, Operation], Verdict]
 
 APPEND: Final = pb.APPEND
 OVERWRITE_PARTITIONS: Final = pb.OVERWRITE_PARTITIONS
 OVERWRITE_TABLE: Final = pb.OVERWRITE_TABLE
 
 _CODES: Final = {
-    ".": Rule.NEVER,
-    "f": Rule.SAME_FILE,
-    "c": Rule.SAME_COLUMN,
-    "g": Rule.SAME_GROUP,
-    "p": Rule.SAME_PARTITION,
-    "!": Rule.ALWAYS,
+    ".": Verdict.NEVER,
+    "f": Verdict.SAME_FILE,
+    "c": Verdict.SAME_COLUMN,
+    "g": Verdict.SAME_GROUP,
+    "p": Verdict.SAME_PARTITION,
+    "!": Verdict.ALWAYS,
 }
 # In the order of the grids below.
 _ORDER: Final = (
@@ -63,10 +63,10 @@ QUIET: Final = (pb.CLEAN_FILES, pb.ALTER_SCHEMA)
 OPERATIONS: Final = (*_ORDER, *QUIET)
 
 
-def _grid(text: str, **finer: Rule) -> Rules:
+def _grid(text: str, **finer: Verdict) -> Rules:
     """Rows: mine; columns: theirs; both in ``_ORDER``. ``finer``: more codes. What is quiet never collides."""
     codes = _CODES | finer
-    rules = {(mine, theirs): Rule.NEVER for mine in OPERATIONS for theirs in OPERATIONS}
+    rules = {(mine, theirs): Verdict.NEVER for mine in OPERATIONS for theirs in OPERATIONS}
     for mine, row in zip(_ORDER, text.split("\n"), strict=True):
         rules |= {(mine, theirs): codes[code] for theirs, code in zip(_ORDER, row.split()[1:], strict=True)}
     return MappingProxyType(rules)
@@ -112,10 +112,10 @@ RULES: Final[Mapping[str, Rules]] = MappingProxyType(
     {
         "table": _grid(_ONE_WRITER),
         "partition": _grid(_BY_PARTITION),
-        "file_group": _grid(_FINER, w=Rule.SAME_GROUP, o=Rule.SAME_GROUP),
-        "file": _grid(_FINER, w=Rule.SAME_FILE, o=Rule.SAME_FILE),
-        "column": _grid(_FINER, w=Rule.SAME_COLUMN, o=Rule.SAME_GROUP),
-        "row": _grid(_FINER, w=Rule.NEVER, o=Rule.SAME_GROUP),
+        "file_group": _grid(_FINER, w=Verdict.SAME_GROUP, o=Verdict.SAME_GROUP),
+        "file": _grid(_FINER, w=Verdict.SAME_FILE, o=Verdict.SAME_FILE),
+        "column": _grid(_FINER, w=Verdict.SAME_COLUMN, o=Verdict.SAME_GROUP),
+        "row": _grid(_FINER, w=Verdict.NEVER, o=Verdict.SAME_GROUP),
     }
 )
 
@@ -131,7 +131,7 @@ class Collision:
     mine: Change
     theirs: Change
     policy: str
-    rule: Rule
+    verdict: Verdict
     partitions: frozenset[str] | None
     groups: frozenset[int] | None = frozenset()
     columns: frozenset[int] | None = frozenset()
@@ -150,18 +150,18 @@ class Collision:
             return f"and replaced files of {self._groups()}, as this one does, {self._partitions()}"
         if self.twice == BEGUN:
             return f"and began {self._groups()}, as this one does, {self._partitions()}"
-        match self.rule:
-            case Rule.ALWAYS if self.theirs.operation in WHOLE_TABLE:
+        match self.verdict:
+            case Verdict.ALWAYS if self.theirs.operation in WHOLE_TABLE:
                 return "and changes the whole table"
-            case Rule.ALWAYS if self.mine.operation in WHOLE_TABLE:
+            case Verdict.ALWAYS if self.mine.operation in WHOLE_TABLE:
                 return "while this one changes the whole table"
-            case Rule.ALWAYS:
+            case Verdict.ALWAYS:
                 return "in the same table, which takes one writer at a time"
-            case Rule.SAME_GROUP:
+            case Verdict.SAME_GROUP:
                 return f"in {self._groups()} {self._partitions()}"
-            case Rule.SAME_COLUMN:
+            case Verdict.SAME_COLUMN:
                 return f"in {self._columns(names)} of {self._groups()} {self._partitions()}"
-            case Rule.SAME_FILE:
+            case Verdict.SAME_FILE:
                 return f"in the same data files of {self._groups()} {self._partitions()}"
             case _:
                 return self._partitions()
@@ -200,7 +200,7 @@ class Collision:
             "version": str(self.theirs.version),
             "operation": pb.Operation.Name(self.theirs.operation),
             "policy": self.policy,
-            "rule": f"same {self.twice}" if self.twice else self.rule.value,
+            "rule": f"same {self.twice}" if self.twice else self.verdict.value,
             "partitions": _listed(self.partitions),
             "file_groups": "*" if self.groups is None else ",".join(self._group_names()[:NAMES_IN_DETAILS_MAX]),
             "columns": _listed(self.columns),
@@ -225,10 +225,10 @@ def find_collision(policy: str, mine: Change, others: Iterable[Change]) -> Colli
     """The first of ``others`` that excludes ``mine`` under the policy; None if ``mine`` may be published after all."""
     rules, once = RULES[policy], mine.once
     for theirs in others:
-        rule = rules[mine.operation, theirs.operation]
-        if rule is Rule.NEVER and not once:
+        verdict = rules[mine.operation, theirs.operation]
+        if verdict is Verdict.NEVER and not once:
             continue  # the way of nearly every commit
-        collision = _collision(policy, rule, mine, theirs)
+        collision = _collision(policy, verdict, mine, theirs)
         if collision is not None:
             return collision
     return None
@@ -242,31 +242,31 @@ def commute(one: Change, other: Change) -> bool:
     return shared is not None and not shared
 
 
-def _collision(policy: str, rule: Rule, mine: Change, theirs: Change) -> Collision | None:
+def _collision(policy: str, verdict: Verdict, mine: Change, theirs: Change) -> Collision | None:
     partitions = common(mine.partitions, mine.all_partitions, theirs.partitions, theirs.all_partitions)
-    if rule is Rule.ALWAYS:
-        return Collision(mine, theirs, policy, rule, partitions)
+    if verdict is Verdict.ALWAYS:
+        return Collision(mine, theirs, policy, verdict, partitions)
     apart = partitions is not None and not partitions
-    if apart and (rule is Rule.SAME_PARTITION or (mine.partitions and theirs.partitions)):
+    if apart and (verdict is Verdict.SAME_PARTITION or (mine.partitions and theirs.partitions)):
         return None  # else one of the two has told its groups or files, and not yet where they lie
     groups = common(mine.groups, mine.all_groups, theirs.groups, theirs.all_groups)
     twice = _twice(mine, theirs)
     if twice:
-        return Collision(mine, theirs, policy, rule, partitions, groups, twice=twice)
-    if rule is Rule.SAME_PARTITION:
-        return Collision(mine, theirs, policy, rule, partitions)
-    if rule is Rule.NEVER or (groups is not None and not groups):
+        return Collision(mine, theirs, policy, verdict, partitions, groups, twice=twice)
+    if verdict is Verdict.SAME_PARTITION:
+        return Collision(mine, theirs, policy, verdict, partitions)
+    if verdict is Verdict.NEVER or (groups is not None and not groups):
         return None
-    match rule:
-        case Rule.SAME_COLUMN:
+    match verdict:
+        case Verdict.SAME_COLUMN:
             columns = common(mine.columns, not mine.columns, theirs.columns, not theirs.columns)
             if columns is None or columns:
-                return Collision(mine, theirs, policy, rule, partitions, groups, columns)
+                return Collision(mine, theirs, policy, verdict, partitions, groups, columns)
             return None
-        case Rule.SAME_FILE:
+        case Verdict.SAME_FILE:
             files = common(mine.files, mine.all_files, theirs.files, theirs.all_files)
-            return Collision(mine, theirs, policy, rule, partitions, groups) if files is None or files else None
-    return Collision(mine, theirs, policy, rule, partitions, groups)
+            return Collision(mine, theirs, policy, verdict, partitions, groups) if files is None or files else None
+    return Collision(mine, theirs, policy, verdict, partitions, groups)
 
 
 def _twice(mine: Change, theirs: Change) -> str:

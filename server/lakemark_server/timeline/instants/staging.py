@@ -19,9 +19,9 @@ from lakemark_server.admission.usage import Tenant
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
-from lakemark_server.file_index.entries.admission import Hashes, admit, directories_above, directory_hashes
 from lakemark_server.file_index.entries.columns import from_messages
 from lakemark_server.file_index.entries.received import from_arrow
+from lakemark_server.file_index.entries.validation import Hashes, directories_above, directory_hashes, validate
 from lakemark_server.file_index.pages import blocks
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import BLOCKS, REMOVED, STAGED_SLICES
@@ -111,7 +111,7 @@ def read_entries(files: pb.DataFiles, table: LakeTable, instant: int) -> Entries
         batch = from_arrow(files.arrow, table.schema)
     else:
         batch = from_messages(files.list.files, table.schema)
-    batch, slices = admit(batch, table.schema, instant, table.record.location, deltas_allowed=True)
+    batch, slices = validate(batch, table.schema, instant, table.record.location, deltas_allowed=True)
     totals = StagedTotals(files=batch.num_rows, rows=_sum(batch, "row_count"), bytes=_sum(batch, "size_bytes"))
     touched = TouchedSet()
     touched.add_added(batch)

@@ -12,7 +12,7 @@ from lakemark_server.kv import TransactionTooLarge
 from lakemark_server.store.keyspace import HEADS, LAST_INSTANT, MAIN
 from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
-from lakemark_server.timeline.jobs.job import Answer, Batch, CommittedAndOpened, Decision, Job, Pending
+from lakemark_server.timeline.jobs.job import Answer, Batch, CommittedAndOpened, Decision, Job, PendingCommit
 from lakemark_server.timeline.publication.commits import Committed
 from lakemark_server.timeline.publication.publish import publish
 from lakemark_server.timeline.publication.rollback import delete_files, refuse
@@ -72,9 +72,9 @@ class _Run:
         if self.batch.commits:
             self.batch.commits.read(self.batch.state.tx, self.batch.state.table)
         decisions = [self._decision(job) for job in jobs]
-        pending = [decision for decision in decisions if isinstance(decision, Pending)]
+        pending = [decision for decision in decisions if isinstance(decision, PendingCommit)]
         published = iter(self._publish(pending))
-        return [next(published) if isinstance(decision, Pending) else decision for decision in decisions]
+        return [next(published) if isinstance(decision, PendingCommit) else decision for decision in decisions]
 
     def _read_ahead(self, jobs: Sequence[Job]) -> None:
         """Reads at once what the jobs are nearly sure to ask for: each read may be a round trip, and the transaction
@@ -93,7 +93,7 @@ class _Run:
         except LakemarkError as error:
             return error
 
-    def _publish(self, pending: Sequence[Pending]) -> list[Answer | LakemarkError]:
+    def _publish(self, pending: Sequence[PendingCommit]) -> list[Answer | LakemarkError]:
         if not pending:
             return []
         state, now_ms = self.batch.state, self.batch.mutation.now_ms
@@ -105,7 +105,7 @@ class _Run:
             answers.append(self._followed(one, answer) if isinstance(answer, Committed) else answer)
         return answers
 
-    def _followed(self, pending: Pending, committed: Committed) -> Committed | CommittedAndOpened:
+    def _followed(self, pending: PendingCommit, committed: Committed) -> Committed | CommittedAndOpened:
         """Opens the writer's next instant if it wants one."""
         if pending.following is None:
             return committed

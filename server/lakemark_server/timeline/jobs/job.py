@@ -62,7 +62,7 @@ class CommittedAndOpened(NamedTuple):
 Answer: TypeAlias = Opened | Committed | CommittedAndOpened | LakeTable | Retry
 
 
-class Pending(NamedTuple):
+class PendingCommit(NamedTuple):
     """A commit that the batch publishes together with its others, after all of its jobs were run.
 
     ``following`` is run as soon as the commit is published, and not at all if it is refused.
@@ -72,7 +72,7 @@ class Pending(NamedTuple):
     following: OpenJob | None = None
 
 
-Decision: TypeAlias = Answer | Pending
+Decision: TypeAlias = Answer | PendingCommit
 
 
 @dataclass(slots=True)

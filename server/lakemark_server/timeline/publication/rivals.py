@@ -14,7 +14,7 @@ from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.store.keyspace import INSTANTS
 from lakemark_server.timeline.conflicts.changes import Change, Operation, of_record
-from lakemark_server.timeline.conflicts.rules import RULES, WRITES, Collision, Rule, find_collision
+from lakemark_server.timeline.conflicts.rules import RULES, WRITES, Collision, Verdict, find_collision
 from lakemark_server.timeline.publication.table_state import TableState
 
 _Concerns = Callable[[Operation], bool]
@@ -35,7 +35,7 @@ def find_rival(state: TableState, record: InstantRecord, mine: Change, now_ms: i
     def concerns(theirs: Operation) -> bool:
         if gives_way(theirs, mine.operation, preference):
             return False
-        return rules[mine.operation, theirs] is not Rule.NEVER or mine.once
+        return rules[mine.operation, theirs] is not Verdict.NEVER or mine.once
 
     return find_collision(table.policy, mine, _inflight(state, record, now_ms, concerns))
 

@@ -9,7 +9,7 @@ from typing import Final
 from lakemark_server.file_index.pages.blocks import LIST_FILES_MAX
 from lakemark_server.store.keyspace import ALIVE, INSTANTS
 from lakemark_server.store.requests import check_request_id
-from lakemark_server.timeline.jobs.job import JOB_BYTES, Batch, Job, Pending, Retry
+from lakemark_server.timeline.jobs.job import JOB_BYTES, Batch, Job, PendingCommit, Retry
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import Commit, CommitDraft
 
@@ -30,8 +30,8 @@ class CommitJob(Job):
     def reads(self, table_id: int) -> Sequence[bytes]:
         return INSTANTS.key(table_id, self.commit.instant), ALIVE.key(table_id, self.commit.instant)
 
-    def run(self, batch: Batch) -> Pending:
-        return Pending(self.commit, self.following)
+    def run(self, batch: Batch) -> PendingCommit:
+        return PendingCommit(self.commit, self.following)
 
 
 @dataclass(slots=True)
@@ -76,9 +76,9 @@ class SmallCommitJob(Job):
     def prepare(self, batch: Batch) -> None:
         batch.commits.add(self.draft)
 
-    def run(self, batch: Batch) -> Pending | Retry:
+    def run(self, batch: Batch) -> PendingCommit | Retry:
         commit = batch.commits.commit(self.draft)
-        return Retry.NOT_SMALL if commit is None else Pending(commit, self.following)
+        return Retry.NOT_SMALL if commit is None else PendingCommit(commit, self.following)
 
 
 def _size_of(following: OpenJob | None) -> int:
