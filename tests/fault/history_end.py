@@ -15,8 +15,8 @@ from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.service import Timeline
 from tests.fault.history_plans import TABLES
 from tests.fault.history_worker import BASE_COLUMNS
+from tests.histories import At as AtPlace
 from tests.histories import History, Operation, Place, Version
-from tests.histories import SnapshotReference as AtPlace
 
 KEPT_MAX = 100
 

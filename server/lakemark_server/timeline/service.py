@@ -303,8 +303,10 @@ class Timeline:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _give_up(self, table: LakeTable, instant: int, conflict: CommitConflict) -> None:
-        """The versions that it lost to stay: it could never succeed, and must not hold off others until it expires.
-        However late it is: the answer to its commit depends on it."""
+        """Rolls back an instant whose commit was refused, even if the request's deadline has passed.
+
+        The versions that it lost to stay, so it could never succeed, and must not hold off others until it expires.
+        """
         with deadline.within(deadline.NEVER):
             self.rollback(table, instant, conflict.message, conflict)
 

@@ -158,7 +158,7 @@ def test_pages_have_all_once_and_only_the_first_compares(forked: Wire, monkeypat
 
         monkeypatch.setattr(comparisons, name, counted)
 
-    for name in ("diverged", "check_merge", "compared"):
+    for name in ("diverged", "check_merge", "file_differences"):
         count(name)
     put(forked, "dev", *range(5, 21))
     whole = compare(forked, "dev", "main")
@@ -166,7 +166,7 @@ def test_pages_have_all_once_and_only_the_first_compares(forked: Wire, monkeypat
     made.clear()
     put(forked, "main", 1)
     several = pages(forked, 3)
-    assert made == ["diverged", "check_merge", "check_merge", "compared"]
+    assert made == ["diverged", "check_merge", "check_merge", "file_differences"]
     assert [len(one.partitions) for one in several] == [3, 3, 3, 3, 3, 3, 2]
     assert [one.name for page in several for one in page.partitions] == [one.name for one in whole.partitions]
     for page in several[1:]:

@@ -38,9 +38,8 @@ class CommitJob(Job):
 class SmallCommitJob(Job):
     """A commit whose files are read together with those of its batch, and fit into its version's record.
 
-    Not frozen, which would make it slow to make; nobody changes it.
-
-    ``following`` opens the writer's next instant.
+    ``following`` opens the writer's next instant. Not frozen, because frozen objects take long to make and a busy table
+    has tens of thousands of these a second; nobody changes it.
     """
 
     draft: CommitDraft
@@ -51,7 +50,7 @@ class SmallCommitJob(Job):
     def of(cls, draft: CommitDraft, following: OpenJob | None = None) -> SmallCommitJob | None:
         """None if the draft is not small.
 
-        How many files columns hold nobody knows before they are read: the answer may still be ``Retry.NOT_SMALL``.
+        Files that came by column can only be counted when they are read: the answer may still be ``Retry.NOT_SMALL``.
         """
         if draft.removed or draft.file_schema:
             return None
@@ -68,7 +67,7 @@ class SmallCommitJob(Job):
         """Raises InvalidArgument, LimitExceeded for what can be seen to be wrong without the store."""
         if self.following is not None:
             self.following.check()
-        check_request_id(self.draft.request_id)  # what is small has not too much metadata
+        check_request_id(self.draft.request_id)  # the metadata of a small commit is within its limit
 
     def reads(self, table_id: int) -> Sequence[bytes]:
         return INSTANTS.key(table_id, self.draft.instant), ALIVE.key(table_id, self.draft.instant)

@@ -45,7 +45,7 @@ class Opened:
 
     @classmethod
     def before(cls, state: TableState, record: InstantRecord) -> Opened:
-        """Of an instant that was opened before. Its files are checked with its schema, which need not be the latest."""
+        """For an instant that was opened before: its files are checked with its schema, which may not be the latest."""
         table = state.table
         if record.schema_id != table.schema.schema_id:
             table = replace(table, schema=lake.get_schema(state.tx, state.table_id, record.schema_id))
@@ -106,7 +106,7 @@ class Job(Protocol):
         return ()
 
     def prepare(self, batch: Batch) -> None:
-        """Called for all jobs of a batch before any of them is run; does nothing by default. An error fails the
+        """Called for all jobs of a batch before any of them is run. Does nothing by default. An error fails the
         batch."""
         return
 

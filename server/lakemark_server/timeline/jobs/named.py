@@ -59,7 +59,7 @@ class TableNames:
 class NamedJob(Job):
     """Another job that waited in the queue of the table which its name meant last.
 
-    Not frozen, which would make it slow to make; nobody changes it.
+    Not frozen, for the reason that ``SmallCommitJob`` gives; nobody changes it.
     """
 
     name: TableKey
