@@ -20,7 +20,7 @@ from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_server.catalog import directories, storage
 from lakemark_server.catalog.lake import check_properties
-from lakemark_server.timeline.publication.schema_change import AlterJob
+from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_thrift.ttypes import StorageDescriptor, Table
 
 _PARQUET_INPUTS: Final = ("mapredparquetinputformat", "parquetinputformat", "deprecatedparquetinputformat")

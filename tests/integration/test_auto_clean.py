@@ -170,7 +170,7 @@ def test_tags_savepoints_branches_and_writers_keep_what_they_have(lake: Lake) ->
     paths = [write(lake, "t", t.OVERWRITE_TABLE, 1)[0] for _ in range(6)]
     references = lake.timeline.references
     references.create(table, c.CreateReferenceRequest(name="tag", kind=c.TAG, from_version=1))
-    lake.timeline.savepoints.create(table, t.SavepointRequest(version=2))
+    lake.timeline.savepoints.create(table, 2)
     references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH, from_version=3))
     slow = lake.open(table, t.UPSERT, start=False, read_version=5)
     ask(lake)
@@ -181,7 +181,7 @@ def test_tags_savepoints_branches_and_writers_keep_what_they_have(lake: Lake) ->
     lake.timeline.rollback(table, slow, "done")
     references.drop(table, "dev")
     references.drop(table, "tag")
-    lake.timeline.savepoints.drop(table, t.SavepointRequest(version=2))
+    lake.timeline.savepoints.drop(table, 2)
     later(lake, INTERVAL, auto.round)
     later(lake, GRACE, auto.round)
     later(lake, INTERVAL, auto.round)

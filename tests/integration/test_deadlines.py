@@ -20,6 +20,7 @@ from lakemark_server.kv import Transaction
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
 from lakemark_server.timeline.instants import staging
+from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.verify import verify
 from tests.lakes import file, files, open_lake
 from tests.stores import store_url
@@ -145,13 +146,13 @@ def test_a_request_whose_time_is_over_before_the_store_has_surely_not_happened(
     assert gate.entered.acquire(timeout=WAIT_S)
     over = Deadline.after(0.05)
     table = service.catalog.get_lake_table("", "default", "other")
-    request = t.CommitRequest(instant=late, added=files(file(late, "a", 1)))
+    draft = CommitDraft(late, files(file(late, "a", 1)))
     with deadline.within(over), pytest.raises(DeadlineExceeded):
-        service.timeline.commit(table, request)
+        service.timeline.commit(table, draft)
     gate.opened.set()
     assert first.result().version == 1
     assert state(other, late) == "INFLIGHT"
-    assert service.timeline.commit(table, request).version == 1
+    assert service.timeline.commit(table, draft).version == 1
     other.close()
 
 

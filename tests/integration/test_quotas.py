@@ -21,7 +21,7 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.kv import Store, open_store
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
-from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import FLAT, Clock, file, files, profile

@@ -13,7 +13,6 @@ PACKAGES = ("core", "server", "hms_bridge", "clients")
 
 # Modules and folders are named by nouns. These are nouns that end like a verb.
 NOUNS = {
-    "batching": "how requests are combined into batches",
     "cleaning": "Hudi's name for ending old versions",
     "housekeeping": "the background work of a process",
     "opening": "the opening of an instant",

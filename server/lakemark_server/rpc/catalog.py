@@ -21,7 +21,7 @@ from lakemark_server.rpc import messages
 from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.pages import cut, unknown_token
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
-from lakemark_server.timeline.publication.schema_change import AlterJob, check_branch
+from lakemark_server.timeline.jobs.alteration import AlterJob, check_branch
 from lakemark_server.timeline.service import Timeline
 
 PAGE_MAX: Final = 1_000

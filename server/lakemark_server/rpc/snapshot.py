@@ -128,7 +128,9 @@ class SnapshotServicer(SnapshotServiceServicer):
         self._planner = planner
         self._predicates = Predicates()
         self._responses = PlanResponses()
-        self.quick: Mapping[str, Quick] = {"PlanFiles": Quick(is_small, self._plan_at_once)}
+        self.quick: Mapping[str, Quick] = {
+            "PlanFiles": Quick(lambda request: request if is_small(request) else None, self._plan_at_once)
+        }
         self._slices: ByteLru[tuple[str, int], FileSlices] = ByteLru(_SLICES_BYTES, lambda slices: slices.memory_bytes)
 
     @method(Rank.READ)

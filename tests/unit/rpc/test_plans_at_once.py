@@ -109,13 +109,12 @@ def test_whatever_happens_to_the_table_answers_are_those_of_now(lake: Lake) -> N
     for name, kind in (("dev", c.BRANCH), ("kept", c.TAG)):
         lake.timeline.references.create(table, c.CreateReferenceRequest(name=name, kind=kind))
     servicer = new(lake)
-    restore = t.RestoreRequest(version=1)
     again = c.CreateReferenceRequest(name="kept", kind=c.TAG)
     changes: list[Callable[[], object]] = [
         lambda: None,
         lambda: append(lake, first=30),
         lambda: append(lake, operation=t.OVERWRITE_TABLE, first=5),
-        lambda: lake.timeline.restore(table, restore),
+        lambda: lake.timeline.restore(table, 1),
         lambda: (lake.timeline.references.drop(table, "kept"), lake.timeline.references.create(table, again)),
         lambda: (
             lake.catalog.dropped.drop("", "default", "t"),

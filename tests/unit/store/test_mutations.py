@@ -32,10 +32,6 @@ BOOKKEEPING = {
     "maintenance/cleaning/garbage.py": "files that later cleans look at again",
     "maintenance/cleaning/old_metadata.py": "metadata of versions that have ended, which nobody can read",
     "backup/restoration.py": "a store that nobody uses yet",
-    # These are changes, and are to go through ``Mutations``:
-    "timeline/batching/batches.py": "",
-    "timeline/service.py": "",
-    "store/requests.py::transact_once": "",
 }
 
 

@@ -18,8 +18,8 @@ from lakemark_core.errors import (
 )
 from lakemark_server.context import deadline
 from lakemark_server.context.deadline import Deadline
-from lakemark_server.timeline.batching import batcher as batcher_module
-from lakemark_server.timeline.batching.batcher import BATCH_MAX, Batcher
+from lakemark_server.timeline.jobs import batcher as batcher_module
+from lakemark_server.timeline.jobs.batcher import BATCH_MAX, Batcher
 
 WAIT_S = 20.0
 

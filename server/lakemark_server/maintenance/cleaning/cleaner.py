@@ -100,6 +100,22 @@ class Plan:
         return max(self.done.deleted, self.lineage.forks[0][1])
 
 
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a clean of a branch did, or would do.
+
+    Versions before ``earliest_version`` have ended, except ``kept_versions``; ``expired_versions`` of them ended now.
+    ``files`` and their ``bytes`` were deleted. ``instant`` 0: there was nothing to do, or nothing was to be done.
+    """
+
+    earliest_version: int
+    expired_versions: int
+    files: int
+    bytes: int
+    kept_versions: tuple[int, ...]
+    instant: int = 0
+
+
 class Cleaner:
     """Thread-safe; holds no state that another process would need."""
 
@@ -111,24 +127,24 @@ class Cleaner:
         self._trimmer = Trimmer(store, clock, snapshots.cache)
         self._turns = tuple(threading.Lock() for _ in range(TURNS))  # tables may share one
 
-    def clean(self, table: LakeTable, request: pb.CleanRequest) -> pb.CleanResponse:
-        """Ends at most ``VERSIONS_AT_ONCE_MAX`` versions and deletes their files. Repeated, it goes on from there.
+    def clean(self, table: LakeTable, retention: Retention, *, branch: str = "", dry_run: bool = False) -> Cleaned:
+        """Ends at most ``VERSIONS_AT_ONCE_MAX`` versions of a branch (empty: main) and deletes their files.
 
-        Raises InvalidArgument, BranchNotFound, TableNotFound.
+        Repeated, it goes on from there. With ``dry_run`` nothing changes, and the answer says what would. Raises
+        InvalidArgument, BranchNotFound, TableNotFound.
         """
-        wanted = Retention(request.retain_versions, request.retain_ms)
-        wanted.check()
+        retention.check()
         with self._turn(table.table_id):
-            return self._clean(table, request, wanted)
+            return self._clean(table, retention, branch, dry_run)
 
-    def _clean(self, table: LakeTable, request: pb.CleanRequest, wanted: Retention) -> pb.CleanResponse:
+    def _clean(self, table: LakeTable, retention: Retention, branch: str, dry_run: bool) -> Cleaned:
         table_id = table.table_id
 
         def planned(tx: ReadTransaction, now_ms: int) -> list[Plan]:
-            key = forks.resolve(tx, table_id, request.branch).key
+            key = forks.resolve(tx, table_id, branch).key
             if key != MAIN:
                 forks.require_kept(tx, table_id, key)
-            asked = plan(tx, table_id, key, wanted, now_ms)
+            asked = plan(tx, table_id, key, retention, now_ms)
             at_most = max(asked.deleted + VERSIONS_AT_ONCE_MAX, asked.done.horizon)
             return [asked.up_to(min(asked.horizon, at_most)), *plans_of_dropped(tx, table_id)]
 
@@ -139,22 +155,19 @@ class Cleaner:
                 _move(mutation, table_id, part)
             return plans
 
-        if request.dry_run:
-            plans = self._store.read(lambda tx: planned(tx, self._clock()))
-        else:
-            plans = self._mutations.run(move)
+        plans = self._store.read(lambda tx: planned(tx, self._clock())) if dry_run else self._mutations.run(move)
         garbage = self._collect(table, plans, 0)
-        answer = pb.CleanResponse(
+        cleaned = Cleaned(
             earliest_version=plans[0].horizon + 1,
             expired_versions=plans[0].expired,
             files=len(garbage.gone),
             bytes=sum(garbage.gone.values()),
-            kept_versions=sorted(plans[0].kept),
+            kept_versions=tuple(sorted(plans[0].kept)),
         )
-        if not request.dry_run:
-            answer.instant = self.delete(table, plans, garbage)
+        if not dry_run:
+            cleaned = replace(cleaned, instant=self.delete(table, plans, garbage))
             self.trim(table)
-        return answer
+        return cleaned
 
     @contextmanager
     def _turn(self, table_id: int) -> Iterator[None]:

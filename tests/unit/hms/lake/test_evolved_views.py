@@ -13,7 +13,7 @@ from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake.facet import SparkFacet
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.timeline.publication.schema_change import AlterJob
+from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_thrift.ttypes import Table
 from tests.lakes import Lake, open_lake
 
