@@ -37,28 +37,28 @@ class Batches:
         in turn as well.
         """
 
-        def body(mutation: Mutation) -> tuple[_Run, list[Answer | LakemarkError]]:
-            run = _Run(Batch(mutation, TableState(mutation.tx, table_id), self._log, self._quotas))
-            answers = run.answers(jobs)
+        def body(mutation: Mutation) -> tuple[_Attempt, list[Answer | LakemarkError]]:
+            attempt = _Attempt(Batch(mutation, TableState(mutation.tx, table_id), self._log, self._quotas))
+            answers = attempt.answers(jobs)
             size = mutation.tx.size_bytes
             if size > BATCH_BYTES_MAX and len(jobs) > 1:
                 raise TransactionTooLarge(f"a batch of {len(jobs)} jobs takes {size} bytes")
-            return run, answers
+            return attempt, answers
 
         try:
-            run, answers = self._mutations.run(body)
+            attempt, answers = self._mutations.run(body)
         except TransactionTooLarge:
             if len(jobs) == 1:
                 raise
             half = len(jobs) // 2
             return self.run(table_id, jobs[:half]) + self.run(table_id, jobs[half:])
-        remember(self._log, run.batch.state)
-        for table, instant in run.refused:
+        remember(self._log, attempt.batch.state)
+        for table, instant in attempt.refused:
             delete_files(table.record.location, instant)
         return answers
 
 
-class _Run:
+class _Attempt:
     """One attempt at a batch. ``refused``: instants that were rolled back because their commits were refused."""
 
     def __init__(self, batch: Batch) -> None:

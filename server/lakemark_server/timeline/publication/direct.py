@@ -21,7 +21,7 @@ from lakemark_server.timeline.branches.divergence import Head, put_merge
 from lakemark_server.timeline.branches.merges import check_merge, diverged
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.conflicts.changes import Operation
-from lakemark_server.timeline.publication.publish import following, put
+from lakemark_server.timeline.publication.publish import next_head, put
 from lakemark_server.timeline.publication.table_state import BranchState, TableState
 
 # The list of them has to fit into the version's record.
@@ -32,7 +32,7 @@ def publish_now(
     state: TableState, branch: BranchState, version: VersionRecord, operation: Operation, now_ms: int
 ) -> VersionRecord:
     """Completes ``version``, which says what changes, and publishes it as the branch's next one, whoever writes."""
-    head = following(branch, now_ms)
+    head = next_head(branch, now_ms)
     version.version, version.committed_ms = head.version, head.committed_ms
     version.instant = records.next_instant(state.tx, state.table_id, now_ms)
     version.operation = operation

@@ -71,7 +71,7 @@ def _publish_one(
     collision = find_collision(state.table.policy, mine, others) or find_favoured(state, record, mine, now_ms)
     if collision:
         raise refusal(state, collision, record.read_version, now_ms)
-    version = _version(state, record, commit, following(branch, now_ms))
+    version = _version(state, record, commit, next_head(branch, now_ms))
     put(state, branch, record, version)
     inline = commit.entries.totals  # came with the commit, and never counted as staged
     usage.close_writer(
@@ -79,7 +79,7 @@ def _publish_one(
     )
 
 
-def following(branch: BranchState, now_ms: int) -> HeadRecord:
+def next_head(branch: BranchState, now_ms: int) -> HeadRecord:
     """The head after the next version."""
     head = branch.head
     return HeadRecord(version=head.version + 1, committed_ms=max(now_ms, head.committed_ms))
