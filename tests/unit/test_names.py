@@ -33,7 +33,6 @@ SHARED_CLASS_NAMES = {
     "Plan": "a plan of files to read, and a plan of files to clean",
     "Snapshot": "the files of a version, and a snapshot of a key-value store",
     "StoreFormatUnknown": "the error of the service, and that of a backend",
-    "Tenant": "a tenant's limits, and a tenant's usage",
     "Window": "a sliding window of seconds, and one of transactions",
 }
 
