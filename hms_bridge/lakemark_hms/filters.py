@@ -133,7 +133,7 @@ class PartitionFilter:
         """Whether that is known before the partitions are looked at."""
         return self._condition is None
 
-    def names(self, column: str) -> bool:
+    def mentions(self, column: str) -> bool:
         """Whether the filter's condition is about this column, among others; case does not matter."""
         if self._condition is None:
             return False

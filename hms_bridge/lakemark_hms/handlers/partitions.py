@@ -151,10 +151,12 @@ def leading(
 
 
 def _pieces(view: PartitionView, chosen: Sequence[int]) -> Pieces:
+    """The list of the chosen partitions, by their places. If a range has all places, nothing is copied."""
     return view.list_value(None if len(chosen) == len(view) and isinstance(chosen, range) else chosen)
 
 
 def _reply(call: Call, view: PartitionView, chosen: Sequence[int]) -> bytes:
+    """For the methods whose result is the list itself."""
     return reply_value(call.name, call.seqid, LIST, _pieces(view, chosen))
 
 

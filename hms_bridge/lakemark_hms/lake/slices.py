@@ -34,7 +34,7 @@ def slices_view(
     """
     schema = snapshot.schema
     key = slice_key(schema, scan)
-    by_slice = selection.names(key) or not schema.partition_columns
+    by_slice = selection.mentions(key) or not schema.partition_columns
     before, after = _template(table, name)
     place = table.record.location
     values: list[Values] = []

@@ -1,4 +1,4 @@
-"""Answers on their way from the threads that find them to the coroutines that wait for them."""
+"""Hands answers from the threads that have them to the coroutines that wait for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Answers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._found: deque[tuple[asyncio.Future[Any], Any]] = deque()
+        self._arrived: deque[tuple[asyncio.Future[Any], Any]] = deque()
         self._awake = False
 
     async def wait(self, ask: Callable[[Callable[[T | BaseException], None]], bool], missing: T) -> T:
@@ -26,7 +26,7 @@ class Answers:
         future: asyncio.Future[T | BaseException] = self._loop.create_future()
 
         def answered(answer: T | BaseException) -> None:
-            self._found.append((future, answer))
+            self._arrived.append((future, answer))
             if not self._awake:
                 self._awake = True
                 self._loop.call_soon_threadsafe(self._hand_out)
@@ -40,7 +40,7 @@ class Answers:
 
     def _hand_out(self) -> None:
         self._awake = False  # first: whoever comes from now on wakes the loop up again
-        while self._found:
-            future, answer = self._found.popleft()
+        while self._arrived:
+            future, answer = self._arrived.popleft()
             if not future.done():  # else its client has gone
                 future.set_result(answer)

@@ -80,7 +80,7 @@ class Timeline:
     def commit_named(
         self, name: TableKey, job: SmallCommitJob, answered: Answered[Committed | CommittedAndOpened | Retry]
     ) -> bool:
-        """Likewise ``commit``, or ``commit_and_open`` if an instant is to follow."""
+        """``commit`` (or ``commit_and_open``, if an instant is to follow) without a thread that waits."""
         job.check()
         return self._hand_in(name, job, cast("Answered[Answer]", answered))
 
@@ -297,8 +297,8 @@ class Timeline:
             upto = min(before - 1, latest) if before else latest
             return records.versions(tx, table_id, lineage, after, upto, limit=limit + 1, reverse=newest_first)
 
-        found = self._store.read(body)
-        return found[:limit], len(found) > limit
+        versions = self._store.read(body)
+        return versions[:limit], len(versions) > limit
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

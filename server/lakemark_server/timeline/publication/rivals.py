@@ -50,9 +50,9 @@ def find_favoured(state: TableState, record: InstantRecord, mine: Change, now_ms
     rivals = _inflight(state, record, now_ms, concerns=lambda theirs: gives_way(mine.operation, theirs, preference))
     # The question is what would become of them if mine were first.
     for theirs in rivals:
-        found = find_collision(table.policy, theirs, [mine])
-        if found is not None:
-            return replace(found, mine=mine, theirs=theirs)
+        collision = find_collision(table.policy, theirs, [mine])
+        if collision is not None:
+            return replace(collision, mine=mine, theirs=theirs)
     return None
 
 
@@ -67,5 +67,5 @@ def _inflight(state: TableState, record: InstantRecord, now_ms: int, concerns: _
         if one.operation in concerning and one.inflight and not one.expired(now_ms) and one.instant != record.instant
     ]
     stored = state.tx.get_many([INSTANTS.key(state.table_id, instant) for instant in rivals], snapshot=True)
-    found = (InstantRecord.FromString(value) for value in stored if value is not None)
-    return [of_record(one) for one in found if one.branch == record.branch]
+    records = (InstantRecord.FromString(value) for value in stored if value is not None)
+    return [of_record(rival) for rival in records if rival.branch == record.branch]

@@ -46,13 +46,13 @@ class TableState:
 
     def branch(self, key: str) -> BranchState:
         """By key. Raises BranchNotFound: it was dropped."""
-        found = self.branches.get(key)
-        if found is None:
+        branch = self.branches.get(key)
+        if branch is None:
             if key != MAIN:
                 self._guard_branch(key)
             lineage = forks.lineage(self.tx, self.table_id, key)
-            found = self.branches[key] = BranchState(lineage, records.head(self.tx, self.table_id, key))
-        return found
+            branch = self.branches[key] = BranchState(lineage, records.head(self.tx, self.table_id, key))
+        return branch
 
     def branch_named(self, name: str) -> BranchState:
         """Raises BranchNotFound."""

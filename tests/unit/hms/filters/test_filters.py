@@ -169,9 +169,9 @@ def test_texts_compare_as_they_stand_whatever_their_declared_length() -> None:
 
 def test_a_filter_knows_its_columns() -> None:
     selection = PartitionFilter("p = 'x' or (I > 1 and d is_no_filter)")
-    assert (selection.selects_all, selection.names("p")) == (True, False)
+    assert (selection.selects_all, selection.mentions("p")) == (True, False)
     selection = PartitionFilter("p = 'x' or (I > 1)")
-    assert [selection.names(name) for name in ("p", "i", "d")] == [True, True, False]
+    assert [selection.mentions(name) for name in ("p", "i", "d")] == [True, True, False]
 
 
 @pytest.mark.parametrize("text", ["z = 1", 'i = "abc"', 'd = "soon"'])
