@@ -38,21 +38,8 @@ NO_FOUND = (
     "clients/lakemark/cli",
     "clients/lakemark/client",
     "clients/lakemark/demo",
-    "hms_bridge/lakemark_hms/handlers",
-    "server/lakemark_server/admission",
-    "server/lakemark_server/backup",
-    "server/lakemark_server/catalog",
-    "server/lakemark_server/context",
-    "server/lakemark_server/file_index",
-    "server/lakemark_server/host",
-    "server/lakemark_server/kv",
-    "server/lakemark_server/maintenance",
-    "server/lakemark_server/rpc",
-    "server/lakemark_server/snapshots",
-    "server/lakemark_server/store",
-    "server/lakemark_server/timeline/references.py",
-    "server/lakemark_server/timeline/savepoints.py",
-    "server/lakemark_server/verify",
+    "hms_bridge",
+    "server",
 )
 
 # Here every public function and class has a docstring.

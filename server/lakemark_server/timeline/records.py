@@ -70,15 +70,15 @@ def versions(
 ) -> list[VersionRecord]:
     """Those with ``after < version <= upto``. They never change, so reading them is never a conflict."""
     segments = list(lineage.segments(after, upto))
-    found: list[VersionRecord] = []
+    records: list[VersionRecord] = []
     for key, low, high in reversed(segments) if reverse else segments:
         begin, end = VERSIONS.key(table_id, key, low + 1), VERSIONS.key(table_id, key, high + 1)
-        rest = limit - len(found) if limit else 0
+        rest = limit - len(records) if limit else 0
         pairs = tx.get_range(begin, end, limit=rest, reverse=reverse, snapshot=True)
-        found += [VersionRecord.FromString(value) for _, value in pairs]
-        if limit and len(found) >= limit:
+        records += [VersionRecord.FromString(value) for _, value in pairs]
+        if limit and len(records) >= limit:
             break
-    return found
+    return records
 
 
 def version(tx: ReadTransaction, table_id: int, lineage: Lineage, number: int) -> VersionRecord | None:
@@ -93,9 +93,9 @@ def version_at_time(tx: ReadTransaction, table_id: int, lineage: Lineage, time_m
     for key, fork in lineage.forks:
         begin, _ = VERSION_TIMES.range(table_id, key)
         end = VERSION_TIMES.key(table_id, key, time_ms + 1)
-        found = tx.get_range(begin, end, limit=1, reverse=True, snapshot=True) if begin < end else []
-        if found:
-            last = cast(int, VERSION_TIMES.unpack(found[0][0])[-1])
+        pairs = tx.get_range(begin, end, limit=1, reverse=True, snapshot=True) if begin < end else []
+        if pairs:
+            last = cast(int, VERSION_TIMES.unpack(pairs[0][0])[-1])
             return last if upto is None else min(last, upto)
         upto = fork if upto is None else min(upto, fork)
     return 0

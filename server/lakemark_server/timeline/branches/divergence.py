@@ -49,15 +49,15 @@ class Side:
     @property
     def own(self) -> list[Run]:
         """What the other head does not have; what one branch got stays together, whatever came in between."""
-        found: list[Run] = []
+        runs: list[Run] = []
         for run, shared in self.pieces:
             if shared:
                 continue
-            if found and found[-1].branch == run.branch:
-                found[-1] = found[-1]._replace(upto=run.upto)
+            if runs and runs[-1].branch == run.branch:
+                runs[-1] = runs[-1]._replace(upto=run.upto)
             else:
-                found.append(run)
-        return found
+                runs.append(run)
+        return runs
 
     def check_own(self) -> None:
         """Raises LimitExceeded: it is too much to be replayed."""

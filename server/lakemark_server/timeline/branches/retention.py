@@ -28,9 +28,9 @@ def put_cleaned(tx: Transaction, table_id: int, key: str, record: CleanedRecord)
 
 def kept(tx: ReadTransaction, table_id: int, key: str) -> set[int]:
     """The versions of a branch, by key, that tags, savepoints and forks of other branches keep."""
-    found = {one.version for one in forks.tags(tx, table_id) if one.branch_key == key}
-    found |= {one.fork_version for one in forks.branches(tx, table_id) if one.parent_key == key}
-    return found | {one.version for one in savepoints(tx, table_id) if one.branch_key == key}
+    versions = {one.version for one in forks.tags(tx, table_id) if one.branch_key == key}
+    versions |= {one.fork_version for one in forks.branches(tx, table_id) if one.parent_key == key}
+    return versions | {one.version for one in savepoints(tx, table_id) if one.branch_key == key}
 
 
 def savepoints(tx: ReadTransaction, table_id: int) -> list[TagRecord]:

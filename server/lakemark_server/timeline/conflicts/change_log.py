@@ -45,8 +45,8 @@ class ChangeLog:
 
     def of_run(self, tx: ReadTransaction, table_id: int, run: Run) -> Iterator[Change]:
         """Newest first."""
-        found = self.entries(tx, table_id, alone(run.branch), run.after, run.upto)
-        return (change for change in found if not change.replays)
+        changes = self.entries(tx, table_id, alone(run.branch), run.after, run.upto)
+        return (change for change in changes if not change.replays)
 
     def entries(
         self, tx: ReadTransaction, table_id: int, lineage: Lineage, after: int, upto: int, fresh: Sequence[Change] = ()
@@ -71,14 +71,14 @@ class ChangeLog:
     def _of_branch(self, tx: ReadTransaction, table_id: int, key: str, after: int, upto: int) -> Iterator[Change]:
         missing = None
         with self._lock:
-            found: list[Change] = []
+            remembered: list[Change] = []
             for version in range(upto, after, -1):
                 change = self._changes.get((table_id, key, version))
                 if change is None:
                     missing = version
                     break
-                found.append(change)
-        yield from found
+                remembered.append(change)
+        yield from remembered
         if missing is not None:
             yield from self._load(tx, table_id, key, after, missing)
 

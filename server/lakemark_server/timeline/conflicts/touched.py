@@ -191,9 +191,9 @@ def follow_compactions(record: InstantRecord, mine: Change, others: Iterable[Cha
     compactions = [one for one in others if one.operation == timeline_pb2.COMPACT and _shares_group(one, mine)]
     files, everything = mine.files, mine.all_files
     while True:
-        found = [one for one in compactions if one.all_files or one.files & files]
-        more = files.union(*(same_group(files, one.files) for one in found))
-        everything |= any(one.all_files for one in found) or len(more) > LISTED_MAX
+        crossed = [one for one in compactions if one.all_files or one.files & files]
+        more = files.union(*(same_group(files, one.files) for one in crossed))
+        everything |= any(one.all_files for one in crossed) or len(more) > LISTED_MAX
         if everything or more == files:
             break
         files = more

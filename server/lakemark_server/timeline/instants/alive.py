@@ -68,8 +68,8 @@ def everywhere(tx: ReadTransaction, begin: bytes = FIRST) -> tuple[list[tuple[in
     """A page of (table id, writer) of all tables from this key on, and the key where the next begins; b"": it was the
     last."""
     pairs = tx.get_range(begin, ALIVE.range()[1], limit=PAGE_MAX, snapshot=True)
-    found = []
+    writers = []
     for key, value in pairs:
         table_id, instant = cast(tuple[int, int], ALIVE.unpack(key))
-        found.append((table_id, Alive.unpack(instant, value)))
-    return found, pairs[-1][0] + b"\x00" if len(pairs) == PAGE_MAX else b""
+        writers.append((table_id, Alive.unpack(instant, value)))
+    return writers, pairs[-1][0] + b"\x00" if len(pairs) == PAGE_MAX else b""

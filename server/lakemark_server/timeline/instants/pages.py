@@ -35,15 +35,15 @@ def instants(
     records = _open(tx, table_id, after, before) if open_only else _all(tx, table_id, after, before, newest_first)
     if open_only and newest_first:
         records = reversed(list(records))
-    found: list[InstantRecord] = []
+    chosen: list[InstantRecord] = []
     last = 0
     for looked_at, record in enumerate(records):
-        if len(found) == limit or (looked_at == LOOKED_AT_MAX and not open_only):
-            return found, last
+        if len(chosen) == limit or (looked_at == LOOKED_AT_MAX and not open_only):
+            return chosen, last
         last = record.instant
         if not states or record.state in states:
-            found.append(record)
-    return found, 0
+            chosen.append(record)
+    return chosen, 0
 
 
 def _open(tx: ReadTransaction, table_id: int, after: int, before: int) -> Iterator[InstantRecord]:
