@@ -12,7 +12,7 @@ from lakemark.files import DataFile
 from lakemark.files.columns import partition_values
 from lakemark.parquet import describe
 from lakemark_core.errors import InvalidSchema
-from lakemark_core.locations import join, open_location
+from lakemark_core.storage import join, open_location
 from lakemark_core.types import Schema
 
 IN_DRIVER_MAX: Final = 64

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.wire.codec import encode_struct
 from lakemark_hms.wire.cut import I32, MAP, STRING, STRUCT, Cut, fields, patch
 from lakemark_hms.wire.splice import i32_value, string_map_value, string_value
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
-from lakemark_server.catalog import storage
 from lakemark_server.catalog.warehouse_tables import TableDefinition
 from lakemark_thrift.ttypes import Database, PrincipalType, Table
 

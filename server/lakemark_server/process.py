@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import structlog
 
+from lakemark_core import storage
 from lakemark_core.errors import FailedPrecondition, LakemarkError, NotFound
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
@@ -53,6 +54,7 @@ class Service:
 
     def __init__(self, settings: Settings, store: Store | None = None, clock: ClockMs = now_ms) -> None:
         self.settings = settings
+        storage.configure(settings.storage)
         ports.check_free("gRPC", settings.host, settings.grpc_port)
         if settings.hms_enabled:
             ports.check_free("HMS", settings.host, settings.hms_port)

@@ -20,7 +20,7 @@ from lakemark.parquet.stored import check_stored
 from lakemark.parquet.writer import Staging, WrittenFiles
 from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidArgument, InvalidFile, InvalidSchema
-from lakemark_core.locations import join, open_location
+from lakemark_core.storage import has_directories, join, open_location, storage_error
 from lakemark_core.types import Schema, check_fits, parse_partition_name, partition_field_value
 
 
@@ -52,7 +52,7 @@ def adopt_files(paths: Sequence[Path], writer: Staging, partition: Mapping[str, 
         raise InvalidArgument("no files are given")
     system, location = open_location(writer.location)
     for path, entry in checked:
-        _bring(path, join(location.rpartition("/")[0], entry.path), system)
+        _bring(path, join(location.rpartition("/")[0], entry.path), system, writer.location)
     return WrittenFiles([entry for _, entry in checked], first)
 
 
@@ -94,13 +94,17 @@ def _values(texts: Mapping[str, str], schema: Schema) -> tuple[ColumnValue, ...]
     return tuple(partition_field_value(texts[one.name.lower()], one) for one in schema.partition_fields)
 
 
-def _bring(path: Path, target: str, system: fs.FileSystem) -> None:
+def _bring(path: Path, target: str, system: fs.FileSystem, uri: str) -> None:
+    """``uri``: a location on the file system of ``target``. Raises InvalidFile, StorageRefused, StorageUnavailable."""
     try:
-        system.create_dir(target.rpartition("/")[0], recursive=True)
+        if has_directories(system):
+            system.create_dir(target.rpartition("/")[0], recursive=True)
         if isinstance(system, fs.LocalFileSystem):
             shutil.copyfile(path, target)
             return
         with path.open("rb") as source, system.open_output_stream(target) as sink:
             shutil.copyfileobj(source, sink, 1 << 20)
     except OSError as error:
+        if not has_directories(system):
+            raise storage_error(f"{path} cannot be brought to {target}", uri, error, path=str(path)) from error
         raise InvalidFile(f"{path} cannot be brought to {target}: {error}", path=str(path)) from error

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, cast
 
 import structlog
 
+from lakemark_core import storage
 from lakemark_core.errors import (
     AlreadyExists,
     DatabaseNotFound,
@@ -22,6 +23,7 @@ from lakemark_core.errors import (
     FilesLeft,
     InvalidArgument,
     LakemarkError,
+    StorageRefused,
     TableNotFound,
     Unavailable,
 )
@@ -29,7 +31,7 @@ from lakemark_proto.store.v1.store_pb2 import Dropped, LakeTableRecord, TableEnt
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import clean_schedule, databases, drop_policy, lake, storage, tables
+from lakemark_server.catalog import clean_schedule, databases, drop_policy, lake, tables
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import NAME_CHARS_MAX, catalog_name, legal_name
 from lakemark_server.context import caller
@@ -330,7 +332,7 @@ class DroppedTables:
         """False if the files cannot be deleted now: that of one table holds up no other one."""
         try:
             self._finish(location)
-        except Unavailable as error:
+        except (Unavailable, StorageRefused) as error:
             _log.warning("files of a dropped table cannot be deleted; it is tried again", reason=error.message)
             return False
         return True

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from lakemark_core import storage
 from lakemark_core.errors import (
     AlreadyExists,
     DatabaseNotFound,
@@ -23,7 +24,7 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, T
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import clean_schedule, databases, lake, schemas, storage, tables
+from lakemark_server.catalog import clean_schedule, databases, lake, schemas, tables
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, DroppedTables, Measure
 from lakemark_server.catalog.lake import LakeTable
@@ -118,7 +119,7 @@ class Catalog:
     def _database_location(self, record: DatabaseRecord) -> str:
         if record.location:
             return storage.normal_uri(record.location)
-        return storage.child(self.warehouse, f"{record.name}.db")
+        return storage.join(self.warehouse, f"{record.name}.db")
 
     def get_database(self, catalog: str, name: str) -> DatabaseRecord:
         return self.store.read(lambda tx: databases.get(tx, catalog, name))
@@ -323,7 +324,7 @@ class Catalog:
 
 def _own_directory(database: DatabaseRecord, name: str) -> str:
     """A directory that no table had before, nor will have: what is dropped keeps its own, whatever takes its name."""
-    return storage.child(database.location, f"{name}-{secrets.token_hex(4)}")
+    return storage.join(database.location, f"{name}-{secrets.token_hex(4)}")
 
 
 def _answer(tx: Transaction, record: LakeTableRecord) -> LakeTable:

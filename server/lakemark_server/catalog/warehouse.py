@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lakemark_core import storage
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
-from lakemark_server.catalog import databases, directories, storage
+from lakemark_server.catalog import databases, directories
 from lakemark_server.catalog.column_statistics import ColumnStatistics
 from lakemark_server.catalog.functions import Functions
 from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSets

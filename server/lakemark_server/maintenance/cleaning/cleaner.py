@@ -15,10 +15,10 @@ from typing import Final
 
 import structlog
 
-from lakemark_core.errors import InvalidArgument, LakemarkError
+from lakemark_core import storage
+from lakemark_core.errors import InvalidArgument
 from lakemark_proto.store.v1.store_pb2 import CleanedRecord, InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.catalog import storage
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs
@@ -264,14 +264,10 @@ class Cleaner:
 
     def _delete_files(self, table: LakeTable, found: Garbage) -> None:
         """Each file is alone in its directory, which goes with it. What cannot be deleted is tried again."""
-        failed = {}
-        for path, size in found.gone.items():
-            directory = path.rpartition("/")[0]
-            try:
-                storage.delete_directory(storage.child(table.record.location, directory))
-            except LakemarkError as error:
-                _log.warning("a file of an ended version could not be deleted yet", path=path, reason=error.message)
-                failed[path] = size
+        left = storage.delete_with_directories(table.record.location, found.gone)
+        failed = {path: found.gone[path] for path in left}
+        for path, error in left.items():
+            _log.warning("a file of an ended version could not be deleted yet", path=path, reason=error.message)
         if failed:
             garbage.remember(self._store, table.table_id, replace(found, kept={}, waiting=failed), self._clock())
             for path in failed:
