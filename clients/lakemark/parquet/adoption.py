@@ -52,7 +52,7 @@ def adopt_files(paths: Sequence[Path], writer: Staging, partition: Mapping[str, 
         raise InvalidArgument("no files are given")
     system, location = open_location(writer.location)
     for path, entry in checked:
-        _bring(path, join(location.rpartition("/")[0], entry.path), system, writer.location)
+        _bring(path, join(location.rpartition("/")[0], entry.path), system)
     return WrittenFiles([entry for _, entry in checked], first)
 
 
@@ -94,8 +94,8 @@ def _values(texts: Mapping[str, str], schema: Schema) -> tuple[ColumnValue, ...]
     return tuple(partition_field_value(texts[one.name.lower()], one) for one in schema.partition_fields)
 
 
-def _bring(path: Path, target: str, system: fs.FileSystem, uri: str) -> None:
-    """``uri``: a location on the file system of ``target``. Raises InvalidFile, StorageRefused, StorageUnavailable."""
+def _bring(path: Path, target: str, system: fs.FileSystem) -> None:
+    """Raises InvalidFile, StorageRefused, StorageUnavailable."""
     try:
         if has_directories(system):
             system.create_dir(target.rpartition("/")[0], recursive=True)
@@ -106,5 +106,5 @@ def _bring(path: Path, target: str, system: fs.FileSystem, uri: str) -> None:
             shutil.copyfileobj(source, sink, 1 << 20)
     except OSError as error:
         if not has_directories(system):
-            raise storage_error(f"{path} cannot be brought to {target}", uri, error, path=str(path)) from error
+            raise storage_error(f"{path} cannot be brought to {target}", system, target, error) from error
         raise InvalidFile(f"{path} cannot be brought to {target}: {error}", path=str(path)) from error

@@ -15,7 +15,7 @@ from lakemark.files import ColumnStatistics, DataFile
 from lakemark.parquet.bounds import UNKNOWN, Bound, read_bound
 from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidFile
-from lakemark_core.storage import open_location
+from lakemark_core.storage import again, open_location
 from lakemark_core.types import BINARY, Field, Schema, is_floating, is_textual
 
 # parquet-mr (Spark, Hive) takes NaN for the greatest value: a chunk with a NaN has NaN as its max, or no bounds.
@@ -65,9 +65,13 @@ def read_metadata(path: str, filesystem: fs.FileSystem) -> pq.FileMetaData:
 
 def _read(path: str, filesystem: fs.FileSystem) -> tuple[pq.FileMetaData, int]:
     """The footer of a file, and its size in bytes. Raises InvalidFile."""
-    try:
+
+    def read() -> tuple[pq.FileMetaData, int]:
         with filesystem.open_input_file(path) as source:
             return pq.read_metadata(source), source.size()
+
+    try:
+        return again(filesystem, path, read)
     except (OSError, pa.ArrowInvalid) as error:
         raise InvalidFile(f"{path!r} is not a readable parquet file: {error}", path=path) from error
 

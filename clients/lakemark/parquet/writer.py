@@ -72,7 +72,7 @@ def write_table(table: Rows, writer: Staging) -> WrittenFiles:
         path = join(instant, name, group, FILE_NAME)
         part = rows if indices is None else rows.take(pa.array(indices, pa.int64()))
         data = part.select(data_schema.names)
-        metadata, size = _write_file(data, system, join(location, path), writer.location)
+        metadata, size = _write_file(data, system, join(location, path))
         footer = describe_metadata(metadata, schema)
         statistics = tuple(_with_nan_count(one, data, schema) for one in footer.statistics)
         files.append(DataFile(path, size, footer.rows, values, statistics, group))
@@ -151,8 +151,8 @@ def _check_directories(name: str) -> None:
             )
 
 
-def _write_file(data: pa.Table, system: fs.FileSystem, path: str, uri: str) -> tuple[pq.FileMetaData, int]:
-    """The footer, and the size in bytes. ``uri``: a location beside it. Raises Unavailable, StorageRefused."""
+def _write_file(data: pa.Table, system: fs.FileSystem, path: str) -> tuple[pq.FileMetaData, int]:
+    """The footer, and the size in bytes. Raises Unavailable, StorageRefused."""
     collected: list[pq.FileMetaData] = []
     try:
         if has_directories(system):
@@ -161,7 +161,7 @@ def _write_file(data: pa.Table, system: fs.FileSystem, path: str, uri: str) -> t
             pq.write_table(data, sink, metadata_collector=collected)
             size = sink.tell()
     except OSError as error:
-        raise storage_error(f"file {path!r} cannot be written", uri, error, path=path) from error
+        raise storage_error(f"file {path!r} cannot be written", system, path, error) from error
     return collected[0], size
 
 

@@ -6,7 +6,7 @@ time-outs come from the settings of the process (``configure``). Retries are tho
 store: a bounded number, with pauses that grow.
 """
 
-from lakemark_core.storage.connections import configure, has_directories, open_location, storage_error
+from lakemark_core.storage.connections import again, configure, has_directories, open_location, storage_error
 from lakemark_core.storage.directories import (
     Move,
     begin_move,
@@ -25,6 +25,7 @@ __all__ = [
     "Move",
     "S3Settings",
     "StorageSettings",
+    "again",
     "begin_move",
     "configure",
     "delete_directory",

@@ -5,10 +5,13 @@ Those of S3 are kept, because a new one would look for its region and credential
 
 from __future__ import annotations
 
+import random
 import threading
+import time
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pyarrow import fs
 
@@ -21,6 +24,11 @@ _WITH_DIRECTORIES: Final = ("local", "hdfs", "viewfs")
 _KEPT_MAX: Final = 64
 _CONNECTIONS_MAX: Final = 32
 _REGION_OF_ENDPOINTS: Final = "us-east-1"  # what servers other than AWS take when they have no regions
+
+_PAUSE_S_FIRST, _PAUSE_S_MOST = 0.1, 5.0
+_UNSTORED: Final = "INTERNAL_FAILURE"
+
+T = TypeVar("T")
 
 _lock = threading.Lock()
 _settings: StorageSettings | None = None
@@ -75,13 +83,34 @@ def s3_client(settings: S3Settings) -> Any:
     return _s3_client(settings)
 
 
-def storage_error(what: str, uri: str, error: Exception, **details: str) -> LakemarkError:
-    """What a library raised about ``uri``. ``what``: the beginning of a sentence that says what could not be done.
+def storage_error(what: str, system: fs.FileSystem, path: str, error: Exception) -> LakemarkError:
+    """What ``system`` raised about a path in it. ``what``: the beginning of a sentence that says what was not done.
 
     The answer is StorageRefused if asking again cannot help, StorageUnavailable if it can; for other stores than S3
     Unavailable.
     """
-    return translated(what, uri, error, s3_settings(S3Place.of(uri)) if is_s3(uri) else None, **details)
+    if system.type_name != "s3":
+        return Unavailable(f"{what}: {error}", location=path, path=path)
+    uri = f"s3://{path}"
+    return translated(what, uri, error, s3_settings(S3Place.of(uri)), path=path)
+
+
+def again(system: fs.FileSystem, path: str, read: Callable[[], T]) -> T:
+    """What ``read`` returns, which reads the file of ``system`` at ``path`` and may do so several times.
+
+    The library of S3 asks again by itself, except when the server's complaint is longer than the bytes that were asked
+    for: it cannot store it, and fails. So this asks again here, as often as the settings allow for a request.
+    """
+    attempts = s3_settings(S3Place.of(f"s3://{path}")).max_attempts if system.type_name == "s3" else 1
+    for attempt in range(attempts):
+        try:
+            return read()
+        except OSError as error:
+            if _UNSTORED not in str(error) or attempt + 1 == attempts:
+                raise
+        pause = min(_PAUSE_S_MOST, _PAUSE_S_FIRST * 2.0**attempt)
+        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+    raise AssertionError("the last attempt returns or raises")
 
 
 def has_directories(system: fs.FileSystem) -> bool:

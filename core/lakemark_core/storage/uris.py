@@ -69,7 +69,7 @@ class S3Place:
     @classmethod
     def of(cls, uri: str) -> S3Place:
         """Raises InvalidArgument if no bucket is named."""
-        bucket, _, key = uri.partition(":")[2].lstrip("/").partition("/")
+        bucket, _, key = uri.partition(":")[2].removeprefix("//").partition("/")
         if not bucket:
             raise InvalidArgument(f"location {uri!r} names no bucket")
         return cls(bucket, key.strip("/"))

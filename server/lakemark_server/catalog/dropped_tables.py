@@ -341,6 +341,7 @@ class DroppedTables:
         try:
             self._finish(record.location)
         except LakemarkError as error:  # which says that nothing was applied, of its own part
+            _log.warning("files of a dropped table cannot be deleted yet", reason=error.message)
             raise FilesLeft(
                 f"the table is dropped, but {record.location} is still being deleted; ask again with the same request "
                 f"id, or it is done within {DELETION_MS_MAX // 60_000 + 1} minutes",
