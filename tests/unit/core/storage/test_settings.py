@@ -128,7 +128,7 @@ s3.anonymous = true
         ('["s3://b"]\nregion = "x"', "region is no setting"),
         ('[prefix]\ns3.region = "x"', "named by the prefix"),
         ('["s3://b"', "cannot be read"),
-        ('x = 1', "named by the prefix"),
+        ('x = 1', "it is no section"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_the_file_is_said_without_secrets(tmp_path: Path, section: str, message: str) -> None:
