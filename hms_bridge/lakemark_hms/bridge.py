@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakemark_core import storage
 from lakemark_hms.admission import Admission, rank_of
 from lakemark_hms.errors import to_declared
 from lakemark_hms.facet import LakeFacet
@@ -24,7 +25,7 @@ class HmsBridge:
 
     Without a ``lake`` facet lake tables can be created and dropped, not read. ``config`` is what ``get_config_value``
     answers beside the warehouse directory. ``admission``: what tenants may ask for; None: anything. ``timeline``: the
-    process's own, if it has one. Raises Unavailable if the port is taken.
+    process's own, if it has one. ``engine_schemes``: as ``Services`` has them. Raises Unavailable if the port is taken.
     """
 
     def __init__(
@@ -39,10 +40,12 @@ class HmsBridge:
         warehouse: Warehouse | None = None,
         admission: Admission | None = None,
         timeline: Timeline | None = None,
+        engine_schemes: Mapping[str, str] | None = None,
     ) -> None:
-        known = {"hive.metastore.warehouse.dir": catalog.warehouse} | dict(config or {})
+        schemes = engine_schemes or {}
+        known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
         timeline = timeline or Timeline(catalog.store, Snapshots(catalog.store), catalog.clock)
-        self.services = Services(catalog, warehouse or Warehouse(catalog), timeline, lake, known)
+        self.services = Services(catalog, warehouse or Warehouse(catalog), timeline, lake, known, schemes)
         dispatcher = Dispatcher(all_handlers(self.services), to_declared, admission.run if admission else run_all)
         try:
             self._server = HmsServer(dispatcher, host, port, settings, rank_of=rank_of, room=admission)

@@ -55,7 +55,8 @@ class LakeDdl:
         location = sent_location(table)
         default = storage.join(database.location, (table.tableName or "").lower())
         # Spark names the default place itself: only another one was chosen by the user.
-        chosen = location if location and (location != default or table_type(table) == EXTERNAL) else ""
+        in_default = storage.is_same_place(location, default) and table_type(table) != EXTERNAL
+        chosen = "" if in_default else location
         if not storage.is_empty(chosen or default):
             raise UnsupportedOperation(
                 f"{label}: a lake table begins without files, so CREATE TABLE … AS SELECT is not possible; "

@@ -29,17 +29,17 @@ _SD_LOCATION = 2
 Change = tuple[int, bytes] | None
 
 
-def database_struct(record: DatabaseRecord) -> bytes:
-    """The serialized Thrift Database."""
+def database_struct(record: DatabaseRecord, uri: str) -> bytes:
+    """The serialized Thrift Database. ``uri``: its location as engines read it."""
     if record.hive:
         name = (STRING, string_value(record.name))
-        location = (STRING, string_value(record.location))
+        location = (STRING, string_value(uri))
         return patch(record.hive, {_DATABASE_NAME: name, _DATABASE_LOCATION: location})
     return encode_struct(
         Database(
             name=record.name,
             description=record.description,
-            locationUri=record.location,
+            locationUri=uri,
             parameters=dict(record.properties),
             ownerName=record.owner or None,
             ownerType=PrincipalType.USER if record.owner else None,

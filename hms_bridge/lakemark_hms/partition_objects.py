@@ -94,7 +94,9 @@ def renamed_partition(table: HiveTable, sent: Cut[PartitionHead], now: int, old:
     check_values(table, values_of(sent.value.values))
     source = old.full_location(table.record.partition_base)
     location = source
-    if table.record.owns_data and source == storage.join(table.record.location, table.partition_name(old.values)):
+    if table.record.owns_data and storage.is_same_place(
+        source, storage.join(table.record.location, table.partition_name(old.values))
+    ):
         location = storage.join(table.record.location, table.partition_name(values_of(sent.value.values)))
     parameters = dict(sent.value.parameters or {}) | {DDL_TIME: str(now)}
     return split(table, values_of(sent.value.values), _cleaned(sent, parameters, None), location if old.located else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakemark_core import storage
 from lakemark_core.errors import TableNotFound
 from lakemark_hms.facet import LakeFacet, is_hidden, lake_write_error
 from lakemark_hms.names import DatabaseName
@@ -29,13 +30,22 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """``lake`` is None where lake tables cannot be read; ``config`` answers ``get_config_value``."""
+    """``lake`` is None where lake tables cannot be read; ``config`` answers ``get_config_value``.
+
+    ``engine_schemes``: in which schemes engines read the locations of databases and of what is of the lake, by the
+    schemes that these have. The locations of warehouse tables are answered as they were sent.
+    """
 
     catalog: Catalog
     warehouse: Warehouse
     timeline: Timeline
     lake: LakeFacet | None = None
     config: Mapping[str, str] = field(default_factory=dict)
+    engine_schemes: Mapping[str, str] = field(default_factory=dict)
+
+    def for_engines(self, location: str) -> str:
+        """A location in the scheme that engines read."""
+        return storage.in_scheme(location, self.engine_schemes)
 
     def now(self) -> int:
         """In seconds, as Hive counts."""

@@ -172,7 +172,7 @@ class Service:
         from lakemark_hms.lake.facet import SparkFacet
         from lakemark_hms.wire.limits import ServerSettings
 
-        lake = SparkFacet(self.snapshots)
+        lake = SparkFacet(self.snapshots, self.settings.engine_schemes)
         given = self.settings
         limits = ServerSettings(
             connections_max=given.hms_connections_max,
@@ -191,6 +191,7 @@ class Service:
             settings=limits,
             admission=admission,
             timeline=self.timeline,
+            engine_schemes=given.engine_schemes,
         )
 
 

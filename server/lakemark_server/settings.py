@@ -30,6 +30,9 @@ class Settings(BaseSettings):
     s3_connect_timeout: float = Field(S3Settings().connect_timeout, gt=0, description="seconds")
     s3_request_timeout: float = Field(S3Settings().request_timeout, gt=0, description="seconds without a byte")
     s3_max_attempts: int = Field(S3Settings().max_attempts, ge=1, le=100, description="of a request")
+    engine_schemes: dict[str, str] = Field(
+        {"s3": "s3a"}, description="schemes of locations as engines of the Metastore protocol read them"
+    )
     storage_config: str = Field("", description="TOML file with other S3 settings for some prefixes")
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told otherwise")
     grpc_port: int = Field(9090, ge=0, le=65535, description="0: any free port")

@@ -19,7 +19,16 @@ from lakemark_core.storage.directories import (
     remove_if_empty,
 )
 from lakemark_core.storage.settings import S3Settings, StorageSettings
-from lakemark_core.storage.uris import join, keeps_directories, local_path, normal_uri
+from lakemark_core.storage.uris import (
+    canonical_uri,
+    in_scheme,
+    is_same_place,
+    join,
+    keeps_directories,
+    lies_in,
+    local_path,
+    normal_uri,
+)
 
 __all__ = [
     "Move",
@@ -27,15 +36,19 @@ __all__ = [
     "StorageSettings",
     "again",
     "begin_move",
+    "canonical_uri",
     "configure",
     "delete_directory",
     "delete_with_directories",
     "empty_directory",
     "has_directories",
+    "in_scheme",
     "is_directory",
     "is_empty",
+    "is_same_place",
     "join",
     "keeps_directories",
+    "lies_in",
     "local_path",
     "make_directory",
     "normal_uri",

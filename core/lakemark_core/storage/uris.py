@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,35 @@ def normal_uri(location: str) -> str:
     if text.startswith("file:"):
         return "file:" + posixpath.normpath("/" + text[len("file:") :].lstrip("/"))
     return text.rstrip("/")
+
+
+def canonical_uri(location: str) -> str:
+    """The normal form in which all names of a place are the same: ``s3a:`` and ``s3n:`` are ``s3:``.
+
+    Raises InvalidArgument if it is empty or relative.
+    """
+    return _as_s3(normal_uri(location))
+
+
+def is_same_place(first: str, second: str) -> bool:
+    """Of two locations in normal form."""
+    return _as_s3(first) == _as_s3(second)
+
+
+def lies_in(location: str, directory: str) -> bool:
+    """Whether ``location`` is ``directory`` or lies below it, both in normal form; nothing lies in ""."""
+    place, above = _as_s3(location), _as_s3(directory)
+    return bool(above) and (place == above or place.startswith(above + "/"))
+
+
+def in_scheme(location: str, schemes: Mapping[str, str]) -> str:
+    """``location`` with another scheme, if ``schemes`` has one for its own."""
+    scheme = scheme_of(location)
+    return schemes[scheme] + location[len(scheme) :] if scheme in schemes else location
+
+
+def _as_s3(uri: str) -> str:
+    return f"s3{uri[uri.index(':') :]}" if is_s3(uri) else uri
 
 
 def join(location: str, *parts: str) -> str:

@@ -63,12 +63,15 @@ class _Databases:
 
     def get(self, call: Call) -> bytes:
         record = self._catalog.get_database(*database_name(call.args.name))
-        return reply_struct(call.name, call.seqid, database_struct(record))
+        return reply_struct(call.name, call.seqid, self._struct(record))
 
     def get_req(self, call: Call) -> bytes:
         request = call.args.request
         record = self._catalog.get_database(*database_name(request.name, request.catalogName))
-        return reply_struct(call.name, call.seqid, database_struct(record))
+        return reply_struct(call.name, call.seqid, self._struct(record))
+
+    def _struct(self, record: DatabaseRecord) -> bytes:
+        return database_struct(record, self._services.for_engines(record.location))
 
     def get_all(self, _call: Call) -> list[str]:
         return [record.name for record in self._catalog.list_databases(DEFAULT_CATALOG)]
@@ -80,7 +83,7 @@ class _Databases:
         request = call.args.request
         found = self._matching(request.pattern, request.catalogName)
         return reply_struct(
-            call.name, call.seqid, struct(struct_list_field(1, [database_struct(record) for record in found]))
+            call.name, call.seqid, struct(struct_list_field(1, [self._struct(record) for record in found]))
         )
 
     def _matching(self, pattern: str | None, catalog: str | None = None) -> Sequence[DatabaseRecord]:
@@ -136,7 +139,11 @@ class _Databases:
 
     def get_catalog(self, call: Call) -> GetCatalogResponse:
         _require_catalog((call.args.catName.name or "").lower())
-        catalog = Catalog(name=DEFAULT_CATALOG, description="Lakemark", locationUri=self._catalog.warehouse)
+        catalog = Catalog(
+            name=DEFAULT_CATALOG,
+            description="Lakemark",
+            locationUri=self._services.for_engines(self._catalog.warehouse),
+        )
         return GetCatalogResponse(catalog=catalog)
 
 

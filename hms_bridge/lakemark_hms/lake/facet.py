@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,6 +14,7 @@ from lakemark_core.errors import (
     TableNotFound,
     UnsupportedOperation,
 )
+from lakemark_core.storage import in_scheme
 from lakemark_core.types import Schema
 from lakemark_hms.lake import names, tables
 from lakemark_hms.lake.scans import Scan, only_scan, scans_of
@@ -61,10 +63,14 @@ class _Resolved:
 
 
 class SparkFacet:
-    """Thread-safe. Views are cheap; the files of a version are only looked at for its hidden table."""
+    """Thread-safe. Views are cheap; the files of a version are only looked at for its hidden table.
 
-    def __init__(self, snapshots: Snapshots) -> None:
+    ``engine_schemes``: in which schemes locations are answered, by those that they have.
+    """
+
+    def __init__(self, snapshots: Snapshots, engine_schemes: Mapping[str, str] | None = None) -> None:
         self._snapshots = snapshots
+        self._schemes = engine_schemes or {}
         # By all that they are made from: a table's record may change, a version's files do not.
         self._structs: ByteLru[_Key, bytes] = ByteLru(_STRUCTS_BYTES, len)
         self._views: ByteLru[_Key, PartitionView] = ByteLru(_VIEWS_BYTES, _view_bytes)
@@ -82,10 +88,11 @@ class SparkFacet:
         struct = self._structs.get(found.key)
         if struct is None:
             if found.wanted.files:
-                thrift = tables.hidden(found.table, name, *self._scan(found))
+                thrift = tables.hidden(found.table, name, self._location(found), *self._scan(found))
             else:
                 schema = self._snapshots.schema(found.table, found.found.lineage, found.version)
-                thrift = tables.view(found.table, name, found.version, schema, self._named_scans(found, schema))
+                scans = self._named_scans(found, schema)
+                thrift = tables.view(found.table, name, self._location(found), found.version, schema, scans)
             struct = encode_struct(thrift)
             self._structs.put(found.key, struct)
         return struct
@@ -105,12 +112,20 @@ class SparkFacet:
                 table=f"{database.name}.{name}",
             )
         if filter_text.strip():
-            return self._snapshots.again(lambda: slices_view(found.table, name, *self._scan(found), filter_text))
+            return self._snapshots.again(lambda: self._slices(found, filter_text))
         view = self._views.get(found.key)
         if view is None:
-            view = self._snapshots.again(lambda: slices_view(found.table, name, *self._scan(found)))
+            view = self._snapshots.again(lambda: self._slices(found))
             self._views.put(found.key, view)
         return view
+
+    def _slices(self, found: _Resolved, filter_text: str = "") -> PartitionView:
+        scan, snapshot = self._scan(found)
+        return slices_view(found.table, found.name, self._location(found), scan, snapshot, filter_text)
+
+    def _location(self, found: _Resolved) -> str:
+        """The table's, as engines read it."""
+        return in_scheme(found.table.record.location, self._schemes)
 
     def _resolve(self, database: DatabaseRecord, name: str) -> _Resolved | None:
         base = name.partition("@")[0]

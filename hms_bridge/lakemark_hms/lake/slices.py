@@ -25,15 +25,18 @@ _MARK: Final = "\x00location\x00"
 _VALUES_HEAD: Final = b"\x0f\x00\x01"  # field 1, a list
 
 
-def slices_view(table: LakeTable, name: str, scan: Scan, snapshot: Snapshot, filter_text: str = "") -> PartitionView:
+def slices_view(
+    table: LakeTable, name: str, location: str, scan: Scan, snapshot: Snapshot, filter_text: str = ""
+) -> PartitionView:
     """The live file slices of a snapshot in the order of their versions, as partitions of the hidden table ``name``.
+
+    ``location``: the table's, as engines read it.
 
     Those of partitions that the filter surely does not select are left out, decided once for each partition; a filter
     that cannot be understood leaves out nothing.
     """
     schema = snapshot.schema
     before, after = _template(table, name)
-    place = table.record.location
     values: list[Values] = []
     structs: list[bytes] = []
     for part in snapshot.parts:
@@ -45,8 +48,8 @@ def slices_view(table: LakeTable, name: str, scan: Scan, snapshot: Snapshot, fil
         for code, path in zip(codes[live].tolist(), _paths(part, live), strict=True):
             row = (*own[code], _slice_value(path))
             values.append(row)
-            location = string_value(f"{place}/{path.rpartition('/')[0]}")
-            structs.append(b"".join((_VALUES_HEAD, string_list_value(row), before, location)))
+            directory = string_value(f"{location}/{path.rpartition('/')[0]}")
+            structs.append(b"".join((_VALUES_HEAD, string_list_value(row), before, directory)))
     columns = [field.name.lower() for field in schema.partition_fields]
     types = [format_type(field.type) for field in schema.partition_fields]
     return PartitionView([*columns, slice_key(schema, scan)], [*types, "string"], values, structs, after)

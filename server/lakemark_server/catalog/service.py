@@ -63,7 +63,7 @@ class Catalog:
     ) -> None:
         self.store = store
         self.quotas = quotas or Quotas(store)
-        self.warehouse = storage.normal_uri(warehouse)
+        self.warehouse = storage.canonical_uri(warehouse)
         self.clock = clock
         self.dropped = DroppedTables(store, clock, self.quotas, self.warehouse, dropped_retain_ms, measure)
         self.database_ids = IdSource(store, "database")
@@ -118,7 +118,7 @@ class Catalog:
 
     def _database_location(self, record: DatabaseRecord) -> str:
         if record.location:
-            return storage.normal_uri(record.location)
+            return storage.canonical_uri(record.location)
         return storage.join(self.warehouse, f"{record.name}.db")
 
     def get_database(self, catalog: str, name: str) -> DatabaseRecord:
@@ -186,7 +186,7 @@ class Catalog:
         new.schema_id = 1
         database = self.get_database(new.catalog, new.database)
         new.external = bool(record.location)
-        new.location = storage.normal_uri(record.location) if record.location else _own_directory(database, new.name)
+        new.location = storage.canonical_uri(record.location) if record.location else _own_directory(database, new.name)
         new.table_id = self.table_ids.next()
         new.created_ms = self.clock()
 
@@ -291,7 +291,8 @@ class Catalog:
 
     def has_lake_table(self, location: str) -> bool:
         """Whether files of a lake table lie in that directory, also of a dropped one that can be brought back."""
-        return self.store.read(lambda tx: lake.shares_directory(tx, location))
+        place = storage.canonical_uri(location)
+        return self.store.read(lambda tx: lake.shares_directory(tx, place))
 
     # -- both kinds ---------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ class Warehouse:
             new.database_id, new.catalog, new.name, new.created_ms = (
                 old.database_id, old.catalog, old.name, old.created_ms,
             )  # fmt: skip
-            new.location = storage.normal_uri(new.location) if new.location else old.location
+            new.location = storage.canonical_uri(new.location) if new.location else old.location
             databases.put(tx, new)
 
         self.catalog.store.transact(body)

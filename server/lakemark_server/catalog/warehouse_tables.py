@@ -75,7 +75,7 @@ def default_location(database: DatabaseRecord, name: str) -> str:
 def moves_with_its_name(table: HiveTable) -> bool:
     """Whether a rename takes the directory along: of a table that owns its data, in the default place (as in Hive)."""
     record = table.record
-    return record.owns_data and record.location == default_location(table.database, table.name)
+    return record.owns_data and storage.is_same_place(record.location, default_location(table.database, table.name))
 
 
 class WarehouseTables:

@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from lakemark_core.errors import InvalidArgument
-from lakemark_core.storage import join, keeps_directories, local_path, normal_uri, open_location
+from lakemark_core.storage import (
+    canonical_uri,
+    in_scheme,
+    is_same_place,
+    join,
+    keeps_directories,
+    lies_in,
+    local_path,
+    normal_uri,
+    open_location,
+)
 from lakemark_core.storage.uris import S3Place, authority_and_path, is_s3
 
 
@@ -41,6 +51,23 @@ def test_which_stores_have_directories() -> None:
     without = ["s3://b/a", "S3A://b/a", "s3n://b/a", "gs://b/a", "abfss://c@account.dfs.core.windows.net/a"]
     assert [keeps_directories(uri) for uri in with_them + without] == [True] * 4 + [False] * 5
     assert [is_s3(uri) for uri in without] == [True, True, True, False, False]
+
+
+def test_aliases_of_s3_are_one_place() -> None:
+    assert {canonical_uri(f"{scheme}://b/a/") for scheme in ("s3", "s3a", "s3n", "S3A")} == {"s3://b/a"}
+    assert canonical_uri("/a/") == "file:/a"
+    assert is_same_place("s3a://b/a", "s3://b/a")
+    assert not is_same_place("s3a://b/a", "gs://b/a")
+    assert lies_in("s3a://b/a/c", "s3n://b/a")
+    assert lies_in("s3a://b/a", "s3://b/a")
+    assert not lies_in("s3://b/ab", "s3://b/a")
+    assert not lies_in("s3://b/a", "")
+
+
+def test_locations_in_the_scheme_of_an_engine() -> None:
+    schemes = {"s3": "s3a"}
+    given = ["s3://b/a", "s3a://b/a", "file:/a", "gs://b"]
+    assert [in_scheme(uri, schemes) for uri in given] == ["s3a://b/a", "s3a://b/a", "file:/a", "gs://b"]
 
 
 def test_buckets_and_keys() -> None:
