@@ -1,1 +1,1 @@
-"""Benchmarks of Lakemark beside its peers; run one with `scripts/bench NAME [--json]`."""
+"""Benchmarks of Lakemark beside its peers. Run one with `scripts/bench NAME [--json]`."""

@@ -83,8 +83,11 @@ def _measure(work_dir: Path, seconds: float, dataset: Dataset, versions: int) ->
 
 
 def measure_peers(data: Path, dataset: Dataset, ten_files_ms: float, next_ms: float) -> dict[str, Any]:
-    """The peers' figures, and how much longer PyIceberg takes to append ten files to the large table: than opening and
-    committing, and than a commit of a writer that is kept, as PyIceberg's table is."""
+    """The peers' figures, and two ratios for appending ten files to the large table with PyIceberg.
+
+    They relate it to opening and committing with Lakemark, and to one commit of a writer that stays open, as
+    PyIceberg's table does.
+    """
     peers: dict[str, Any] = {}
     for peer in PEERS:
         try:

@@ -1,4 +1,4 @@
-"""One hot table and the writers of ``commit_writers``: what they get done, and what it costs the service."""
+"""One hot table and the writers of ``commit_writers``: their throughput, and the cost for the service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def run(
     *,
     two_requests: bool = False,
 ) -> dict[str, Any]:
-    """On a new table, until ``seconds`` are over or ``commits_max`` is reached. AssertionError: a commit was lost."""
+    """Commits to a new table until ``seconds`` have passed or ``commits_max`` is reached. AssertionError: a commit was
+    lost."""
     _create_table(service, table)
     tally, server_cpu_s = _load(service, Load(service.grpc_address, table, writers, seconds, commits_max, two_requests))
     commits = len(tally.latencies_s)
@@ -50,7 +51,7 @@ def run(
 
 
 def fill(service: Service, table: str, versions: int, files: int) -> None:
-    """A table like those of ``run``, of few versions with ``files`` files each."""
+    """Creates a table like those of ``run``, with few versions of ``files`` files each."""
     _create_table(service, table)
     choice = random.Random(versions)
     with grpc.insecure_channel(service.grpc_address) as channel:
@@ -61,7 +62,7 @@ def fill(service: Service, table: str, versions: int, files: int) -> None:
 
 @contextmanager
 def writer(service: Service, table: str) -> Iterator[Callable[[], None]]:
-    """What makes one commit of one file."""
+    """A function that makes one commit of one file."""
     choice = random.Random(table)
     with grpc.insecure_channel(service.grpc_address) as channel:
         stub = TimelineServiceStub(channel)
@@ -76,7 +77,7 @@ def latest_version(service: Service, table: str) -> int:
 
 
 def _load(service: Service, load: Load) -> tuple[Tally, float]:
-    """The writers' tally, and the processor seconds of the service meanwhile."""
+    """The writers' tally, and the processor seconds that the service used meanwhile."""
     spawn = multiprocessing.get_context("spawn")  # gRPC does not survive a fork
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=commit_writers.main, args=(load, theirs))

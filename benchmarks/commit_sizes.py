@@ -1,4 +1,4 @@
-"""What a commit costs by the size of the table and of itself, and what a table of many versions costs."""
+"""How the cost of a commit depends on the size of the table and of the commit, and what many versions cost."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def measure(service: Service, dataset: Dataset, versions: int) -> dict[str, Any]
 
 
 def _ten_files(lake: Lake, dataset: Dataset) -> dict[str, Any]:
-    """Commits of ten files on the large table and on one of a hundredth of it, in turns; medians.
+    """Median times of commits of ten files on the large table and on one a hundredth its size, in turns.
 
-    ``ten_files_1m_next_ms``: of a writer that is kept, whose commits open its next instant; else opening counts, too.
+    ``ten_files_1m_next_ms`` is of a writer that stays open, whose commits open its next instant. In the other figures
+    opening counts too.
     """
     smallest = math.lcm(dataset.partitions, APPENDS)
     small = Dataset(max(dataset.files // 100 // smallest, 1) * smallest, dataset.partitions)
@@ -65,7 +66,7 @@ def _ten_files(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 
 
 def _bulk(lake: Lake, dataset: Dataset) -> float:
-    """Seconds for one commit of 100,000 files (no more than the table has), staged in requests of 10,000."""
+    """Seconds for one commit of 100,000 files (or of all files of the table), staged in requests of 10,000."""
     lake.create("bulk")
     count = min(BULK_FILES, dataset.files)
     took = []
@@ -76,7 +77,7 @@ def _bulk(lake: Lake, dataset: Dataset) -> float:
 
 
 def _old_version(lake: Lake, table: str, sql: str, version: int) -> dict[str, Any]:
-    """Plans of an old version and of the latest, in turns, once both have been read."""
+    """Times of plans of an old version and of the latest, in turns, after both have been read once."""
     lake.plan(table, sql)
     first_ms = lake.plan_ms(table, sql, 1, version)
     old_ms, latest_ms = _in_turns(
@@ -91,7 +92,8 @@ def _old_version(lake: Lake, table: str, sql: str, version: int) -> dict[str, An
 
 
 def _deep(service: Service, lake: Lake, versions: int) -> dict[str, Any]:
-    """A table with one file a version beside one with as many files in few versions: plans and commits, in turns.
+    """Plans and commits on a table with one file in each version, and on one with as many files in few versions, in
+    turns.
 
     ``deep_versions_ratio`` is the greater of the two ratios.
     """
@@ -118,10 +120,10 @@ def _deep(service: Service, lake: Lake, versions: int) -> dict[str, Any]:
     }
 
 
-def _in_turns(one: Callable[[], float], other: Callable[[], float], runs: int) -> tuple[float, float]:
-    """Medians."""
-    found = [(one(), other()) for _ in range(runs)]
-    ones, others = zip(*found, strict=True)
+def _in_turns(first: Callable[[], float], second: Callable[[], float], runs: int) -> tuple[float, float]:
+    """The medians of both."""
+    times = [(first(), second()) for _ in range(runs)]
+    ones, others = zip(*times, strict=True)
     return round(statistics.median(ones), 3), round(statistics.median(others), 3)
 
 

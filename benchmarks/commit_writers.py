@@ -1,8 +1,8 @@
-"""The client side of the ``commit`` benchmark: one process, one thread for each writer.
+"""The client side of the ``commit`` benchmark: one process, with one thread for each writer.
 
-One process, because the machine that this is meant for has two cores: the service and the writers, each held to one
-core by its interpreter lock, then have one each. Writers send requests that are serialized from prepared messages and
-share one channel, so that a commit costs them little; what it does cost is reported.
+The benchmark is meant for a machine with two cores. The service and the writers are each limited to one core by their
+interpreter lock, so with one process each has a core. Writers send requests that are serialized from prepared messages
+and share one channel, so that a commit costs them little. What it costs is reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RETRIABLE: Final = frozenset({grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILAB
 
 @dataclass(frozen=True)
 class Load:
-    """Ends when ``seconds`` are over, or after ``commits_max``, whichever comes first."""
+    """Ends when ``seconds`` have passed, or after ``commits_max`` commits."""
 
     address: str
     table: str
@@ -34,12 +34,12 @@ class Load:
     seconds: float
     commits_max: int
     two_requests: bool = False
-    """Each commit is OpenInstant and Commit; else a commit opens the writer's next instant with it."""
+    """Whether each commit is an OpenInstant and a Commit; else each commit opens the writer's next instant."""
 
 
 @dataclass
 class Tally:
-    """What writers did. Latencies are of all requests of a commit together, in seconds."""
+    """What the writers did. A latency covers all requests of one commit, in seconds."""
 
     latencies_s: list[float] = field(default_factory=list)
     retries: int = 0
@@ -48,7 +48,7 @@ class Tally:
 
 
 def main(load: Load, to_parent: Connection) -> None:
-    """Sends "ready", waits for any message, works, and sends the Tally (or the error as a text)."""
+    """Sends "ready", waits for any message, works, and sends the Tally, or the error as text."""
     with grpc.insecure_channel(load.address) as channel:
         grpc.channel_ready_future(channel).result(timeout=30)
         to_parent.send("ready")
@@ -89,7 +89,7 @@ def _work(load: Load, stub: TimelineServiceStub) -> Tally:
 def _write(
     stub: TimelineServiceStub, load: Load, choice: random.Random, tally: Tally, end: float, commits_max: int
 ) -> None:
-    """Appends one file after the other; a commit that is refused counts as a retry and is begun anew."""
+    """Appends one file after another. A refused commit counts as a retry and begins again."""
     opening, commit = _requests(load.table, 1)
     if not load.two_requests:
         commit.next.CopyFrom(opening)
@@ -133,7 +133,7 @@ def _requests(table: str, files: int) -> tuple[pb.OpenInstantRequest, pb.CommitR
 
 
 def _data_file() -> DataFile:
-    """With bounds of three columns, as a writer has them from the file's footer."""
+    """A file entry with bounds of three columns, as a writer gets them from the file's footer."""
     bounds = [
         (1, Value(integer=1), Value(integer=100_000)),
         (2, Value(text="AA"), Value(text="YV")),

@@ -1,8 +1,8 @@
 """The table of the ``plan`` and ``commit`` benchmarks: entries of files that do not exist, the same for every system.
 
 Each file holds 1,000 ids, and files with consecutive ids share a partition. The table grows in 100 appends of the same
-size. *Clustered* appends fill one partition after the other, as days do; *scattered* ones write to all partitions each
-time, as buckets and regions do. Imports nothing but NumPy and Arrow, as peers use it from an environment of their own.
+size. *Clustered* appends fill one partition after another, as days do. *Scattered* appends write to all partitions each
+time, as buckets and regions do. Imports only NumPy and Arrow, because peers use it from an environment of their own.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Selection:
         return self.moved_sql(0)
 
     def moved_sql(self, ids: int) -> str:
-        """The same selection of ids that are greater by so much: of nearly the same files, but another plan."""
+        """The same selection with ids that are greater by ``ids``: nearly the same files, but another plan."""
         return f"{PARTITION_COLUMN} = {self.partition} AND id >= {self.low + ids} AND id < {self.high + ids}"
 
 
 def other_unclustered(number: int) -> str:
-    """Another plan like UNCLUSTERED for each number from 1 to 1,000."""
+    """A plan like UNCLUSTERED, but a different one for each number from 1 to 1,000."""
     return f"code = {123_456 + 719 * number} AND amount > {900 + number / 1_000}"
 
 
@@ -85,14 +85,16 @@ class Dataset:
         return entries(places, places // self.partition_files, seed=number)
 
     def later(self, number: int, count: int) -> pa.Table:
-        """``count`` files for append ``number`` (from 0) to the whole table, each in another partition."""
+        """``count`` files for append ``number`` (from 0) after the table is complete, each in another partition."""
         places = self.files + number * count + np.arange(count)
         return entries(places, places % self.partitions, seed=APPENDS + number)
 
 
 def entries(places: np.ndarray, partitions: np.ndarray, seed: int) -> pa.Table:
-    """One row for each file: ``path`` below the table, ``size_bytes``, ``row_count``, ``p``, and ``min.N`` and
-    ``max.N`` of each column N. ``places`` are positions in the order of ids; the other columns are random."""
+    """One row for each file: ``path`` below the table, ``size_bytes``, ``row_count``, ``p``, ``min.N`` and ``max.N``.
+
+    N are the columns. ``places`` are positions in the order of ids; the other columns are random.
+    """
     count = len(places)
     random = np.random.default_rng(seed)
     groups = [f"{a:016x}{b:016x}" for a, b in random.integers(0, 1 << 62, (count, 2)).tolist()]

@@ -1,9 +1,10 @@
-"""What folds into base pages cost, and save: ``scripts/bench fold [--json] [--files N] [--partitions P]``.
+"""The cost and the savings of folds into base pages: ``scripts/bench fold [--json] [--files N] [--partitions P]``.
 
 Tables are committed over gRPC by a service that does not fold. After it has stopped, the work of its background thread
-is done here and timed, alone: the first base of tables with 256, 1,000 and 10,000 versions of one file each; that of a
-table of a million files in 100 versions, each of which wrote to all partitions; and the next base of that table, after
-256 more versions of one file each. The first plan after a start of the service is measured before and after.
+is done and timed here, alone. First, the first base of tables with 256, 1,000 and 10,000 versions of one file each.
+Then that of a table of a million files in 100 versions, each of which wrote to all partitions. Then the next base of
+that table, after 256 more versions of one file each. The first plan after a start of the service is measured before and
+after.
 """
 
 from __future__ import annotations
@@ -51,17 +52,17 @@ def main() -> None:
 
 
 def _small(work_dir: Path, counts: list[int]) -> dict[str, Any]:
-    """Tables of one file a version, by how many; each is folded once."""
+    """Tables of one file in each version, by number of versions. Each is folded once."""
     with running_service(work_dir, hms=False, settings=NEVER) as service, connected(service) as lake:
         lake.create(EMPTY)
         for count in counts:
             commit_hot.run(service, f"hot_{count}", WRITERS, SECONDS_MAX, count)
     before = {count: _cold_ms(work_dir, f"hot_{count}", "day = 50") for count in counts}
-    found = {str(count): asdict(folds.fold(work_dir, f"hot_{count}")) for count in counts}
+    result = {str(count): asdict(folds.fold(work_dir, f"hot_{count}")) for count in counts}
     for count in counts:
         after_ms = _cold_ms(work_dir, f"hot_{count}", "day = 50")
-        found[str(count)] |= {"cold_before_ms": before[count], "cold_after_ms": after_ms}
-    return {"versions_of_one_file": found}
+        result[str(count)] |= {"cold_before_ms": before[count], "cold_after_ms": after_ms}
+    return {"versions_of_one_file": result}
 
 
 def _large(work_dir: Path, dataset: Dataset) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Folds of a store that no service has open: what the service's background thread does, done at once and measured."""
+"""Folds a store that no service has open: the work of the service's background thread, done at once and measured."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Fold:
 
 
 def fold_if_due(work_dir: Path, table: str) -> Fold | None:
-    """What the background thread would do, by its default thresholds; None: nothing."""
+    """What the background thread would do with its default thresholds; None: nothing."""
     return _fold(work_dir, table, Thresholds())
 
 
 def fold(work_dir: Path, table: str) -> Fold:
-    """A base of the latest version. AssertionError: it has one."""
-    found = _fold(work_dir, table, Thresholds(versions=1))
-    assert found is not None, "nothing is new"
-    return found
+    """Folds a base of the latest version. AssertionError: it has one already."""
+    folded = _fold(work_dir, table, Thresholds(versions=1))
+    assert folded is not None, "nothing is new"
+    return folded
 
 
 def _fold(work_dir: Path, name: str, thresholds: Thresholds) -> Fold | None:

@@ -1,9 +1,9 @@
 """Lakemark's metastore against Hive 2.3's own, in the same run: ``scripts/bench hms [--json]``.
 
-A table of 20 columns and 2 partition keys gets 10,000 partitions. Both systems run all the time, but only one is asked
-at a time, in turns (ours, theirs, ours …), so that a machine that gets slower or faster meanwhile does so for both. The
-figures are medians over the turns; a ratio is ours / theirs in calls per second, that of the least favourable case.
-Replies are checked when a connection makes its first call; after that the client only sends and receives bytes.
+A table of 20 columns and 2 partition keys gets 10,000 partitions. Both systems run all the time, but only one is called
+at a time, in turns (ours, theirs, ours …), so that changes of the machine's speed affect both alike. The figures are
+medians over the turns. A ratio is ours / theirs in calls per second, that of the least favourable case. Replies are
+checked when a connection makes its first call; after that the client only sends and receives bytes.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def _measure(systems: list[System]) -> dict[str, dict[str, float]]:
     """Calls per second by case and system."""
     for system in systems:
         hms_load.create_table(system)
-    found = {f"add_partitions of {BATCH}": _add_partitions(systems)}
+    rates = {f"add_partitions of {BATCH}": _add_partitions(systems)}
     for connections in CONNECTIONS:
-        found[f"get_table, {connections} connections"] = _in_turns(systems, connections, _get_table)
+        rates[f"get_table, {connections} connections"] = _in_turns(systems, connections, _get_table)
     for selected, text in FILTERS.items():
-        found[f"get_partitions_by_filter, {selected} partitions"] = _in_turns(systems, 1, _by_filter(text, selected))
-    return found
+        rates[f"get_partitions_by_filter, {selected} partitions"] = _in_turns(systems, 1, _by_filter(text, selected))
+    return rates
 
 
 def _add_partitions(systems: list[System]) -> dict[str, float]:
@@ -88,7 +88,7 @@ def _in_turns(systems: list[System], connections: int, call: Callable[[Any], obj
     for _ in range(TURNS):
         for system in systems:
             rates[system.name].append(hms_load.rate(system.port, connections, TURN_S, call))
-    return {name: round(statistics.median(found), 2) for name, found in rates.items()}
+    return {name: round(statistics.median(turns), 2) for name, turns in rates.items()}
 
 
 def _get_table(client: Any) -> None:

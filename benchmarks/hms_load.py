@@ -1,4 +1,4 @@
-"""What the ``hms`` benchmark asks of a metastore: one client's code and one set of objects for every system."""
+"""The calls of the ``hms`` benchmark: one client's code and one set of objects for every system."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FILTERS: Final = {
     100: 'dt = "d042"',
     1_200: 'dt >= "d040" and dt < "d052"',
 }
-"""By how many partitions they select."""
+"""Filters by the number of partitions that they select."""
 
 _PARQUET: Final = "org.apache.hadoop.hive.ql.io.parquet."
 
@@ -51,7 +51,7 @@ class System:
 
 @contextmanager
 def connected(port: int) -> Iterator[Any]:
-    """A client whose protocol is in C; it raises rather than be slow."""
+    """A client whose protocol is in C. It raises an error instead of falling back to a slow one."""
     transport = TBufferedTransport(TSocket("127.0.0.1", port))
     transport.open()
     try:
@@ -79,7 +79,7 @@ def table(system: System, name: str) -> Table:
 
 
 def partition(system: System, day: str, hour: str) -> Partition:
-    """Of the table."""
+    """A partition of the table."""
     place = f"{system.location}/{TABLE}/dt={day}/hour={hour}"
     return Partition([day, hour], DATABASE, TABLE, 0, 0, _storage(place), {})
 
@@ -96,10 +96,10 @@ def partition_batches(system: System) -> Iterator[list[Partition]]:
 
 
 class Replay:
-    """A call that was made once and checked, then sent again and again as the same bytes.
+    """A call that was made and checked once, and is then sent again and again as the same bytes.
 
-    A reply has as many bytes as the first one had, so it is read without being decoded: what is measured is the
-    metastore, not this client, which would need more time for a thousand partitions than the metastore does.
+    A reply has as many bytes as the first one, so it is read without being decoded. That measures the metastore and not
+    this client, which would need more time for a thousand partitions than the metastore does.
     """
 
     def __init__(self, port: int, call: Callable[[Any], object]) -> None:

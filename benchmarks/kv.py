@@ -1,15 +1,19 @@
 """The key-value stores side by side: ``scripts/bench kv [--json] [--postgres URL] [--fdb CLUSTER_FILE]``.
 
-For each backend, on a store with 20,000 pairs of 100 bytes: gets and ranges of 100 pairs, each a transaction of its
-own; durable commits of one new pair from 1, 16 and 64 threads; read-modify-writes of one hot key from 16 threads, with
-all the retries that they need; and additions to one counter. Figures are operations a second. ``group_commit_ratio`` is
-what 64 threads commit, by what they commit if each transaction is made durable alone; ``store_processes`` is what 1, 2
-and 4 processes commit with 16 threads each, where several may share a store. On top of each store: the median time of a
-commit of one file over gRPC from one client, ``service_overhead_ms`` of which are not the store's own commit, and
-``service_empty_ms``, what a request takes of which the service has nothing to do; and ``processes``, commits a second
-of 1, 2 and 4 service processes on one store, each with 16 writers to a hot table of its own. For PostgreSQL, a server
-is started in a directory of its own, unless one is named; FoundationDB, which has no group commit of ours, is measured
-if a cluster is named. All stores should be on the same disk.
+Each backend gets a store with 20,000 pairs of 100 bytes. Measured are gets, and ranges of 100 pairs, each in a
+transaction of its own; durable commits of one new pair from 1, 16 and 64 threads; read-modify-writes of one hot key
+from 16 threads, with all the retries that they need; and additions to one counter. Figures are operations per second.
+``group_commit_ratio`` is the throughput of 64 threads divided by that of transactions that are made durable one by one.
+``store_processes`` is the throughput of 1, 2 and 4 processes with 16 threads each, for stores that several processes
+may share.
+
+With a service on top of each store: the median time of a commit of one file over gRPC from one client;
+``service_overhead_ms``, the part of it that is not the store's own commit; ``service_empty_ms``, the time of a request
+that gives the service nothing to do; and ``processes``, commits per second of 1, 2 and 4 service processes on one
+store, each with 16 writers to a hot table of its own.
+
+For PostgreSQL a server is started in a directory of its own, unless one is named. FoundationDB, for which we have no
+group commit, is measured if a cluster is named. All stores should be on the same disk.
 """
 
 from __future__ import annotations
@@ -103,7 +107,7 @@ def _postgres(url: str | None) -> Iterator[str | None]:
 
 
 def _measure_together(result: dict[str, Any], name: str, store: str, of_services: str) -> None:
-    """Several processes on one store: bare ones, and services on another one like it."""
+    """Several processes on one store: bare processes, and services on another store like it."""
     result["store_processes"][name] = {str(count): _together(store, count) for count in PROCESSES}
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
         work_dir = Path(directory)
@@ -114,8 +118,8 @@ def _measure_together(result: dict[str, Any], name: str, store: str, of_services
 
 
 def _measure_service(result: dict[str, Any], name: str, work_dir: Path, store: str) -> None:
-    found = kv_service.round_trips(work_dir, store)
-    result["service_commit_ms"][name], result["service_empty_ms"][name] = found
+    trips = kv_service.round_trips(work_dir, store)
+    result["service_commit_ms"][name], result["service_empty_ms"][name] = trips
 
 
 def _empty(url: str) -> None:
@@ -167,14 +171,14 @@ def _writing(store: Store, name: str) -> Callable[[int, int], None]:
 
 
 def _together(url: str, processes: int) -> float:
-    """Commits a second of all processes."""
+    """Commits per second of all processes."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(processes)
     with context.Pool(processes, _keep_barrier, (barrier,)) as pool:
         return round(sum(pool.map(_commits_of_process, [(url, number) for number in range(processes)], 1)), 1)
 
 
-_start: Barrier | None = None  # of the processes of one pool
+_start: Barrier | None = None  # shared by the processes of one pool
 
 
 def _keep_barrier(barrier: Barrier) -> None:
@@ -208,7 +212,7 @@ def _fill(store: Store) -> None:
 
 
 def _rate(clients: int, work: Callable[[int, int], object]) -> dict[str, float]:
-    """Operations a second of all clients together, and how long one took."""
+    """Operations per second of all clients together, and the time of one operation."""
     latencies: list[list[float]] = [[] for _ in range(clients)]
     barrier = threading.Barrier(clients + 1)
     over = threading.Event()
@@ -242,7 +246,7 @@ def _rate(clients: int, work: Callable[[int, int], object]) -> dict[str, float]:
 
 
 def _fsyncs_per_s(directory: Path) -> float:
-    """Of 4 KiB appended to a file: what a durable commit costs at least, here and now."""
+    """Syncs per second after appending 4 KiB to a file: an upper limit for durable commits one by one."""
     descriptor = os.open(directory / "fsync", os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         began, count = time.perf_counter(), 0

@@ -1,4 +1,4 @@
-"""What the service adds to its store: the time of a commit, and what several processes on one store get done."""
+"""What the service adds to its store: the time of a commit, and the throughput of several processes on one store."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class RoundTrips(NamedTuple):
     """Medians, from one client."""
 
     commit_ms: float
-    """A Commit with one file: its request, the service and the store together. Its instant is opened before."""
+    """A Commit with one file: its request, the service and the store together. Opening the instant is not included."""
     empty_ms: float
-    """A request of which the service has nothing to do (gRPC's own health check): what any answer takes."""
+    """A request that gives the service nothing to do (gRPC's own health check): the minimum for any response."""
 
 
 def round_trips(work_dir: Path, store: str) -> RoundTrips:
-    """In turns."""
+    """Measures both in turns."""
     with running_service(work_dir, hms=False, settings={"LAKEMARK_STORE": store}) as service:
         commit_hot.fill(service, "single", 1, 1)
         name = TableName(database="default", table="single")
@@ -67,7 +67,7 @@ def _timed_commit(stub: TimelineServiceStub, table: TableName, number: int) -> f
 
 
 def commits_per_s(work_dir: Path, store: str, processes: int) -> float:
-    """Of so many service processes on one store together, each with a table and WRITERS writers of its own."""
+    """Commits per second of ``processes`` services on one store, each with a table and WRITERS writers of its own."""
     with ExitStack() as stack:
         services = [
             stack.enter_context(

@@ -31,7 +31,7 @@ SECONDS_MAX: Final = 15.0
 
 
 class Lake:
-    """Calls of one channel, whose errors are gRPC's own, and those that the client package makes."""
+    """Calls over one channel: bare ones, whose errors are gRPC's own, and those that the client package makes."""
 
     def __init__(self, channel: grpc.Channel, client: Client) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class Lake:
         self._health = HealthStub(channel)
 
     def create(self, table: str) -> None:
-        """With the columns of ``dataset``."""
+        """Creates a table with the columns of ``dataset``."""
         columns = [
             types_pb2.Column(name=name, type=types_pb2.Type(primitive=kind))
             for name, kind in (*COLUMNS, (PARTITION_COLUMN, "int"))
@@ -50,17 +50,20 @@ class Lake:
         self._catalog.CreateTable(catalog_pb2.CreateTableRequest(name=_name(table), schema=schema))
 
     def cold_plan_ms(self, table: str, sql: str) -> float:
-        """The first plan of the table after a start; one of the empty table EMPTY has loaded the code by then."""
+        """The first plan of the table after a start. A plan of the empty table EMPTY has loaded the code before."""
         self.plan(EMPTY, f"{PARTITION_COLUMN} = 0 AND id > 0")
         return self.plan_ms(table, sql, 1)
 
     def fill(self, table: str, dataset: Dataset) -> float:
-        """Creates the table and commits all appends; the seconds that the service took, without generating entries."""
+        """Creates the table and commits all appends. Returns the seconds of the service, without generating entries."""
         self.create(table)
         return sum(self.append(table, dataset.append(number)) for number in range(APPENDS))
 
     def append(self, table: str, entries: pa.Table) -> float:
-        """One commit; seconds. Up to STAGED_FILES files go with the commit itself, others are staged before."""
+        """Makes one commit and returns its seconds.
+
+        Up to STAGED_FILES files come with the commit itself; more are staged before.
+        """
         began = time.perf_counter()
         opening = timeline_pb2.OpenInstantRequest(table=_name(table), operation=timeline_pb2.APPEND, start=True)
         instant = self._timeline.OpenInstant(opening).instant
@@ -79,7 +82,8 @@ class Lake:
         return took + time.perf_counter() - began
 
     def appender(self, table: str) -> Callable[[pa.Table], float]:
-        """A writer that is kept: each call is one request, a commit that opens the writer's next instant; seconds."""
+        """A writer that stays open. Each call is one request: a commit that opens the next instant. Returns its
+        seconds."""
         opening = timeline_pb2.OpenInstantRequest(table=_name(table), operation=timeline_pb2.APPEND, start=True)
         instants = [self._timeline.OpenInstant(opening).instant]
 
@@ -93,7 +97,7 @@ class Lake:
         return append
 
     def empty_request(self) -> None:
-        """One of which the service has nothing to do (gRPC's own health check): what any answer takes."""
+        """A request that gives the service nothing to do (gRPC's own health check): the minimum for any response."""
         self._health.Check(HealthCheckRequest())
 
     def plan(self, table: str, sql: str, version: int | None = None) -> int:
@@ -104,25 +108,25 @@ class Lake:
         return self._snapshots.PlanFiles(request).summary.files_planned
 
     def plan_ms(self, table: str, sql: str, runs: int, version: int | None = None) -> float:
-        """Median round trip, as ``median_s`` has it."""
+        """The median round trip of plans, as in ``median_s``."""
         return round(median_s(lambda: self.plan(table, sql, version), runs)[0] * 1e3, 3)
 
     def list_all(self, table: str, statistics: Sequence[str] = ()) -> int:
-        """Has the client list all files: page by page as plain Arrow columns (docs/files.md); how many there are."""
-        found = 0
-        for files in self._client.plan(f"default.{table}", statistics=statistics).pages():
-            found += files.num_rows
-            assert pc.sum(files.column("row_count")).as_py() == files.num_rows * FILE_ROWS
-            assert files.column("path").null_count == 0
-        return found
+        """Lists all files as plain Arrow columns, page by page (docs/files.md). Returns how many there are."""
+        listed = 0
+        for page in self._client.plan(f"default.{table}", statistics=statistics).pages():
+            listed += page.num_rows
+            assert pc.sum(page.column("row_count")).as_py() == page.num_rows * FILE_ROWS
+            assert page.column("path").null_count == 0
+        return listed
 
     def table_of_all(self, table: str) -> int:
-        """The same as one table in memory."""
+        """Lists all files as one table in memory. Returns how many there are."""
         return self._client.plan(f"default.{table}").table().num_rows
 
 
 def median_s(run: Callable[[], object], runs: int) -> tuple[float, int]:
-    """Median of the seconds that a call takes, and of how many calls: ``runs``, or fewer that took SECONDS_MAX."""
+    """The median seconds of a call, and the number of calls: ``runs``, or fewer if these took SECONDS_MAX."""
     took: list[float] = []
     while len(took) < runs and sum(took) < SECONDS_MAX:
         began = time.perf_counter()
@@ -132,8 +136,10 @@ def median_s(run: Callable[[], object], runs: int) -> tuple[float, int]:
 
 
 def medians_in_turns_s(calls: Mapping[str, Callable[[], object]], runs: int) -> dict[str, tuple[float, int]]:
-    """As ``median_s`` of each, but one call of each after the other, forwards and backwards in turn: what else runs
-    meanwhile slows all alike, and so does what a call leaves behind."""
+    """Like ``median_s`` for several calls, made one after another, forwards and backwards in turn.
+
+    So other load on the machine, and what one call leaves behind, slows all of them alike.
+    """
     took: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
     while min(map(len, took.values())) < runs and sum(map(sum, took.values())) < SECONDS_MAX:
@@ -157,7 +163,7 @@ def connected(service: Service) -> Iterator[Lake]:
 
 
 def stored_bytes(work_dir: Path) -> int:
-    """Of the SQLite store; after the service has stopped it has no write-ahead log."""
+    """The size of the SQLite store. After the service has stopped it has no write-ahead log."""
     return sum(path.stat().st_size for path in work_dir.glob("lakemark.db*"))
 
 
@@ -166,7 +172,7 @@ def _name(table: str) -> types_pb2.TableName:
 
 
 def _encoded(entries: pa.Table, instant: int) -> bytes:
-    """As the service takes them: below the instant's directory, partitions by name, no nulls and no NaN."""
+    """The entries as the service takes them: below the instant's directory, partitions by name, no nulls and no NaN."""
     nothing = pa.array(np.zeros(entries.num_rows, np.int64))
     columns: dict[str, Any] = {name: entries.column(name) for name in entries.column_names if name not in {"path", "p"}}
     columns |= {f"null_count.{number}": nothing for number in range(1, len(COLUMNS) + 1)}

@@ -1,4 +1,4 @@
-"""What a benchmark ran on, and with."""
+"""The machine and the software that a benchmark ran on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GIB = 1 << 30
 
 
 def description() -> dict[str, str | int | float]:
-    """Of this machine: processor, cores, memory, kernel, Python, SQLite, and how busy it was when it was asked."""
+    """This machine: processor, cores, memory, kernel, Python, SQLite, and its current load."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -25,7 +25,7 @@ def description() -> dict[str, str | int | float]:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Of installed distributions."""
+    """The versions of installed distributions."""
     return {package: version(package) for package in packages}
 
 

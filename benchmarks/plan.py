@@ -1,17 +1,18 @@
 """How fast files are planned: ``scripts/bench plan [--json] [--files N] [--partitions P] [--no-peers] [--data DIR]``.
 
-A table of a million files (entries only, no data) in 1,000 partitions with statistics on 5 columns is committed over
-gRPC, and folded as far as the background fold would. Then plans are asked for over gRPC: a selective predicate on a
+A table of a million files (entries only, no data) in 1,000 partitions, with statistics on 5 columns, is committed over
+gRPC and folded as far as the background fold would. Then plans are requested over gRPC: a selective predicate on a
 partition and a clustered column; one on columns by which no page can be skipped; all files, listed by the client as
-plain Arrow columns (without and with statistics, page by page and as one table); and the selective one as the first
-after a restart. Plans with a predicate are asked for in turns with an empty request (gRPC's own health check): the same
-one again (``_warm``), and ones with other values each time (``_new``); ``_vs_empty`` is how many times an empty request
-they take.
-PyIceberg, delta-rs and DuckLake plan the same files in the same run; ratios are theirs / ours, of tables that they have
-loaded already and, as they keep no answers, of plans that Lakemark was not asked for before. What is generated for them
-stays in DIR. They take part up to a million files.
-What is measured is a median of a number of runs, of fewer if these take longer than SECONDS_MAX of ``benchmarks.lake``;
-``runs`` says of how many. So ten million files take less than ten minutes.
+plain Arrow columns (with and without statistics, page by page and as one table); and the selective one as the first
+after a restart. Plans with a predicate alternate with an empty request (gRPC's own health check). ``_warm`` repeats the
+same plan, ``_new`` has other values each time, and ``_vs_empty`` is their time divided by that of an empty request.
+
+PyIceberg, delta-rs and DuckLake plan the same files in the same run. Ratios are theirs / ours, for tables that they
+have already loaded and, because they do not cache plans, for plans that Lakemark has not made before. Their generated
+metadata stays in DIR. They take part up to a million files.
+
+Each figure is a median of a number of runs, or of fewer if these take longer than SECONDS_MAX of ``benchmarks.lake``;
+``runs`` has the number. So ten million files take less than ten minutes.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _measure(work_dir: Path, dataset: Dataset) -> dict[str, Any]:
 
 
 class _Measures:
-    """Puts figures into ``result``, and under "runs" how many times each was taken."""
+    """Puts figures into ``result``, and the number of runs of each under "runs"."""
 
     _numbers = count(1)
 
@@ -108,7 +109,7 @@ class _Measures:
         self._runs = result.setdefault("runs", {})
 
     def unclustered(self, key: str) -> float:
-        """Of plans that were not asked for before; seconds."""
+        """Seconds of plans that were not made before."""
         took, self._runs[key] = median_s(
             lambda: self._lake.plan("planned", other_unclustered(next(self._numbers))), RUNS
         )
@@ -116,8 +117,10 @@ class _Measures:
         return took
 
     def against_empty(self, service: Service) -> None:
-        """Plans that were asked for before, and plans that never were, in turns with requests of which the service has
-        nothing to do; what of it the service takes in processor time."""
+        """Repeated plans and new plans, in turns with requests that give the service nothing to do.
+
+        Also the processor time that the service takes for them.
+        """
         selection, lake = self._dataset.selection, self._lake
         calls: dict[str, Callable[[], object]] = {
             "empty_request": lake.empty_request,
@@ -127,14 +130,14 @@ class _Measures:
         }
         for call in calls.values():
             call()
-        found = medians_in_turns_s(calls, RUNS)
-        # Apart: it leaves nothing of what the processor has at hand, and whoever comes next would look slow.
-        found["unclustered_new"] = self.unclustered("unclustered_new_ms"), self._runs["unclustered_new_ms"]
-        for name, (took, runs) in found.items():
+        medians = medians_in_turns_s(calls, RUNS)
+        # Measured apart: it evicts the processor's caches, so whatever comes next would look slow.
+        medians["unclustered_new"] = self.unclustered("unclustered_new_ms"), self._runs["unclustered_new_ms"]
+        for name, (took, runs) in medians.items():
             self._result[f"{name}_ms"] = round(took * 1e3, 3)
             self._runs[f"{name}_ms"] = runs
-        empty, _ = found.pop("empty_request")
-        for name, (took, _) in found.items():
+        empty, _ = medians.pop("empty_request")
+        for name, (took, _) in medians.items():
             self._result[f"{name.removesuffix('_warm')}_vs_empty"] = round(took / empty, 2)
         for name in ("empty_request", "selective_warm", "selective_new"):
             began = service.cpu_s()
@@ -164,7 +167,7 @@ def _measure_scattered(work_dir: Path, dataset: Dataset) -> dict[str, Any]:
 
 
 def measure_peers(data: Path, dataset: Dataset, ours: dict[str, Any]) -> dict[str, Any]:
-    """The peers' figures, and ratios; none of a peer that could not be measured."""
+    """The peers' figures, and ratios. A peer that could not be measured is left out."""
     result: dict[str, Any] = {"peers": {}}
     for peer, key in PEERS.items():
         try:

@@ -1,7 +1,8 @@
 """The service under cProfile, for ``--profile``: ``python -m benchmarks.profiled_service FILE``.
 
-Each thread has a profiler of its own, whose clock is the thread's processor time: who waits costs nothing. The figures
-of all threads are added up. The profiler makes calls dearer than lines, so read the result as hints, not as shares.
+Each thread has its own profiler, which measures the thread's processor time, so waiting costs nothing. The figures of
+all threads are added up. The profiler makes calls more expensive than lines, so read the result as hints, not as
+shares.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any
 from lakemark_server.process import main
 from lakemark_server.settings import Settings
 
-# Where threads of the pool wait for work. When the service stops they still do, and the end of that call is taken on
-# the clock of the thread that asks: its time means nothing.
+# Where threads of the pool wait for work. They still wait when the service stops, so the end of that call is taken
+# from the clock of the stopping thread, and its time means nothing.
 WAITING = "'get' of '_queue.SimpleQueue' objects"
 
 _profilers: list[cProfile.Profile] = []

@@ -1,4 +1,4 @@
-"""Lakemark's own service as a child process, and what it costs in processor time."""
+"""Lakemark's own service as a child process, and its processor time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class ServiceStartError(RuntimeError):
-    """The service ended before it was ready; the message carries its log."""
+    """The service ended before it was ready. The message has its log."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Service:
     hms_port: int  # 0: not served
 
     def cpu_s(self) -> float:
-        """User and system time that the process has used."""
+        """User and system time of the process, in seconds."""
         return cpu_s(self.pid)
 
     def rss_mb(self) -> int:
-        """Memory that the process has resident, in MiB."""
+        """Resident memory of the process, in MiB."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
@@ -49,7 +49,7 @@ def running_service(
     profile: Path | None = None,
     settings: Mapping[str, str] = NO_SETTINGS,
 ) -> Iterator[Service]:
-    """A service with an SQLite store in ``work_dir``, empty the first time, stopped by its pid when the block ends.
+    """A service with an SQLite store in ``work_dir``, which is empty the first time. It is stopped when the block ends.
 
     With ``profile`` it runs under cProfile and writes its figures there when it stops. ``settings`` are environment
     variables. Raises ServiceStartError.
@@ -82,19 +82,19 @@ def running_service(
 
 def cpu_s(pid: int) -> float:
     """User and system time of a process, in seconds, to a hundredth (proc(5))."""
-    # The command, the second field, may hold spaces and ends with the last parenthesis.
+    # The second field, the command, may have spaces. It ends with the last parenthesis.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
 def _when_ready(process: subprocess.Popen[bytes], log: Path) -> Service:
     assert process.stdout is not None
-    found = _READY.match(process.stdout.readline().decode())
-    if found is None:
+    match = _READY.match(process.stdout.readline().decode())
+    if match is None:
         process.wait(STOP_TIMEOUT_S)
         raise ServiceStartError(f"the service did not start:\n{log.read_text(errors='replace')}")
-    hms_port = int(found[2].rpartition(":")[2]) if found[2] else 0
-    return Service(pid=int(found[3]), grpc_address=found[1], hms_port=hms_port)
+    hms_port = int(match[2].rpartition(":")[2]) if match[2] else 0
+    return Service(pid=int(match[3]), grpc_address=match[1], hms_port=hms_port)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

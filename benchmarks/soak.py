@@ -1,12 +1,12 @@
-"""One service under mixed load for long: ``scripts/bench soak [--json] [--minutes 30] [--store URL]``.
+"""One service under mixed load for a long time: ``scripts/bench soak [--json] [--minutes 30] [--store URL]``.
 
-Clients of both protocols work at a pace far below what the service can do (``soak_load``): commits, upserts,
-clustering, plans, incremental reads, time travel, branches, cleans, schema changes, tables and partitions. Each minute
-(a tenth of the run if it is shorter than ten) memory, open files, threads, processor time, the size of the store
-(SQLite's) and the latencies of each kind are written down. What is judged is what follows the first 15 minutes: until
-then caches fill, and the history of the table grows until its metadata is trimmed. Flat is what has no slope there that
-is steeper than its limit and more than chance. At the end the store is verified. Unexpected errors and a store that is
-not whole make the exit code 1; that something is not flat is told.
+Clients of both protocols work at a pace far below the service's capacity (``soak_load``): commits, upserts, clustering,
+plans, incremental reads, time travel, branches, cleans, schema changes, tables and partitions. Each minute (a tenth of
+the run if it is shorter than ten minutes) it records memory, open files, threads, processor time, the size of the store
+(SQLite only) and the latencies of each kind. Figures are judged after the first 15 minutes: before, caches fill, and
+the history of the table grows until its metadata is trimmed. A figure is flat if its slope is within its limit or
+explained by chance. At the end the store is verified. Unexpected errors and a damaged store make the exit code 1;
+figures that are not flat are reported only.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from lakemark_server.kv import open_store
 from lakemark_server.verify import verify
 
 STEADY_AFTER_S: Final = 900.0
-"""Metadata is trimmed ten minutes after a base was made, which is made every few minutes on a busy machine."""
-STEADY_SAMPLES_MIN: Final = 10  # of fewer a slope says nothing
+"""Metadata is trimmed ten minutes after a base was made. On a busy machine bases are made every few minutes."""
+STEADY_SAMPLES_MIN: Final = 10  # with fewer a slope means nothing
 CHANCE_MAX: Final = 0.01
-"""The median of six requests a minute goes up and down: if they scatter by a third, one of five level figures seems to
-grow by its slope alone."""
-P99_COUNT_MIN: Final = 100  # of fewer it is the slowest one, which says nothing
+"""The median of six requests per minute fluctuates: if they scatter by a third, one of five flat figures seems to grow,
+judged by its slope alone."""
+P99_COUNT_MIN: Final = 100  # with fewer it is the slowest request, which means nothing
 CACHE_BYTES: Final = 64 << 20
-"""Of the service's snapshots: full after minutes, so that what grows later is no cache."""
+"""The service's cache of snapshots. It is full after some minutes, so that later growth is not the cache."""
 
 
 def main() -> None:
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _watch(service: Service, load: Load, work_dir: Path, seconds: float) -> list[dict[str, Any]]:
-    """Runs the load and looks at the service meanwhile."""
+    """Runs the load and samples the service meanwhile."""
     count = max(10, round(seconds / 60))
     samples: list[dict[str, Any]] = []
     began = seen = time.monotonic()
@@ -126,8 +126,11 @@ def _figures(taken_s: list[float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Not flat is what grows by more than ``hourly`` of its median in an hour and more than ``noise`` while judged,
-    unless a figure that only goes up and down would do so with a chance of more than ``CHANCE_MAX``."""
+    """The limit of a figure.
+
+    It is not flat if it grows by more than ``hourly`` of its median in an hour and by more than ``noise`` while judged,
+    unless a fluctuating figure would do so with a chance of more than ``CHANCE_MAX``.
+    """
 
     hourly: float
     noise: float
@@ -144,9 +147,11 @@ LIMITS: Final = {
 
 
 def verdict(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of samples in the order of time. ``trends``: of each figure what it was in the first sample, its median since
-    ``STEADY_AFTER_S``, its slope since then, and how likely chance gives such a rise; ``not_flat`` names those that
-    grow. None of these if the run was short.
+    """Judges samples in the order of time.
+
+    ``trends`` has for each figure its first value, its median since ``STEADY_AFTER_S``, its slope since then, and the
+    probability of such a rise by chance. ``not_flat`` names the figures that grow. Both are missing if the run was
+    short.
     """
     trends: dict[str, Any] = {}
     not_flat = []
@@ -171,7 +176,7 @@ def verdict(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 Points = list[tuple[float, float]]
-"""Seconds since the beginning, and the figure."""
+"""(seconds since the beginning, figure)"""
 
 
 def _series(samples: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Limit, Points]]:
@@ -186,16 +191,18 @@ def _series(samples: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Limit, 
 
 
 def slope(points: Points) -> float:
-    """A second: the median of the slopes between all pairs (Theil 1950, Sen 1968), which single bad minutes do not
-    bend."""
+    """The slope per second: the median of the slopes of all pairs (Theil 1950, Sen 1968), robust against outliers."""
     return statistics.median(
         (later - value) / (later_s - at_s) for (at_s, value), (later_s, later) in combinations(points, 2)
     )
 
 
 def chance(points: Points) -> float:
-    """How likely so many of the pairs rise, or more of them, if the figures come in any order (Mann 1945, Kendall 1975,
-    with ties, by the normal distribution): 0.5 of a level series, near 0 of one that rises."""
+    """The probability that so many pairs rise, or more, if the figures come in random order.
+
+    Mann 1945, Kendall 1975, with ties, by the normal distribution. About 0.5 for a level series, near 0 for a rising
+    one.
+    """
     values = [value for _, value in sorted(points)]
     rises = sum((later > value) - (later < value) for value, later in combinations(values, 2))
     sizes = [len(values), *Counter(values).values()]
@@ -203,7 +210,7 @@ def chance(points: Points) -> float:
     variance = (whole - sum(ties)) / 18
     if not variance:
         return 0.5
-    # A step towards the middle, as the normal distribution has values between those that the count can have.
+    # Continuity correction: the normal distribution is continuous, the count is not.
     deviation = (rises - (rises > 0) + (rises < 0)) / math.sqrt(variance)
     return math.erfc(deviation / math.sqrt(2)) / 2
 

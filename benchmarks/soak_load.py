@@ -1,7 +1,8 @@
-"""The mixed load of the ``soak`` benchmark: clients of both protocols, each at a pace of its own.
+"""The mixed load of the ``soak`` benchmark: clients of both protocols, each at its own pace.
 
-What they leave behind is bounded: files that writers add are clustered into one a partition, old versions are cleaned,
-and branches, tables, partitions and columns that were made are dropped again. So whatever grows is the service's.
+What they leave behind is bounded: files that writers add are clustered into one for each partition, old versions are
+cleaned, and the branches, tables, partitions and columns that they create are dropped again. So if anything grows, it
+is the service's.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ RETAINED_VERSIONS: Final = 300
 PREFILL_AT_ONCE: Final = 1_000
 IDS: Final = 1_000_000
 ID, X = 1, 2  # column ids of Wire.create
-LOSES: Final = frozenset({"commit_conflict"})  # to another writer: part of the game
+LOSES: Final = frozenset({"commit_conflict"})  # expected: another writer was first
 ERRORS_KEPT_MAX: Final = 20
 
 
 @dataclass
 class Recorder:
-    """Latencies in seconds by kind since the last ``take``; what failed, since the beginning."""
+    """Latencies in seconds by kind since the last ``take``, and failures since the beginning."""
 
     refused: Counter[str] = field(default_factory=Counter)
     failed: int = 0
@@ -74,7 +75,7 @@ class Recorder:
 
 
 class Load:
-    """Runs from ``start`` to ``stop``; the hot table has ``files`` files in ``partitions`` partitions before."""
+    """Runs from ``start`` to ``stop``. The hot table begins with ``files`` files in ``partitions`` partitions."""
 
     def __init__(self, service: Service, location: str, files: int, partitions: int) -> None:
         self.recorder = Recorder()
@@ -103,7 +104,7 @@ class Load:
             thread.join()
 
     def _run(self, name: str, period_s: float, act: Callable[[], None]) -> None:
-        """Every ``period_s``; who is late does not make up for it."""
+        """Acts every ``period_s``. Turns that were missed are not made up for."""
         due = time.monotonic() + random.uniform(0, period_s)
         while not self._over.wait(due - time.monotonic()):
             try:
@@ -145,7 +146,7 @@ def _actors(service: Service, warehouse: System, partitions: int, recorder: Reco
 
 
 class _LakeClient:
-    """One thread's."""
+    """The gRPC client of one thread."""
 
     def __init__(self, wire: Wire, recorder: Recorder, partitions: int) -> None:
         self._wire, self._timed, self._partitions = wire, recorder.timed, partitions
@@ -162,11 +163,14 @@ class _LakeClient:
         return _file(instant, name, self._chance.randrange(self._partitions), self._chance.randrange(IDS))
 
     def upsert(self) -> None:
-        """A new file instead of another one of its group, among those that are clustered: else the files from before,
-        of one schema and with sorted values, would become fewer all the time, and what plans find with them."""
+        """Replaces a file by a new one of its group, among the files that were already clustered.
+
+        Otherwise the initial files, which have one schema and sorted values, would become fewer all the time, and plans
+        would find less.
+        """
         month = self._chance.randrange(self._partitions)
-        version, found = self._month(month)
-        paths = _added_later(found)
+        version, listed = self._month(month)
+        paths = _added_later(listed)
         if paths:
             gone = self._chance.choice(paths)
             with self._timed("upsert"):
@@ -175,7 +179,7 @@ class _LakeClient:
                 self._wire.commit(instant, given, removed=t.RemovedFiles(paths=[gone]))
 
     def cluster(self) -> None:
-        """All that writers have added to a partition becomes one file."""
+        """Rewrites all files that writers have added to a partition into one file."""
         self._turn += 1
         month = self._turn % self._partitions
         version, paths = self._month(month)
@@ -189,8 +193,8 @@ class _LakeClient:
 
     def _month(self, month: int) -> tuple[int, list[str]]:
         with self._timed("plan of a partition"):
-            found = self._wire.plan(f"m = {month}", encoding=s.PROTOBUF)
-        return found.version, [one.path for one in found.files.list.files]
+            plan = self._wire.plan(f"m = {month}", encoding=s.PROTOBUF)
+        return plan.version, [file.path for file in plan.files.list.files]
 
     def selective(self) -> None:
         low = self._chance.randrange(IDS)
@@ -215,7 +219,7 @@ class _LakeClient:
             self._wire.plan("m = 0", at=s.SnapshotReference(version=max(1, latest - back)))
 
     def branch(self) -> None:
-        """Made, written, read, merged and dropped."""
+        """Creates, writes, reads, merges and drops a branch."""
         self._turn += 1
         table, name = self._wire.table, f"b{self._turn}"
         with self._timed("branch made"):
@@ -235,7 +239,7 @@ class _LakeClient:
             self._wire.timeline.Clean(t.CleanRequest(table=self._wire.table, retain_versions=RETAINED_VERSIONS))
 
     def schema(self) -> None:
-        """A column comes, or goes."""
+        """Adds or drops a column."""
         self._turn += 1
         if self._turn % 2:
             column = p.Column(name="extra", type=p.Type(primitive="bigint"))
@@ -260,7 +264,7 @@ class _LakeClient:
 
 
 class _HiveClient:
-    """One thread's, with a connection that it keeps."""
+    """The Thrift client of one thread, with one connection."""
 
     def __init__(self, system: System, recorder: Recorder) -> None:
         self._system, self._timed = system, recorder.timed
@@ -274,11 +278,11 @@ class _HiveClient:
 
     def by_filter(self) -> None:
         with self._timed("get_partitions_by_filter"):
-            found = self._client.get_partitions_by_filter(DATABASE, TABLE, 'dt = "d004"', -1)
-        assert len(found) == hms_load.HOURS
+            partitions = self._client.get_partitions_by_filter(DATABASE, TABLE, 'dt = "d004"', -1)
+        assert len(partitions) == hms_load.HOURS
 
     def partition(self) -> None:
-        """Of a day that no filter asks for."""
+        """Adds and drops a partition of a day that no filter selects."""
         self._turn += 1
         values = ["extra", str(self._turn)]
         with self._timed("partition added"):
@@ -296,10 +300,10 @@ class _HiveClient:
 
 
 def _added_later(paths: list[str]) -> list[str]:
-    """Without the files that the table had from the beginning."""
+    """The files that the table did not have at the beginning."""
     return [path for path in paths if path.split("/")[2].startswith("w")]
 
 
 def _file(instant: int, name: str, month: int, low: int) -> p.DataFile:
-    """With bounds of the columns that plans ask for."""
+    """A file entry with bounds of the columns that plans filter by."""
     return file(instant, name, month, stats=[stat(ID, low % IDS, low % IDS + 500, 0), stat(X, None, None, 0)])

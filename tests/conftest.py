@@ -1,4 +1,4 @@
-"""What all tests share: what they made in shared stores is removed at the end, and several workers share them out."""
+"""Setup for all tests: stores are removed at the end of the run, and tests are distributed over several workers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from hypothesis import settings
 from tests.schedule import ByGroup, urgency_of
 from tests.stores import remove_stores
 
-# What a command writes to its standard output and error is what tests of commands look at: no log of a service in this
-# process may come between.
+# Tests of commands read standard output and error, so no service in this process may log there.
 structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.__stderr__))
-settings.register_profile("untimed", deadline=None)  # of a busy machine no clock tells whether code is right
+settings.register_profile("untimed", deadline=None)  # on a busy machine time limits say nothing about the code
 settings.load_profile("untimed")
 
 
@@ -28,11 +27,11 @@ def _stores_are_removed() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup:
-    config.option.loadscopereorder = False  # the number of tests in a group says nothing about how long it takes
+    config.option.loadscopereorder = False  # the size of a group says nothing about its duration
     return ByGroup(config, log)
 
 
-@pytest.hookimpl(trylast=True)  # after the tests of one session-wide parameter were put together
+@pytest.hookimpl(trylast=True)  # after pytest has grouped tests by session-wide parameters
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: urgency_of(item.nodeid))

@@ -1,8 +1,8 @@
 """A store that fails on purpose: any backend behind a seeded source of faults.
 
-What happens at the nth call depends on the seed and on n alone, so that a failing seed of a test with one thread
-repeats exactly. ``Store.read`` and every read inside a transaction may fail or be delayed, a commit may be refused, may
-be lost with or without having happened, and the process may die before or after any of them.
+What happens at the nth call depends only on the seed and on n, so a failing seed of a test with one thread repeats
+exactly. ``Store.read`` and every read inside a transaction may fail or be delayed. A commit may be refused, or its
+outcome may be lost after it happened or did not. The process may die before or after any call.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ T = TypeVar("T")
 
 
 class Crashed(BaseException):
-    """The process has died here. No handler of errors would run then, so that none may catch it."""
+    """The process died here. A BaseException, because no error handler would run in a dead process."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """How likely each fault is: of a read the first four, of a commit those after them, of either the last."""
+    """The probability of each fault. The first four are faults of reads, the others of commits; ``crash`` is of
+    both."""
 
     unavailable: float = 0.0
     too_old: float = 0.0
@@ -46,13 +47,13 @@ class Rates:
 
     @classmethod
     def of(cls, rate: float) -> Rates:
-        """Every fault of a commit this likely, and those of a read, of which there are more, a tenth as likely."""
+        """Faults of a commit have this rate, and those of a read a tenth of it, because there are more reads."""
         reading = dict.fromkeys(("unavailable", "too_old", "delay", "crash_reading"), rate / 10)
         return cls(**({field.name: rate for field in fields(cls)} | reading))
 
 
 class Faults:
-    """Decides what happens at each call, and takes down what did. Thread-safe."""
+    """Decides what happens at each call, and records it. Thread-safe."""
 
     READING = ("unavailable", "too_old", "delay", "crash_reading")
     COMMITTING = ("conflict", "expired", "unknown_lost", "unknown_done", "disk_full", "crash_before", "crash_after")
@@ -65,7 +66,7 @@ class Faults:
         self._lock = threading.Lock()
 
     def next(self, kinds: Sequence[str]) -> str:
-        """One of ``kinds``, or "" if all goes well this time."""
+        """One of ``kinds``, or "" if this call succeeds."""
         with self._lock:
             if self._quiet:
                 return ""
@@ -81,7 +82,7 @@ class Faults:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """No faults in here, and no call is counted: for a test that looks at what there is."""
+        """No faults in this block, and no call is counted: for tests that inspect the store."""
         self._quiet += 1
         try:
             yield
@@ -93,9 +94,10 @@ class Faults:
 
 
 class FaultyStore(Store):
-    """``inner`` with faults. After a crash every call raises Crashed, of transactions too, until ``reopen``.
+    """``inner`` with faults.
 
-    ``close`` leaves ``inner`` open: it belongs to the test.
+    After a crash every call raises Crashed, on open transactions too, until ``reopen``. ``close`` leaves ``inner``
+    open: it belongs to the test.
     """
 
     name = "faulty"
@@ -130,7 +132,7 @@ class FaultyStore(Store):
         self.dead = True
 
     def reopen(self) -> None:
-        """What a new process does; transactions of the dead one stay dead."""
+        """Starts the next life. Transactions of the crashed one stay dead."""
         self.life += 1
         self.dead = False
 
@@ -143,7 +145,7 @@ class FaultyStore(Store):
             raise Crashed("the process is dead")
 
     def strike(self, life: int) -> None:
-        """Before a read."""
+        """Called before a read."""
         self.check_alive(life)
         match self.faults.next(Faults.READING):
             case "unavailable":
@@ -211,7 +213,7 @@ class _FaultyTransaction(_FaultyReads):
 
     def commit(self) -> None:
         self._store.check_alive(self._life)
-        # Without writes there is nothing that could fail.
+        # A commit without writes cannot fail.
         fault = self._store.faults.next(Faults.COMMITTING) if self._changed else ""
         match fault:
             case "conflict":

@@ -1,6 +1,6 @@
-"""A real FoundationDB cluster of one's own: one process, on a loopback port, with the storage engine ``ssd``.
+"""A real FoundationDB cluster for one test: one process on a loopback port, with the storage engine ``ssd``.
 
-``LAKEMARK_TEST_FDB_SERVER`` names the program ``fdbserver``; ``fdbcli`` is looked for beside it, then on the path.
+``LAKEMARK_TEST_FDB_SERVER`` names the program ``fdbserver``; ``fdbcli`` is expected beside it or on the path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ START_SECONDS_MAX = 60.0
 
 
 def program() -> Path | None:
-    """``fdbserver``, if the environment names one."""
+    """``fdbserver``, if the environment names it."""
     named = os.environ.get(SERVER_VARIABLE)
     return Path(named) if named else None
 
@@ -51,7 +51,7 @@ class FdbServer:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def start(self) -> None:
-        """Returns once it takes commits; after ``kill`` this includes its recovery."""
+        """Returns once the cluster takes commits. After ``kill`` that includes its recovery."""
         data = self.directory / "data"
         data.mkdir(exist_ok=True)
         with (self.directory / "log").open("ab") as log:
@@ -67,7 +67,7 @@ class FdbServer:
         if not self._made:
             self._ask("configure new single ssd")
             self._made = True
-        # A write that changes nothing: it is answered once the cluster has recovered.
+        # A write without effect: the cluster answers it once it has recovered.
         self._ask("writemode on; clear lakemark-test-ready")
 
     def kill(self) -> None:
@@ -76,7 +76,7 @@ class FdbServer:
         self._process.wait()
 
     def pause(self) -> None:
-        """It says nothing any more, as one behind a network that swallows."""
+        """Stops the process, so that it falls silent like a server behind a broken network."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

@@ -1,6 +1,6 @@
-"""Histories of concurrent clients: what they asked and were told, with times of one clock, and what is there at last.
+"""Histories of concurrent clients: their requests and responses with times of one clock, and the final state.
 
-``tests/history_checker.py`` says whether a history is right.
+``tests/history_checker.py`` decides whether a history is correct.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ DELTA_NAME = "/delta.parquet"
 
 @dataclass(frozen=True)
 class Write:
-    """What an operation does to one place; ``version``: as it was told, 0 if it was not.
+    """What an operation does to one place. ``version``: as the service reported it; 0 if it did not.
 
-    ``clears``: all files behind these beginnings, without the instant ("": everything). ``read``: the version whose
-    files behind the beginnings ``saw`` decided what it does. ``restores``: a version; ``merges``: a branch, and as it
-    was told how many versions it ``replayed``, and ``fast_forward``; ``column``: adds one to the schema, with a name of
-    its own. ``instant`` 0: the service chose one and has not told it.
+    ``clears``: removes all files whose paths, without the instant, begin with one of these ("": all files). ``read``:
+    the version whose files with the prefixes ``saw`` decided what the operation does. ``restores``: a version.
+    ``merges``: a branch; ``replayed`` and ``fast_forward`` are as the service reported them. ``column``: adds a column
+    with a unique name to the schema. ``instant`` 0: the service chose one and did not report it.
     """
 
     added: frozenset[str] = frozenset()
@@ -38,14 +38,17 @@ class Write:
     replayed: int | None = None
     fast_forward: bool = False
     column: str = ""
-    service: bool = False  # changes where rows lie, and none of them
+    service: bool = False  # rewrites files without changing rows
     instant: int = 0
     version: int = 0
 
 
 @dataclass(frozen=True)
 class Clean:
-    """``retains``: so many of the newest versions; ``earliest``: as it was told, all before it but ``spared`` ended."""
+    """A clean. ``retains``: at least so many of the newest versions.
+
+    ``earliest``: as the service reported it; all versions before it have ended, except ``spared``.
+    """
 
     place: Place
     retains: int
@@ -55,7 +58,7 @@ class Clean:
 
 @dataclass(frozen=True)
 class DryMerge:
-    """What a merge would do, as it was told; "": it would not be refused."""
+    """What a merge would do, as the service reported it. ``refused`` "": it would not be refused."""
 
     replayed: int
     fast_forward: bool
@@ -64,7 +67,7 @@ class DryMerge:
 
 @dataclass(frozen=True)
 class Alone:
-    """How many versions and files one place has that another does not, and how many files it has not any more."""
+    """How many versions and added files only one of two places has, and how many files only it has removed."""
 
     versions: int
     added: int
@@ -73,7 +76,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two places beside each other, as they were told. ``merges``: of each into the other one."""
+    """A comparison of two places, as the service reported it. ``merges``: of each place into the other."""
 
     sides: Mapping[Place, Alone]
     merges: Mapping[Place, DryMerge]
@@ -81,12 +84,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Operation:
-    """``reads``: the latest versions that it saw, of all places at one moment; ``contents``: the files of those, and
-    ``columns``: those that were added to their schemas.
+    """One operation of a client.
 
-    ``looks``: a version, maybe an old one, and its files in ``contents``; "refused" if it has ended. ``creates``: a
-    branch, from the latest version of ``creates_from``. ``keeps``: a version, by a tag or savepoint that stays. Without
-    an answer ``ended_ns`` says nothing.
+    ``reads``: the latest versions of several places at one moment; ``contents`` has their files and ``columns`` the
+    columns that were added to their schemas. ``looks``: any version, whose files are in ``contents``; "refused" if it
+    has ended. ``creates``: a branch, forked from the latest version of ``creates_from``. ``keeps``: a version that a
+    tag or savepoint keeps for good. Without a response ``ended_ns`` means nothing.
     """
 
     what: str
@@ -107,8 +110,11 @@ class Operation:
 
 @dataclass(frozen=True)
 class Version:
-    """As the service lists it in the end; ``merged``: branch, after and up to which of its versions; ``columns``: those
-    that were added to the schema that it is read with."""
+    """A version as the service finally lists it.
+
+    ``merged``: branch, and the versions of it after and up to which were replayed. ``columns``: those added to the
+    schema that the version is read with.
+    """
 
     version: int
     instant: int
@@ -119,9 +125,12 @@ class Version:
 
 @dataclass(frozen=True)
 class History:
-    """``versions`` of each place, of a branch those above its fork; ``forks``: the parent and the version of each;
-    ``kept``: the files of versions, old ones too, as they are in the end, and ``lost`` those of them that are not on
-    disk; ``gone``: those that have ended."""
+    """A history with its final state.
+
+    ``versions`` of each place: of a branch only those after its fork. ``forks``: parent and version of each branch.
+    ``kept``: the final files of versions, old ones too; ``lost``: those of them that are not on disk. ``gone``:
+    versions that have ended.
+    """
 
     operations: Sequence[Operation]
     versions: Mapping[Place, Sequence[Version]]
@@ -134,14 +143,14 @@ class History:
         return self.forks[place][1] if place in self.forks else 0
 
     def owner(self, place: Place, version: int) -> Place:
-        """The branch that has made a version, which is an ancestor's up to the fork."""
+        """The place that made a version: up to the fork, an ancestor of the branch."""
         while version <= self.fork(place) and place in self.forks:
             place = self.forks[place][0]
         return place
 
 
 class Recorder:
-    """Takes operations down from many threads."""
+    """Records operations of many threads."""
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []

@@ -1,15 +1,16 @@
-"""Whether a history of concurrent clients is strictly serializable.
+"""Decides whether a history of concurrent clients is strictly serializable.
 
-Since every change of a branch has a number, the order of changes is known and need not be searched for: a history is
-strictly serializable if and only if no cycle is in the graph of who must come before whom (Adya's dependencies with the
-order of real time; Elle finds anomalies in the same way). ``check`` is pure.
+Every change of a branch has a number, so the order of changes is known and need not be searched for. A history is
+strictly serializable if and only if the graph of which operation must precede which has no cycle (Adya's dependencies
+with real-time order; Elle finds anomalies in the same way). ``check`` is pure.
 
-Edges: who made version v comes before who made v + 1 and before who read v, who read v before who made v + 1, and who
-had ended before whoever began later. What is of unknown outcome has happened at some time after it began, or never.
+Edges: the operation that made version v precedes the one that made v + 1 and those that read v; those that read v
+precede the one that made v + 1; an operation that ended precedes those that began later. An operation of unknown
+outcome happened at some time after it began, or never.
 
-Besides, what a version does fits what is before it, on its own branch and wherever it is merged
-(``tests/history_steps.py``), a version is read with the columns that its table had then, and old versions end as
-``tests/history_cleans.py`` says.
+Further checks: what a version does fits the version before it, on its own branch and wherever it is merged
+(``tests/history_steps.py``); a version is read with the columns that its table had then; old versions end as
+``tests/history_cleans.py`` requires.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from tests.history_steps import Steps, difference, some
 
 
 def check(history: History) -> list[str]:
-    """What is wrong, in sentences; nothing: the history is strictly serializable."""
+    """Violations, in sentences. None: the history is strictly serializable."""
     ledger = Ledger(history)
     if ledger.problems:
-        return ledger.problems  # what a version holds is not known then
+        return ledger.problems  # without the ledger the content of versions is not known
     return [
         *_wrong_contents(history, ledger),
         *_wrong_columns(history, ledger),
@@ -38,7 +39,7 @@ def check(history: History) -> list[str]:
 
 
 class Ledger:
-    """Who made which version: each acknowledged one is there once, no other, and none by half."""
+    """Which operation made which version. Every acknowledged version exists once and whole, and no other exists."""
 
     def __init__(self, history: History) -> None:
         self.problems: list[str] = []
@@ -46,7 +47,7 @@ class Ledger:
         self.listed = {(place, one.version): one for place, listed in history.versions.items() for one in listed}
         self._history = history
         self._by_instant: dict[tuple[str, int], tuple[Place, int]] = {}
-        self.altered: dict[str, list[tuple[str, int]]] = {}  # by table the columns that came, with the version
+        self.altered: dict[str, list[tuple[str, int]]] = {}  # by table: each added column with its version
         self._check_numbers()
         self._find_columns()
         for operation in history.operations:
@@ -105,7 +106,10 @@ class Ledger:
                 )
 
     def _settle_unknown(self) -> None:
-        """Restores and merges do not know their instants. Who began first takes the first version that fits."""
+        """Assigns versions to restores and merges of unknown outcome, which do not know their instants.
+
+        The operation that began first takes the first version that fits.
+        """
         unknown = sorted((one for one in self._history.operations if one.outcome == "unknown"), key=_began)
         done: set[int] = set()
         for place, version in self._unclaimed():
@@ -150,7 +154,7 @@ def _wrong_contents(history: History, ledger: Ledger) -> Iterator[str]:
 
 
 def _wrong_columns(history: History, ledger: Ledger) -> Iterator[str]:
-    """A change of the schema is one version of main; each later one has it, and is read with it."""
+    """A change of the schema is one version of main. Each later version has it and is read with it."""
     for (place, version), listed in ledger.listed.items():
         came = [name for name, at in ledger.altered.get(place[0], ()) if at <= version or place[1] != MAIN]
         right = frozenset(came if place[1] == MAIN else came[: len(listed.columns)])
@@ -175,8 +179,11 @@ def _wrong_columns(history: History, ledger: Ledger) -> Iterator[str]:
 
 
 class _Graph:
-    """Operations are nodes from 0 on; behind them is a node for the end of each, in the order of time, so that a time
-    before another takes one edge and not one for each pair."""
+    """The precedence graph. Operations are nodes from 0 on.
+
+    After them comes a node for the end of each operation, in the order of time, so that real-time order needs one edge
+    for each end and not one for each pair.
+    """
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self.operations = operations
@@ -206,7 +213,7 @@ class _Graph:
                 self.put(count + last, operation, "")
 
     def cycle(self) -> list[int]:
-        """The shortest through an operation of some cycle; none: []."""
+        """The shortest cycle through some operation; [] if there is none."""
         before: dict[int, set[int]] = {}
         for first, seconds in self.after.items():
             for second in seconds:
@@ -246,7 +253,7 @@ def _cycle(history: History, ledger: Ledger) -> Iterator[str]:
         )
     for (place, version), operation in made.items():
         listed = ledger.listed.get((place, version))
-        if place[1] != MAIN and listed:  # who commits to a branch sees the table's schema, which main has made
+        if place[1] != MAIN and listed:  # a commit to a branch sees the table's schema, which changes on main
             table, has = (place[0], MAIN), len(listed.columns)
             versions = [0, *(at for _, at in ledger.altered.get(place[0], ()))]
             why = f"version {version} of {name_of(place)} has the schema of {has} changes"
@@ -269,7 +276,7 @@ def _is_told(operation: Operation) -> bool:
 
 
 def _seen(operation: Operation, history: History, ledger: Ledger) -> Iterator[tuple[Place, int]]:
-    """The heads that an operation has read, be it a reader or not."""
+    """The heads that an operation has read, whether or not it is a read."""
     yield from operation.reads.items()
     if operation.creates_from and operation.creates in history.forks:
         yield operation.creates_from, history.forks[operation.creates][1]

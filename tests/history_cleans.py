@@ -1,7 +1,7 @@
-"""Which versions may be read, in a history in which old ones end.
+"""Checks which versions may be read in a history in which old versions end.
 
-A version has ended if a clean says so, and then it stays so. Nothing ends before a clean has begun that may end it, nor
-what a tag, a savepoint or a fork has kept before; and a clean leaves as many of the newest versions as it was asked to.
+A version has ended once a clean reported so, and never comes back. Nothing ends before a clean begins that may end it,
+nor while a tag, a savepoint or a fork keeps it. A clean leaves as many of the newest versions as it was asked to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FOREVER_NS = 1 << 62
 
 @dataclass(frozen=True)
 class _Cleaned:
-    """A clean that has, or may have, happened."""
+    """A clean that has happened, or may have."""
 
     clean: Clean
     operation: Operation
@@ -36,7 +36,7 @@ class _Cleaned:
 
 
 def wrong_ends(history: History, made: Mapping[At, Operation]) -> Iterator[str]:
-    """``made``: who made which version."""
+    """Violations. ``made``: the operation that made each version."""
     done = [_Cleaned(one.cleans, one) for one in history.operations if one.cleans and one.outcome != "refused"]
     holds = _holds(history)
     for cleaned in done:
@@ -53,7 +53,7 @@ def wrong_ends(history: History, made: Mapping[At, Operation]) -> Iterator[str]:
 
 
 def _holds(history: History) -> dict[At, int]:
-    """The time from which on a version is kept for sure."""
+    """The time from which on each kept version is surely kept."""
     holds: dict[At, int] = {}
     for operation in history.operations:
         kept = operation.keeps
@@ -66,7 +66,10 @@ def _holds(history: History) -> dict[At, int]:
 
 
 def _ends_too_much(cleaned: _Cleaned, done: list[_Cleaned], made: Mapping[At, Operation]) -> Iterator[str]:
-    """Each version that stays had been made, or was at least being made. Asked if any of the branch's own has ended."""
+    """Each version that remains had been made, or was being made.
+
+    Checked only if some of the branch's own versions have ended.
+    """
     place, earliest = cleaned.clean.place, cleaned.clean.earliest
     retains = min(
         one.clean.retains

@@ -1,9 +1,9 @@
-"""What each version of a history consists of: the steps that led to it, in an order in which they could have been done
-one after another, and the files that they leave.
+"""The steps that led to each version of a history, in an order in which they could have run one after another.
 
-A step is a version that is no merge, named by the place that got it. A merge puts those of its source that the target
-lacks behind all that the target has; if the source lacks nothing, both have the same then, in the source's order. Any
-step must have seen what comes before it, as far as it minds; so this asks of merges what it asks of commits.
+A step is a version that is not a merge, named by the place that made it. A merge appends the steps of its source that
+the target lacks after all steps of the target. If the source lacks nothing, both have the same steps afterwards, in the
+source's order. Every step must have seen the steps before it that matter to it. So merges are held to the same rule as
+commits.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ class State:
 
 
 class Steps:
-    """``made``: who made which version; ``listed``: what the service says of it. ``problems``: of the versions that
-    somebody has asked for."""
+    """``made``: the operation that made each version. ``listed``: what the service finally says of each version.
+
+    ``problems`` has the violations of the versions that were asked for.
+    """
 
     def __init__(self, history: History, made: Mapping[At, Operation], listed: Mapping[At, Version]) -> None:
         self._history, self._made, self._listed = history, made, listed
@@ -96,7 +98,7 @@ class Steps:
                 yield f"{told} puts {self._told(step)} after {self._told(other)}, which it should have seen"
 
     def _minded(self, at: At, before: Iterable[At]) -> list[At]:
-        """The steps before it that it has not seen, and should have."""
+        """The earlier steps that this one has not seen, but should have."""
         place, version = at
         write = self._write(at)
         read = version - 1 if write.restores or write.column else write.read
@@ -106,7 +108,7 @@ class Steps:
     def _applied(self, files: Files, at: At, told: str) -> Files:
         place, version = at
         write = self._write(at)
-        if write.restores:  # on another branch it does what it did on its own
+        if write.restores:  # on another branch a restore makes the same changes as on its own
             before, content = self.of(place, version - 1).files, self.of(place, write.restores).files
             return (files - (before - content)) | (content - before)
         if not write.removed <= files:
@@ -118,7 +120,7 @@ class Steps:
         return after
 
     def wrong(self, told: str, comparison: Comparison, versions: Mapping[Place, int]) -> Iterator[str]:
-        """What is not so in an answer that compares two places."""
+        """Violations in the response to a comparison of two places."""
         for place, other in permutations(comparison.sides):
             mine, theirs = (self.of(one, versions[one]) for one in (place, other))
             had = set(theirs.steps)
@@ -131,7 +133,7 @@ class Steps:
             yield from self._wrong_merge(merge, comparison.merges[place], theirs, own, mine)
 
     def _both(self, place: Place, version: int, had: set[At]) -> Files:
-        """The files of a version without what the other side does not have."""
+        """The files of a version without those that only this side has."""
         shared = next(
             at for at in range(version, -1, -1) if all(step in had for step in reversed(self.of(place, at).steps))
         )
@@ -161,7 +163,7 @@ class Steps:
 
 
 def _minds(mine: Write, theirs: Write) -> bool:
-    """Whether it makes a difference to have seen it."""
+    """Whether it matters that ``mine`` has not seen ``theirs``."""
     if theirs.service or theirs.column:
         return False
     if mine.restores or theirs.restores:
@@ -169,7 +171,7 @@ def _minds(mine: Write, theirs: Write) -> bool:
     if any(_place_of(path).startswith(saw) for path in theirs.added | theirs.removed for saw in mine.saw):
         return True
     near = any(saw.startswith(clears) or clears.startswith(saw) for clears in theirs.clears for saw in mine.saw)
-    # It is not known if what is added belongs to the new content.
+    # Whether the added files belong to the new content is not known.
     return near or any(_is_cleared(path, theirs.clears) for path in mine.added)
 
 
@@ -178,7 +180,7 @@ def _is_cleared(path: str, clears: Iterable[str]) -> bool:
 
 
 def _place_of(path: str) -> str:
-    """Without the instant."""
+    """The path without the instant."""
     return path.partition("/")[2]
 
 

@@ -1,4 +1,4 @@
-"""Lake tables for tests: a service's domains on a store of their own, a clock that tests move, and short makers."""
+"""Lake tables for tests: the domains of a service on their own store, with a manual clock and short helpers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.kv import Store, open_store
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.snapshots.comparisons import Comparer
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store import store_format
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.service import Timeline
@@ -41,7 +41,7 @@ FLAT = assign_ids(Schema.build([Field(0, "id", BIGINT)], [], 1))[0]
 
 
 class Clock:
-    """Milliseconds that pass only when a test says so."""
+    """Milliseconds that pass only when a test advances them."""
 
     def __init__(self, ms: int = 1_800_000_000_000) -> None:
         self.ms = ms
@@ -77,7 +77,7 @@ def file(
     size: int = 10,
     stats: Sequence[p.ColumnStatistics] = (),
 ) -> p.DataFile:
-    """``<instant>/m=<month>/<name>/a.parquet``; ``month`` None: of a table without partitions."""
+    """``<instant>/m=<month>/<name>/a.parquet``. ``month`` None: in a table without partitions."""
     middle = "" if month is None else f"m={month}/"
     partition = [] if month is None else [whole(month)]
     return p.DataFile(
@@ -156,8 +156,8 @@ class Lake:
         return self.commit(table, instant, [file(instant, f"g{month}", month) for month in months])
 
     def paths(self, table: LakeTable, version: int | None = None) -> list[str]:
-        """Of the files of a version, sorted; read through the cache of snapshots."""
-        found = self.snapshots.snapshot("", "default", table.record.name, At(version=version))
+        """The paths of a version, sorted. Read through the cache of snapshots."""
+        found = self.snapshots.snapshot("", "default", table.record.name, SnapshotReference(version=version))
         return sorted(texts(found.snapshot.entries().column("path")))
 
 

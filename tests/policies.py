@@ -1,10 +1,10 @@
-"""A table with rows, for tests of the conflict policies: what writers do to rows by way of files, and what they should.
+"""A table with rows, for tests of conflict policies: what writers do to rows through files, and what they should do.
 
-A row is not a value but the story of it: of each column the numbers of those who wrote it, each having read the ones
-before. So a change that was lost is missing from a story. Under the policy ``row`` a row is the greatest of what was
-written: (event time, number of the writer, whether it is there).
+A row is not a value but its history: for each column the numbers of the writers that changed it, each of which had read
+the earlier ones. So a lost change is missing from a history. Under the policy ``row`` a row is the greatest of what was
+written: (event time, number of the writer, whether it exists).
 
-Keys are (month, bucket, index); the bucket decides the file group, as a bucket index does. Rows without a key are in
+Keys are (month, bucket, index). The bucket decides the file group, as with a bucket index. Rows without a key are in
 groups of their own, and have a tag.
 """
 
@@ -31,7 +31,7 @@ FINER = {"file_group", "file", "column", "row"}
 
 @dataclass(frozen=True)
 class Content:
-    """What one data file holds. ``rows``: of a delta None deletes; ``logs``: tags by row number."""
+    """The content of one data file. ``rows``: in a delta None deletes. ``logs``: tags by row number."""
 
     month: int
     group: str
@@ -58,14 +58,14 @@ class Content:
 
 @dataclass(frozen=True)
 class State:
-    """What a reader sees: rows by key, (month, tag) of those without one."""
+    """What a reader sees: rows by key, and (month, tag) of rows without a key."""
 
     rows: Rows = field(default_factory=dict)
     logs: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def laid_on(policy: str, rows: Rows, newer: Rows) -> Rows:
-    """Rows after changes: of columns, or by event time."""
+    """Rows after changes, which are merged by column or by event time."""
     merged = dict(rows)
     for key, row in newer.items():
         if policy == "row":
@@ -78,7 +78,7 @@ def laid_on(policy: str, rows: Rows, newer: Rows) -> Rows:
 
 
 class View:
-    """The slices of one version, as the service answers them: of each file its path and what it holds."""
+    """The slices of one version, as the service lists them: the path and the content of each file."""
 
     def __init__(self, policy: str, slices: Mapping[Place, list[tuple[str, Content]]]) -> None:
         self.policy = policy
@@ -89,7 +89,7 @@ class View:
             assert kinds == sorted(kinds), f"{place}: the base comes first"
 
     def group_of(self, month: int, bucket: int) -> str:
-        """The file group of a bucket, or the name of the first one that there will be."""
+        """The file group of a bucket; if it has none yet, the name of its first one."""
         names = {group for at, group in self.slices if at == month and group.startswith(f"b{bucket}")}
         assert len(names) <= 1, f"bucket {bucket} of month {month} has the groups {names}"
         return names.pop() if names else f"b{bucket}"
@@ -120,26 +120,26 @@ class View:
 
 @dataclass(frozen=True)
 class Work:
-    """What a writer wants. ``months`` None: wherever its rows are."""
+    """What a writer wants to do. ``months`` None: wherever its rows are."""
 
     operation: Operation
     keys: frozenset[Key]
-    columns: frozenset[str] = frozenset()  # of an upsert; none: whole rows
+    columns: frozenset[str] = frozenset()  # columns of an upsert; none: whole rows
     months: frozenset[int] | None = None
-    rewrites: bool = False  # files, instead of laying deltas on them
+    rewrites: bool = False  # rewrites files instead of adding deltas
     tag: int = 0
-    index: int = 0  # of the rows that are overwritten by predicate
+    index: int = 0  # index of the rows that an overwrite by predicate replaces
     by_tag: bool = False  # deletes rows without a key
     event_time: int = 0
 
 
 @dataclass
 class Plan:
-    """The files that do it, by what a writer has read."""
+    """The files that do the work, planned from the version that the writer read."""
 
     added: list[Content] = field(default_factory=list)
     removed: list[tuple[Place, str]] = field(default_factory=list)
-    seen_logs: frozenset[int] = frozenset()  # those that it deletes
+    seen_logs: frozenset[int] = frozenset()  # tagged rows that it deletes
     places: frozenset[tuple[int, int]] = frozenset()  # (month, bucket) that an overwrite by predicate rewrites
 
     def rewrite(self, view: View, content: Content) -> None:
@@ -153,7 +153,7 @@ class Writer:
     def __init__(self, number: int, policy: str, work: Work) -> None:
         self.number, self.policy, self.work = number, policy, work
 
-    # -- by way of files ----------------------------------------------------------------------------------------------
+    # -- through files ------------------------------------------------------------------------------------------------
 
     def plan(self, view: View, instant: int) -> Plan:
         work, plan = self.work, Plan()
@@ -216,13 +216,13 @@ class Writer:
         plan.places = frozenset(key[:2] for key in (*found, *self._replacing()))
 
     def _somewhere(self, view: View) -> list[Place]:
-        """Slices that a table service takes: those of the buckets of the keys, and of rows without a key."""
+        """Slices for a table service: those of the buckets of the keys, and of rows without a key."""
         buckets = {(key[0], f"b{key[1]}") for key in self.work.keys}
         logs = [place for place in view.slices if place[1].startswith("l") and self.work.by_tag]
         return [place for place in view.slices if (place[0], place[1][:2]) in buckets] + logs
 
     def _cluster(self, view: View, plan: Plan, instant: int) -> None:
-        """Into new file groups; rows without a key of one month come together."""
+        """Rewrites files into new file groups. Rows without a key of one month come together."""
         made: dict[Place, Content] = {}
         for place in self._somewhere(view):
             plan.removed += [(place, path) for path in view.paths(place)]
@@ -240,7 +240,7 @@ class Writer:
         return frozenset(MONTHS) if self.work.months is None else self.work.months
 
     def changed(self, rows: Rows, keys: Iterable[Key]) -> Rows:
-        """What an upsert or delete makes of the rows that it finds."""
+        """What an upsert or delete makes of the existing rows."""
         work = self.work
         if self.policy == "row":
             return dict.fromkeys(keys, (work.event_time, self.number, work.operation == t.UPSERT))
@@ -255,7 +255,7 @@ class Writer:
         return dict.fromkeys(COLUMNS, frozenset({self.number}))
 
     def _replacing(self) -> list[Key]:
-        """The keys of the rows that an overwrite brings."""
+        """The keys of the rows that an overwrite writes."""
         everywhere = self.work.operation == t.OVERWRITE_TABLE
         by_predicate = self.work.operation == t.OVERWRITE_PREDICATE
         return sorted(
@@ -268,10 +268,10 @@ class Writer:
         return key[2] == self.work.index and key[0] in self.scope
 
     def run(self, state: State, plan: Plan) -> State:
-        """The state after this work, done on the state that is there when it is published: nobody runs beside it.
+        """The state after this work, as if it ran alone on the state at the time when it is published.
 
-        Below the partition a delete and an overwrite by predicate promise less: that they change all of what they have
-        read, which is in ``plan``; what others put elsewhere meanwhile counts as later.
+        Below the level of partitions a delete and an overwrite by predicate promise less: they change all that they
+        have read, which is in ``plan``. Rows that others put elsewhere meanwhile count as later.
         """
         work, rows, logs = self.work, dict(state.rows), dict(state.logs)
         finer = self.policy in FINER

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server of one's own: in a new directory, on a Unix socket, as durable as by default.
+"""A real PostgreSQL server for tests: in a new directory, on a Unix socket, with default durability.
 
 ``python -m tests.postgres_server COMMAND...`` runs the command with ``LAKEMARK_TEST_POSTGRES`` naming a new server.
 """
@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
 
-# Becomes the program that its arguments name, run by ``nobody``. Popen's own ``user`` makes it fork the whole process:
-# gRPC starts its threads again in such a child, and they crash it when its files are closed before the program is run.
+# Executes the program in its arguments as ``nobody``. Popen's ``user`` would fork the whole process instead: gRPC would
+# restart its threads in the child, and they crash when the child's files are closed before the program is executed.
 _AS_NOBODY = """
 import os, pwd, sys
 nobody = pwd.getpwnam("nobody")
@@ -38,7 +38,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def binaries() -> Path | None:
-    """Where ``postgres`` and ``initdb`` are: what scripts/test-postgres fetched, else the newest that is installed."""
+    """The directory of ``postgres`` and ``initdb``: what scripts/test-postgres fetched, else the newest
+    installation."""
     found = [*ROOT.glob(".postgres/*/pginstall18/bin")]
     found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
     on_path = shutil.which("postgres")
@@ -47,7 +48,7 @@ def binaries() -> Path | None:
 
 
 class PostgresServer:
-    """Started by ``with`` or ``start``. PostgreSQL refuses to run as root: then it runs as ``nobody``."""
+    """Started by ``with`` or ``start``. PostgreSQL refuses to run as root; then it runs as ``nobody``."""
 
     def __init__(self, programs: Path, *settings: str) -> None:
         self._programs = programs
@@ -72,11 +73,11 @@ class PostgresServer:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def start(self) -> None:
-        """Returns once it answers; after ``kill`` this includes its recovery."""
+        """Returns once the server answers. After ``kill`` that includes its recovery."""
         deadline = time.monotonic() + START_SECONDS_MAX
         while True:
             if self._process is None or self._process.poll() is not None:
-                # Right after a kill, a child of the old server may still hold its memory; then the new one gives up.
+                # Right after a kill, a child of the old server may still hold its memory, and the new one gives up.
                 self._process = self._spawn()
             try:
                 psycopg.connect(self.url).close()
@@ -96,10 +97,10 @@ class PostgresServer:
                 self.kill()
 
     def kill(self) -> None:
-        """Ends the server and all its children by SIGKILL."""
+        """Ends the server and all its children with SIGKILL."""
         assert self._process is not None
         pid = self._process.pid
-        # Stopped, it has no more children, and those that end stay in the list.
+        # A stopped process makes no more children, and those that end stay in its list.
         os.kill(pid, signal.SIGSTOP)
         os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -114,7 +115,7 @@ class PostgresServer:
                     *self._as_user,
                     *(self._programs / "postgres", "-D", self.directory / "data", "-k", self.directory),
                     *("-c", "listen_addresses=", "-c", "fsync=on", "-c", "synchronous_commit=on"),
-                    # After a crash it makes sure of each file of the directory, or of the file system in one call.
+                    # After a crash it syncs each file of the directory, or the file system in one call.
                     *("-c", "recovery_init_sync_method=syncfs"),
                     *self._settings,
                 ],

@@ -1,4 +1,4 @@
-"""Random predicates in Spark SQL over the columns of ``tests.unit.predicates``, for whoever judges them by Spark."""
+"""Random predicates in Spark SQL over the columns of ``tests.unit.predicates``, to be compared with Spark's results."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _NUMBERS = {"i", "l", "x", "f", "m", "w", "late", "q", "y", "z"}
 
 
 def constants(name: str) -> list[str]:
-    """What Spark compares with a column, in every spelling."""
+    """Constants to compare a column with, in every spelling that Spark accepts."""
     plain = [literal_sql(Literal(value, SCHEMA.field(name).type)) for value in POOLS[name]]
     if name in _NUMBERS:
         return [*plain, *_INTEGERS, *_DECIMALS, *_DOUBLES, *_NUMERALS]
@@ -90,7 +90,7 @@ def decimal_cast(rng: random.Random) -> str:
 
 
 def call(rng: random.Random) -> tuple[str, str]:
-    """A function of a column, and a constant beside it that needs no zone."""
+    """A function of a column, and a constant to compare it with that needs no zone."""
     number = str(rng.choice([0, 1, 2, 3, 5, 12, 31]))
     day = rng.choice(
         ["DATE '2013-01-01'", "DATE '2013-01-31'", "'1970-01-01'", "DATE '2013-02-01'", "DATE '1969-12-29'"]
@@ -111,7 +111,7 @@ def call(rng: random.Random) -> tuple[str, str]:
             return f"trunc({column}, '{rng.choice(['YEAR', 'MM', 'quarter', 'week'])}')", day
         case 5:
             unit = rng.choice(["YEAR", "MONTH", "QUARTER", "WEEK", "DAY", "HOUR"])
-            # Beside a constant without a zone: both are of the session's.
+            # With a constant without a zone both are in the session's zone.
             return f"date_trunc('{unit}', {column})", f"TIMESTAMP {day.removeprefix('DATE ')}"
         case 6:
             form = rng.choice(

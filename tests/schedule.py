@@ -1,9 +1,9 @@
-"""How the tests are shared out among several workers (``scripts/test``, pytest-xdist).
+"""Distributes the tests over several workers (``scripts/test``, pytest-xdist).
 
-A file stays together, because what its tests share is made once for the file. The end-to-end tests stay together by
-Spark version, whatever file they are in: a JVM takes half a minute of processor time until it is warm, so each version
-has one worker. These groups are by far the longest, so they begin early, and other files fill up what is left. Before
-them come the files that start Sparks of their own, so that those do not run beside the shared ones.
+The tests of a file stay together, because they share fixtures. The end-to-end tests stay together by Spark version: a
+JVM needs half a minute of processor time to warm up, so each version has one worker. These groups take by far the
+longest, so they begin early and other files fill up the rest. Files that start Sparks of their own come before them, so
+that they do not run beside the shared ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VERSION: Final = re.compile(r"\[(spark-\d+\.\d+)")
 
 
 def group_of(nodeid: str) -> str:
-    """The name of the group whose tests one worker runs, one after the other."""
+    """The name of the test's group. One worker runs all tests of a group, one after another."""
     file = nodeid.partition("::")[0]
     version = _VERSION.search(nodeid) if file.startswith(END_TO_END) else None
     return version[1] if version else file

@@ -10,16 +10,16 @@ from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.file_index.pages.contents import with_version
-from lakemark_server.file_index.parts.fold import Change, Snapshot, fold
+from lakemark_server.file_index.parts.fold import Snapshot, VersionEdit, fold
 from lakemark_server.file_index.parts.part import in_memory
 
 Version = tuple[VersionRecord, Sequence[pa.RecordBatch]]
 
 
-def change(record: VersionRecord, added: Sequence[pa.RecordBatch], schema: Schema) -> Change:
-    """What a version without removals, restores and merges does."""
+def change(record: VersionRecord, added: Sequence[pa.RecordBatch], schema: Schema) -> VersionEdit:
+    """The edit of a version without removals, restores and merges."""
     partitions = record.partitions if record.operation == t.OVERWRITE_PARTITIONS else ()
-    return Change(
+    return VersionEdit(
         record.version,
         everything=record.operation == t.OVERWRITE_TABLE,
         partitions=frozenset(partitions),

@@ -1,8 +1,8 @@
-"""Where the stores of tests are.
+"""The stores of tests.
 
-``LAKEMARK_TEST_POSTGRES`` names a PostgreSQL server, in which each test has a schema of its own, ``LAKEMARK_TEST_FDB``
-the cluster file of a FoundationDB cluster, in which each test has a prefix of its own, and ``LAKEMARK_TEST_STORE`` the
-backend that the tests of the service use: ``sqlite`` (the default), ``postgresql`` or ``fdb``.
+``LAKEMARK_TEST_POSTGRES`` names a PostgreSQL server, in which each test has a schema of its own. ``LAKEMARK_TEST_FDB``
+names the cluster file of a FoundationDB cluster, in which each test has a prefix of its own. ``LAKEMARK_TEST_STORE`` is
+the backend of service tests: ``sqlite`` (the default), ``postgresql`` or ``fdb``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _prefixes: set[str] = set()
 
 
 def store_url(directory: Path) -> str:
-    """The URL of the store that belongs to this directory, in the backend that the environment asks for."""
+    """The URL of the store for this directory, in the backend that the environment selects."""
     backend = os.environ.get(STORE_VARIABLE, "sqlite")
     return {"sqlite": sqlite_url, "postgresql": postgres_url, "fdb": fdb_url}[backend](directory)
 
@@ -46,7 +46,7 @@ def postgres_server() -> str:
 
 
 def postgres_url(directory: Path) -> str:
-    """The URL of the store that belongs to this directory."""
+    """The URL of the PostgreSQL store for this directory."""
     server, schema = postgres_server(), schema_of(directory)
     _schemas.add(schema)
     return with_schema(server, schema)
@@ -69,14 +69,14 @@ def fdb_cluster() -> Path:
 
 
 def fdb_url(directory: Path) -> str:
-    """The URL of the store that belongs to this directory."""
+    """The URL of the FoundationDB store for this directory."""
     cluster, prefix = fdb_cluster(), schema_of(directory)
     _prefixes.add(prefix)
     return f"fdb://{cluster}?prefix={prefix}"
 
 
 def remove_stores() -> None:
-    """All that ``postgres_url`` and ``fdb_url`` have named."""
+    """Removes all stores that ``postgres_url`` and ``fdb_url`` have named."""
     if _schemas:
         with psycopg.connect(postgres_server(), autocommit=True) as driver:
             for schema in sorted(_schemas):

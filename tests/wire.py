@@ -23,7 +23,7 @@ COLUMNS = (("id", "bigint"), ("x", "double"), ("name", "string"), ("m", "int")) 
 
 
 class Refused(Exception):
-    """A call that failed, with what the trailer says."""
+    """A call that failed, with the error in its trailer."""
 
     def __init__(self, error: grpc.RpcError) -> None:
         self.status: grpc.StatusCode = error.code()  # type: ignore[attr-defined]
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 @contextmanager
 def refused(code: str, *words: str) -> Iterator[Callable[[], Refused]]:
-    """The block ends with a call that is refused with this code of the error tree, in a sentence with these words."""
+    """The block ends with a call that is refused with this code, and a message with these words."""
     found: list[Refused] = []
     with pytest.raises(grpc.RpcError) as raised:
         yield lambda: found[0]
@@ -103,7 +103,7 @@ class Wire:
         return self.snapshots.PlanFiles(s.PlanFilesRequest(table=self.table, at=at, predicate=predicate, **more))
 
     def paths(self, version: int | None = None) -> list[str]:
-        """Of all files of a version (the latest), sorted; all pages."""
+        """The paths of all files of a version (the latest), sorted, over all pages."""
         at = None if version is None else s.SnapshotReference(version=version)
         return sorted(self.read(at)[1])
 

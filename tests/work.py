@@ -1,4 +1,4 @@
-"""What a piece of work reads of a store: keys, not time."""
+"""Counts what a piece of work reads from a store: keys, not time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakemark_server.kv import Store
 
 @dataclass
 class Work:
-    """``keys`` looked up, one by one or many at once, ``ranges`` read, and the ``rows`` that they held."""
+    """``keys`` that were looked up, one by one or many at once; ``ranges`` that were read, and the ``rows`` in them."""
 
     keys: int = 0
     ranges: int = 0
@@ -46,7 +46,7 @@ class _Counted:
 
 @contextmanager
 def counted(store: Store) -> Iterator[Work]:
-    """All that is read of this store, by whomever, until the block ends."""
+    """Counts everything that is read from this store until the block ends."""
     work = Work()
     snapshot = store._snapshot  # type: ignore[attr-defined]
     with mock.patch.object(store, "_snapshot", side_effect=lambda: _Counted(snapshot(), work)):

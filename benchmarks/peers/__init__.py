@@ -1,1 +1,1 @@
-"""Other systems that the benchmarks and the oracle tests start beside Lakemark."""
+"""Other systems that the benchmarks and the oracle tests run beside Lakemark."""

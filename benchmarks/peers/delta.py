@@ -40,8 +40,8 @@ def plan(work: Work) -> dict[str, Any]:
     place = str(work.generated("delta", dataset, _generate))
 
     def planned(table: DeltaTable) -> None:
-        found = len(table.file_uris(file_pruning_predicate=dataset.selection.sql))
-        assert found == dataset.selected_files, found
+        count = len(table.file_uris(file_pruning_predicate=dataset.selection.sql))
+        assert count == dataset.selected_files, count
 
     cold_ms = milliseconds(lambda: planned(DeltaTable(place)), 1)
     loaded = DeltaTable(place)
@@ -89,7 +89,7 @@ def _hot(place: Path, dataset: Dataset) -> dict[str, float]:
 
 
 def _generate(place: Path, dataset: Dataset) -> None:
-    # Not by transactions of delta-rs, each of which reads again what was committed since the table was loaded.
+    # Without transactions of delta-rs, each of which reads again what was committed since the table was loaded.
     _create(place)
     log = place / "_delta_log"
     for version in range(1, APPENDS + 1):
@@ -113,7 +113,7 @@ def _append(table: DeltaTable, actions: Sequence[AddAction]) -> None:
 
 
 def _added(action: AddAction) -> dict[str, Any]:
-    """As the log has it."""
+    """The action as in the log."""
     return {
         "path": action.path,
         "partitionValues": action.partition_values,

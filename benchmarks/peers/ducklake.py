@@ -1,8 +1,8 @@
-"""DuckLake as a peer: a catalog in a DuckDB file, made by the extension, whose tables are then filled directly.
+"""DuckLake as a peer: a catalog in a DuckDB file, created by the extension, whose tables are then filled directly.
 
-The extension is the signed binary of DuckDB's own, from a package; nothing is downloaded when it is loaded. There is no
-call that only plans: a query is started, and it ends at the first data file, which does not exist. By then the list of
-files is complete.
+The extension is DuckDB's own signed binary, from a package; nothing is downloaded when it is loaded. No call only
+plans, so a query is started, and it fails at the first data file, which does not exist. By then the list of files is
+complete.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _generate(place: Path, dataset: Dataset) -> None:
 
 
 def _fill(catalog: duckdb.DuckDBPyConnection, table_id: int, partition_id: int, snapshot_id: int) -> None:
-    """The rows of an append's files; every file also has bounds of the partition column, as files of DuckLake do."""
+    """Writes the rows of an append's files. Like files of DuckLake, each has bounds of the partition column."""
     catalog.execute(
         f"INSERT INTO ducklake_data_file SELECT file_id, {table_id}, {snapshot_id}, NULL, NULL, path, true, 'parquet',"
         f" row_count, size_bytes, 1000, file_id * {FILE_ROWS}, {partition_id}, NULL, NULL, NULL FROM entries"

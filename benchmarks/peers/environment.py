@@ -1,4 +1,4 @@
-"""Starts a peer's program in ``.venv-peers``, made from ``scripts/locks/peers.lock`` when it is first needed."""
+"""Runs a peer's program in ``.venv-peers``, created from ``scripts/locks/peers.lock`` when it is first needed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LOCK: Final = REPOSITORY / "scripts" / "locks" / "peers.lock"
 
 
 class PeerError(RuntimeError):
-    """The peer could not be installed, or its program failed; the message says what it wrote."""
+    """The peer could not be installed, or its program failed. The message has its output."""
 
 
 def measure(peer: str, task: str, data: Path, files: int, partitions: int) -> dict[str, Any]:
-    """What ``benchmarks.peers.PEER`` found for ``task``. Raises PeerError."""
+    """The result of ``benchmarks.peers.PEER`` for ``task``. Raises PeerError."""
     _install()
     command = [str(_PYTHON), "-m", f"benchmarks.peers.{peer}", task, "--data", str(data)]
     command += ["--files", str(files), "--partitions", str(partitions)]
@@ -31,7 +31,7 @@ def measure(peer: str, task: str, data: Path, files: int, partitions: int) -> di
 
 
 def is_installed() -> bool:
-    """Whether ``.venv-peers`` is what the lock file says."""
+    """Whether ``.venv-peers`` matches the lock file."""
     return _INSTALLED.exists() and _INSTALLED.read_bytes() == _LOCK.read_bytes()
 
 

@@ -1,8 +1,8 @@
 """Hive 2.3's own metastore, from the jars inside pyspark, on an embedded Derby database.
 
-It is the peer of the `hms` benchmark and the oracle for what a metastore answers. It keeps everything under one
-directory and is a child process of the caller. Hive 2.3 cannot be told which address to bind: it listens on all of
-them, on a port that was free a moment before, so start it only where that is acceptable.
+It is the peer of the `hms` benchmark, and the oracle for the answers of a metastore. It keeps everything under one
+directory and is a child process of the caller. Hive 2.3 has no setting for its address: it listens on all of them, on a
+port that was free a moment before. Start it only where that is acceptable.
 """
 
 import os

@@ -38,10 +38,10 @@ def java_executable() -> str:
     home = java_home()
     if home is not None:
         return str(home / "bin" / "java")
-    found = shutil.which("java")
-    if found is None:
+    java = shutil.which("java")
+    if java is None:
         raise FileNotFoundError("no Java found: run scripts/setup, or set JAVA_HOME to a Java 17 to 23")
-    return found
+    return java
 
 
 def open_module_flags() -> list[str]:

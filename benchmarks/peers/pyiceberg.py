@@ -1,7 +1,7 @@
 """PyIceberg as a peer: a format 2 table in an SQLite catalog, appended to through its own ``fast_append``.
 
-Every append leaves one manifest, so there are 100; with the clustered data a partition filter leaves one of them to be
-read, with the scattered data all. The clustered layout is the best that PyIceberg can be given.
+Every append leaves one manifest, so there are 100. With clustered data a partition filter leaves one of them to read;
+with scattered data it leaves all. The clustered layout is the best that PyIceberg can get.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def plan(work: Work) -> dict[str, Any]:
     places = {data: work.generated("iceberg", data, _generate) for data in (clustered, scattered)}
 
     def planned(table: Table, dataset: Dataset) -> None:
-        found = sum(1 for _ in table.scan(row_filter=dataset.selection.sql).plan_files())
-        assert found == dataset.selected_files, found
+        count = sum(1 for _ in table.scan(row_filter=dataset.selection.sql).plan_files())
+        assert count == dataset.selected_files, count
 
     loaded = _open(places[clustered])
     result = {
@@ -67,7 +67,7 @@ def commit(work: Work) -> dict[str, Any]:
     with work.scratch() as scratch:
         shutil.copy(place / "catalog.db", scratch)
         table = _open(scratch)
-        with table.transaction() as transaction:  # what is generated stays as it is
+        with table.transaction() as transaction:  # the generated table stays as it is
             transaction.set_properties({"write.metadata.path": str(scratch / "metadata")})
         later = [dataset.later(number, APPENDED_FILES) for number in range(APPEND_RUNS)]
         turns = iter(later)
@@ -85,7 +85,7 @@ def _hot(place: Path, dataset: Dataset) -> dict[str, float]:
         catalog = _catalog(place)  # each its own, as separate processes would have
         return lambda: _append(catalog.load_table(TABLE), entries)
 
-    # PyIceberg waits and tries again by itself up to four times, which it tells by a warning, before it raises.
+    # PyIceberg itself retries up to four times, with a warning each time, before it raises.
     retries = _Counting()
     logger = logging.getLogger("pyiceberg.table")
     logger.addHandler(retries)
@@ -130,14 +130,14 @@ def _open(place: Path) -> Table:
 
 
 def _append(table: Table, entries: pa.Table) -> None:
-    """Metadata alone, the least that an append can do."""
+    """An append of metadata alone, with the least work possible."""
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
         for file in _data_files(table, entries):
             append.append_data_file(file)
 
 
 def _data_files(table: Table, entries: pa.Table) -> Iterator[DataFile]:
-    """With bounds, value and null counts of the five columns."""
+    """Files with bounds, value counts and null counts of the five columns."""
     ids = range(1, len(COLUMNS) + 1)
     lows, highs = ([_bytes(entries.column(f"{side}.{id_}")) for id_ in ids] for side in ("min", "max"))
     counts, nulls = dict.fromkeys(ids, FILE_ROWS), dict.fromkeys(ids, 0)

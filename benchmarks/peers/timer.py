@@ -1,7 +1,7 @@
-"""What the peers' programs share: their arguments, a clock, and how they answer. They run in ``.venv-peers``.
+"""What the peers' programs share: arguments, a clock, and the output. They run in ``.venv-peers``.
 
-Each is called ``python -m benchmarks.peers.NAME plan|commit --data DIR --files N --partitions P``; the last line that
-it prints is one JSON object. Under DIR it keeps the metadata that it generates, for the next run with the same sizes.
+Each is called ``python -m benchmarks.peers.NAME plan|commit --data DIR --files N --partitions P``. The last line that
+it prints is one JSON object. It keeps its generated metadata under DIR for the next run with the same sizes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Work:
     partitions: int
 
     def generated(self, name: str, dataset: Dataset, generate: Callable[[Path, Dataset], None]) -> Path:
-        """The directory with the peer's metadata of ``dataset``, generated if an earlier run has not done so."""
+        """The directory with the peer's metadata of ``dataset``, generated unless an earlier run has done so."""
         place = self.data / f"{name}-{dataset.files}-{dataset.partitions}-{dataset.layout}"
         mark = place / "complete"
         if not mark.exists():
@@ -51,7 +51,7 @@ class Work:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A directory for what commits write, on the same disk as the generated metadata."""
+        """A directory for the output of commits, on the same disk as the generated metadata."""
         with tempfile.TemporaryDirectory(prefix="scratch-", dir=self.data) as directory:
             yield Path(directory)
 
@@ -63,7 +63,7 @@ def main(peer: str, package: str, tasks: dict[str, Callable[[Work], dict[str, An
     parser.add_argument("--files", type=int, required=True)
     parser.add_argument("--partitions", type=int, required=True)
     arguments = parser.parse_args()
-    # Caches are named by it: another version may write its metadata another way.
+    # Part of the name of caches: another version may write its metadata in another way.
     data = arguments.data.absolute() / f"{package}-{version(package)}"
     data.mkdir(parents=True, exist_ok=True)
     result = tasks[arguments.task](Work(data, arguments.files, arguments.partitions))
@@ -71,7 +71,7 @@ def main(peer: str, package: str, tasks: dict[str, Callable[[Work], dict[str, An
 
 
 def milliseconds(run: Callable[[], object], runs: int) -> float:
-    """Median of ``runs``."""
+    """The median of ``runs``."""
     return round(statistics.median(seconds(run) for _ in range(runs)) * 1e3, 3)
 
 
@@ -82,10 +82,10 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def hot_commits(writer: Callable[[int], Callable[[], object]], refused: type[Exception]) -> dict[str, float]:
-    """Commits a second of HOT_WRITERS threads on one table, and the commits that were refused and begun again.
+    """Commits per second of HOT_WRITERS threads on one table, and how many were refused and repeated.
 
-    ``writer(number)`` is called once in each thread and gives what makes one commit; ``refused`` is what that raises
-    when it lost to another.
+    ``writer(number)`` is called once in each thread and returns a function that makes one commit. ``refused`` is the
+    error of a commit that lost to another one.
     """
     commits, retries = [0] * HOT_WRITERS, [0] * HOT_WRITERS
     failures: list[Exception] = []

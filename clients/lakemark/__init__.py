@@ -1,8 +1,7 @@
 """Lakemark's client: ``lakemark.connect("127.0.0.1:9090")``.
 
-Beside what is named here: ``lakemark.errors`` (every error), ``lakemark.types`` (columns, schemas),
-``lakemark.evolution`` (changes of schemas), ``lakemark.parquet`` (files and their statistics) and
-``lakemark.expressions`` (predicates).
+Further modules: ``lakemark.errors`` (every error), ``lakemark.types`` (columns, schemas), ``lakemark.evolution``
+(changes of schemas), ``lakemark.parquet`` (files and their statistics) and ``lakemark.expressions`` (predicates).
 """
 
 from lakemark.client import (

@@ -1,9 +1,9 @@
-"""What callers hand in, checked against the annotations of the function that takes it.
+"""Checks the arguments of public functions against their annotations.
 
-``checked`` stands in front of a public function, or of a class with public methods. A value of another type, a number
-out of range or a text that is not Unicode is told as InvalidArgument, with the name of the parameter, before anything
-happens: none of it comes to be an error of protobuf, Arrow or Python. So the annotations are the only place that says
-what a parameter takes; ``Between`` and ``Called`` say more than a type can.
+``checked`` decorates a public function, or a class with public methods. A value of another type, a number out of range
+or a text that is not Unicode raises InvalidArgument with the name of the parameter, before anything happens. So it
+never becomes an error of protobuf, Arrow or Python. Annotations are the only place that says what a parameter takes;
+``Between`` and ``Called`` add what a type cannot express.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakemark_core.errors import InvalidArgument
 
 T = TypeVar("T")
 _Check: TypeAlias = Callable[[str, Any], Any]
-"""(its name, value) -> the value to go on with. Raises _OtherKind, or InvalidArgument for what is inside the value."""
+"""(parameter name, value) -> the value to use. Raises _OtherKind, or InvalidArgument for what is inside the value."""
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -33,7 +33,7 @@ _SHOWN_CHARS_MAX: Final = 80
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Between:
-    """Bounds of a number or a duration, both included; used as ``Annotated[int, Between(0, 9)]``."""
+    """Inclusive bounds of a number or a duration, used as ``Annotated[int, Between(0, 9)]``."""
 
     least: Any
     most: Any
@@ -41,13 +41,13 @@ class Between:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Called:
-    """How messages say what is wanted, where the types alone would be a riddle."""
+    """How messages describe the expected value, where its type would be cryptic."""
 
     words: str
 
 
 class _Shallow:
-    """Of a sequence: what is in it is not looked into, for it is long, and its own conversion tells what is wrong."""
+    """Marks a sequence whose elements are not checked: it may be long, and its conversion reports what is wrong."""
 
 
 SHALLOW: Final = _Shallow()
@@ -59,7 +59,7 @@ Natural: TypeAlias = Annotated[int, Between(0, INT64_MAX)]
 """A version, an instant, a count."""
 
 Count: TypeAlias = Annotated[int, Between(0, INT32_MAX)]
-"""How many at most."""
+"""A limit."""
 
 Duration: TypeAlias = Annotated[dt.timedelta, Between(dt.timedelta(0), dt.timedelta.max)]
 
@@ -69,7 +69,7 @@ class _OtherKind(Exception):
 
 
 def checked(target: T) -> T:
-    """A function whose arguments are checked, or a class all of whose public methods are."""
+    """A function whose arguments are checked, or a class all of whose public methods check theirs."""
     if not isinstance(target, type):
         return typing.cast(T, _wrapped(typing.cast(Callable[..., Any], target)))
     for name, member in list(vars(target).items()):
@@ -79,7 +79,7 @@ def checked(target: T) -> T:
 
 
 def check(value: Any, annotation: Any, name: str) -> Any:
-    """The value to go on with. Raises InvalidArgument, which calls it ``name``."""
+    """The value to use. Raises InvalidArgument that calls the value ``name``."""
     return _require(_check_of(annotation), annotation, name, value)
 
 
@@ -89,7 +89,7 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal known
-        if known is None:  # not before the first call: by then all that annotations name is imported
+        if known is None:  # on the first call, when everything that annotations name is imported
             known = _Parameters.of(function)
         if len(args) > 1 or not known.method:
             args = known.placed(args)
@@ -102,8 +102,11 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Parameters:
-    """Of one function. ``method``: the first one is the object. ``rest`` and ``others``: the names of ``*args`` and
-    ``**kwargs``; "": there are none."""
+    """The parameters of one function.
+
+    ``method``: the first parameter is the object. ``rest`` and ``others``: the names of ``*args`` and ``**kwargs``; ""
+    if there are none.
+    """
 
     names: tuple[str, ...]
     method: bool
@@ -119,7 +122,7 @@ class _Parameters:
         parameters = inspect.signature(function).parameters.values()
 
         def of_kind(*kinds: object) -> tuple[str, ...]:
-            return tuple(one.name for one in parameters if one.kind in kinds)
+            return tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
 
         names = of_kind(inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         rest, others = of_kind(inspect.Parameter.VAR_POSITIONAL), of_kind(inspect.Parameter.VAR_KEYWORD)
@@ -127,35 +130,39 @@ class _Parameters:
         return cls(names, names[:1] == ("self",), "".join(rest), "".join(others), annotations, checks)
 
     def placed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Those that were given by their place."""
+        """Checks the positional arguments."""
         names = (*self.names, *repeat(self.rest, len(args) - len(self.names)))
         return tuple(self._checked(name, name, value) for name, value in zip(names, args, strict=False))
 
     def named(self, name: str, value: Any) -> Any:
+        """Checks a keyword argument."""
         return self._checked(name if name in self.checks else self.others, name, value)
 
     def _checked(self, own: str, name: str, value: Any) -> Any:
-        """Of a parameter without annotation (``self``), or one that there is not, which Python itself refuses: as it
-        is."""
-        found = self.checks.get(own)
-        return value if found is None else _require(found, self.annotations[own], name, value)
+        """Checks one argument.
+
+        A parameter without an annotation (``self``) passes unchecked, and so does an unknown one, which Python itself
+        refuses.
+        """
+        check = self.checks.get(own)
+        return value if check is None else _require(check, self.annotations[own], name, value)
 
 
-def _require(found: _Check, annotation: Any, name: str, value: Any) -> Any:
+def _require(check: _Check, annotation: Any, name: str, value: Any) -> Any:
     try:
-        return found(name, value)
+        return check(name, value)
     except _OtherKind:
         raise InvalidArgument(f"{name} must be {_words(annotation)}, not {_shown(value)}") from None
 
 
 @functools.lru_cache(maxsize=1_000)
 def _check_of(annotation: Any) -> _Check:
-    """The check of an annotation; of one that says nothing, or what is not known here, there is none."""
+    """The check of an annotation. An annotation that is unknown here, or says nothing, accepts everything."""
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         return _annotated(inside[0], inside[1:])
     if origin in (typing.Union, types.UnionType):
-        return _any_of([_check_of(one) for one in inside])
+        return _any_of([_check_of(member) for member in inside])
     if origin is Literal:
         return _one_of(inside)
     if origin in (collections.abc.Mapping, dict):
@@ -172,7 +179,7 @@ def _check_of(annotation: Any) -> _Check:
 def _annotated(annotation: Any, extras: Sequence[Any]) -> _Check:
     if SHALLOW in extras and isinstance(annotation, type):
         return _instance(annotation)
-    bounds = next((one for one in extras if isinstance(one, Between)), None)
+    bounds = next((extra for extra in extras if isinstance(extra, Between)), None)
     inner = _check_of(annotation)
     if bounds is None:
         return inner
@@ -189,9 +196,9 @@ def _annotated(annotation: Any, extras: Sequence[Any]) -> _Check:
 
 def _any_of(checks: Sequence[_Check]) -> _Check:
     def of_any(name: str, value: Any) -> Any:
-        for one in checks:
+        for check in checks:
             try:
-                return one(name, value)
+                return check(name, value)
             except _OtherKind:
                 continue
         raise _OtherKind
@@ -217,13 +224,13 @@ def _mapping(keys: Any, values: Any) -> _Check:
         if not isinstance(value, Mapping):
             raise _OtherKind
         try:
-            return {of_key("", key): of_value("", one) for key, one in value.items()}
-        except (_OtherKind, InvalidArgument):  # again, for the name of the one that is wrong
+            return {of_key("", key): of_value("", item) for key, item in value.items()}
+        except (_OtherKind, InvalidArgument):  # again, to name the wrong item
             return {
                 _require(of_key, keys, f"a key of {name}", key): _require(
-                    of_value, values, f"{name}[{_shown(key)}]", one
+                    of_value, values, f"{name}[{_shown(key)}]", item
                 )
-                for key, one in value.items()
+                for key, item in value.items()
             }
 
     return pairs
@@ -233,21 +240,21 @@ def _several(element: Any) -> _Check:
     inner = _check_of(element)
 
     def elements(name: str, value: Any) -> Any:
-        # A text is a sequence of texts for Python, and hardly ever what is meant.
+        # Python takes a text for a sequence of texts, which is hardly ever meant.
         if isinstance(value, str | bytes | Mapping | type) or not isinstance(value, Iterable):
             raise _OtherKind
-        found = value if isinstance(value, list | tuple) else list(value)
+        items = value if isinstance(value, list | tuple) else list(value)
         try:
-            taken = [inner("", one) for one in found]
-        except (_OtherKind, InvalidArgument):  # again, for the place of the one that is wrong
-            taken = [_require(inner, element, f"{name}[{place}]", one) for place, one in enumerate(found)]
+            taken = [inner("", item) for item in items]
+        except (_OtherKind, InvalidArgument):  # again, to give the place of the wrong item
+            taken = [_require(inner, element, f"{name}[{place}]", item) for place, item in enumerate(items)]
         return tuple(taken) if isinstance(value, tuple) else taken
 
     return elements
 
 
 def _object(of: type) -> _Check:
-    """A dataclass's fields may hold anything: they are looked at, too."""
+    """The check of a class. A dataclass does not check its own fields, so they are checked here."""
 
     @functools.cache
     def fields() -> Mapping[str, tuple[_Check, Any]]:
@@ -291,7 +298,7 @@ def _text(name: str, value: Any) -> Any:
 
 
 def _whole(_: str, value: Any) -> Any:
-    """Numbers of numpy, too."""
+    """An integer; those of numpy count too."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise _OtherKind
     return value.__index__()
@@ -325,13 +332,13 @@ _WORDS: Final[Mapping[Any, str]] = {
 
 
 def _words(annotation: Any) -> str:
-    """``a text or None``."""
+    """The annotation in words, like ``a text or None``."""
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         said = [
-            _range(one, inside[0]) if isinstance(one, Between) else one.words
-            for one in inside[1:]
-            if one is not SHALLOW
+            _range(extra, inside[0]) if isinstance(extra, Between) else extra.words
+            for extra in inside[1:]
+            if extra is not SHALLOW
         ]
         return said[0] if said else _words(inside[0])
     if origin in (typing.Union, types.UnionType):
@@ -355,7 +362,7 @@ def _range(bounds: Between, annotation: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Short, and printable whatever it is."""
+    """The value, short and printable."""
     if not isinstance(value, str | bytes | bool | int | float | dt.date | dt.timedelta | Decimal | types.NoneType):
         return f"a {type(value).__name__}"
     if isinstance(value, int) and abs(value) >= 10**_SHOWN_CHARS_MAX:

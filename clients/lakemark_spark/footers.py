@@ -9,11 +9,10 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from lakemark.files import DataFile
-from lakemark.files.columns import partition_values
 from lakemark.parquet import describe
 from lakemark_core.errors import InvalidSchema
 from lakemark_core.storage import join, open_location
-from lakemark_core.types import Schema
+from lakemark_core.types import Schema, values_of_partition
 
 IN_DRIVER_MAX: Final = 64
 FILES_PER_TASK: Final = 64
@@ -57,7 +56,7 @@ def _describe(named: Iterable[tuple[str, str]], location: str, schema: Schema) -
             join(place, path),
             schema,
             root=root,
-            partition=partition_values(partition, schema),
+            partition=values_of_partition(partition, schema),
             filesystem=filesystem,
             file_group=group,
         )

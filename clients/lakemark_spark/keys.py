@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.expressions import ColumnRef, Compare, Expr, Literal, LiteralValue, Operator, all_of, any_of
-from lakemark_core.types import BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema, Type, is_nested
+from lakemark_core.expressions.render import literal_sql
+from lakemark_core.types import BOOLEAN, CODECS, TIMESTAMP, Field, Schema, ValueKind, is_nested
 
 RANGES_MAX: Final = 256
 """So many ranges of keys are asked for in a plan: each costs the service a look at every file's bounds."""
@@ -29,12 +30,8 @@ Bounds: TypeAlias = tuple[LiteralValue, LiteralValue]
 _RANGE: Final = " range"
 _COUNT: Final = " count"
 _EXAMPLE: Final = " example"
-_EPOCH: Final = dt.datetime(1970, 1, 1)
-_EPOCHS: Final[dict[Type, str]] = {
-    DATE: "DATE '1970-01-01'",
-    TIMESTAMP: "TIMESTAMP '1970-01-01 00:00:00Z'",
-    TIMESTAMP_NTZ: "TIMESTAMP_NTZ '1970-01-01 00:00:00'",
-}
+_MICROS_A_DAY: Final = 86_400_000_000
+_SINCE_1970: Final = (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMP_NTZ)
 
 
 def key_fields(keys: str | Sequence[str], schema: Schema, given: Sequence[str], table: str) -> list[Field]:
@@ -125,8 +122,8 @@ def ranges_of(rows: DataFrame, keys: Sequence[Field], schema: Schema, count: int
 
 def bounds_of(low: Any, high: Any, field: Field) -> Bounds:
     """As predicates have them, from what Spark gives of ``_in_python``: long texts and bytes are cut."""
-    if field.type in _EPOCHS:
-        return _moment(low, field.type), _moment(high, field.type)
+    if field.type.kind in _SINCE_1970:
+        return _moment(low, field.type.kind), _moment(high, field.type.kind)
     if isinstance(low, str | bytes | bytearray):
         last = _cut(high)
         return _cut(low), last if len(last) == len(high) else None
@@ -151,18 +148,19 @@ def _in_python(field: Field) -> Column:
     column = F.col(f"`{field.name}`")
     if field.type == TIMESTAMP:
         return F.unix_micros(column)
-    return column - F.expr(_EPOCHS[field.type]) if field.type in _EPOCHS else column
+    if field.type.kind in _SINCE_1970:
+        epoch = Literal(CODECS[field.type.kind].from_plain(0), field.type)
+        return column - F.expr(literal_sql(epoch))
+    return column
 
 
-def _moment(since: dt.timedelta | int, column_type: Type) -> LiteralValue:
+def _moment(since: dt.timedelta | int, kind: ValueKind) -> LiteralValue:
     """``since`` 1970, as time or in microseconds; None: no year from 1 to 9999."""
+    micros = since if isinstance(since, int) else since // dt.timedelta(microseconds=1)
     try:
-        moment = _EPOCH + (since if isinstance(since, dt.timedelta) else dt.timedelta(microseconds=since))
+        return CODECS[kind].from_plain(micros // _MICROS_A_DAY if kind is ValueKind.DATE else micros)
     except OverflowError:
         return None
-    if column_type == DATE:
-        return moment.date()
-    return moment.replace(tzinfo=dt.UTC) if column_type == TIMESTAMP else moment
 
 
 def _cut(bound: str | bytes | bytearray) -> str | bytes:

@@ -16,13 +16,12 @@ from pyspark.sql import types as T  # noqa: N812
 from lakemark import Client, DataFile, Plan
 from lakemark.client.client import Moment
 from lakemark.reading.plan import base_files
-from lakemark_core.convert import ColumnValue
 from lakemark_core.evolution import reading_groups, scanned_columns
 from lakemark_core.evolution.sql import scanned_sql
 from lakemark_core.expressions import Literal
 from lakemark_core.expressions.render import literal_sql
 from lakemark_core.storage import join
-from lakemark_core.types import Field, Schema
+from lakemark_core.types import ColumnValue, Field, Schema
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.files import scan
 from lakemark_spark.schema import struct_of, to_spark

@@ -11,23 +11,13 @@ from pyspark.sql import types as T  # noqa: N812
 from lakemark_core.errors import InvalidSchema
 from lakemark_core.evolution import why_not_widen
 from lakemark_core.types import (
-    BIGINT,
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INT,
-    SMALLINT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    TINYINT,
+    PRIMITIVES,
     Char,
     Decimal,
     Field,
     ListOf,
     MapOf,
+    Primitive,
     Schema,
     Struct,
     Type,
@@ -36,21 +26,15 @@ from lakemark_core.types import (
     is_textual,
 )
 
-_SIMPLE: dict[Type, T.DataType] = {
-    BOOLEAN: T.BooleanType(),
-    TINYINT: T.ByteType(),
-    SMALLINT: T.ShortType(),
-    INT: T.IntegerType(),
-    BIGINT: T.LongType(),
-    FLOAT: T.FloatType(),
-    DOUBLE: T.DoubleType(),
-    STRING: T.StringType(),
-    BINARY: T.BinaryType(),
-    DATE: T.DateType(),
-    TIMESTAMP: T.TimestampType(),
-    TIMESTAMP_NTZ: T.TimestampNTZType(),
-}
-_FROM_SPARK: dict[type[T.DataType], Type] = {type(spark): ours for ours, spark in _SIMPLE.items()}
+
+def _spark_type(name: str) -> T.DataType:
+    """The type that Spark's JSON of schemas calls ``name``."""
+    field = {"name": name, "type": name, "nullable": True, "metadata": {}}
+    return T.StructType.fromJson({"type": "struct", "fields": [field]})[0].dataType
+
+
+_PRIMITIVES: dict[str, T.DataType] = {name: _spark_type(record.spark_name) for name, record in PRIMITIVES.items()}
+_FROM_SPARK: dict[type[T.DataType], Type] = {type(spark): Primitive(name) for name, spark in _PRIMITIVES.items()}
 
 
 def to_spark(column_type: Type) -> T.DataType:
@@ -66,8 +50,8 @@ def to_spark(column_type: Type) -> T.DataType:
             return T.MapType(to_spark(key), to_spark(value), nullable)
         case Struct(fields):
             return struct_of(fields)
-        case _:
-            return _SIMPLE[column_type]
+        case Primitive(name):
+            return _PRIMITIVES[name]
 
 
 def struct_of(fields: Sequence[Field]) -> T.StructType:
@@ -92,11 +76,11 @@ def from_spark(data_type: T.DataType) -> Type | None:
             return None if key is None or value is None else MapOf(key, value, 0, 0, data_type.valueContainsNull)
         case T.StructType():
             fields = []
-            for one in data_type.fields:
-                column_type = from_spark(one.dataType)
+            for field in data_type.fields:
+                column_type = from_spark(field.dataType)
                 if column_type is None:
                     return None
-                fields.append(Field(0, one.name, column_type, one.nullable))
+                fields.append(Field(0, field.name, column_type, field.nullable))
             return Struct(tuple(fields))
         case _:
             return _FROM_SPARK.get(type(data_type))
@@ -109,25 +93,26 @@ def columns_for(given: T.StructType, schema: Schema, table: str) -> list[Column]
     """
     by_name: dict[str, T.StructField] = {}
     reasons = []
-    for one in given.fields:
-        if one.name.lower() in by_name:
-            reasons.append(f"the DataFrame has column '{one.name}' twice (case does not matter)")
-        by_name[one.name.lower()] = one
+    for given_field in given.fields:
+        name = given_field.name.lower()
+        if name in by_name:
+            reasons.append(f"the DataFrame has column '{given_field.name}' twice (case does not matter)")
+        by_name[name] = given_field
     columns: list[Column] = []
     for field in schema.columns:
-        found = by_name.pop(field.name.lower(), None)
-        if found is None:
+        source = by_name.pop(field.name.lower(), None)
+        if source is None:
             if not field.nullable or schema.is_partition(field.name):
                 reasons.append(f"column '{field.name}' is missing in the DataFrame")
             columns.append(F.lit(None).cast(to_spark(field.type)).alias(field.name))
             continue
-        column = _quoted(found.name)
-        if isinstance(field.type, Varchar | Char) and isinstance(found.dataType, T.StringType):
+        column = _quoted(source.name)
+        if isinstance(field.type, Varchar | Char) and isinstance(source.dataType, T.StringType):
             column = _of_length(column, field, field.type)
         else:
-            reasons += _misfits(field.type, found.dataType, field.name)
+            reasons += _misfits(field.type, source.dataType, field.name)
         columns.append(column.cast(to_spark(field.type)).alias(field.name))
-    reasons += [f"column '{one.name}' of the DataFrame is not in the table" for one in by_name.values()]
+    reasons += [f"column '{left.name}' of the DataFrame is not in the table" for left in by_name.values()]
     if reasons:
         raise InvalidSchema(f"the DataFrame does not fit {table}: {'; '.join(reasons)}", table=table)
     return columns

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from lakemark import Client, Commit, DataFile, Writer
 from lakemark.client.model import Operation
 from lakemark.client.partitions import Partition, partition_values
-from lakemark.files.columns import name_of_partition
 from lakemark_core.errors import InvalidArgument
+from lakemark_core.types import name_of_partition
 from lakemark_spark import layout
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.footers import check_not_null, describe_files

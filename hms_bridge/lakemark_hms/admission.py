@@ -1,53 +1,45 @@
-"""Admission of Metastore calls: the same limits as for gRPC, and what a client of that protocol is told.
+"""Admission of Metastore calls: the same limits as for gRPC, with refusals that clients of this protocol understand.
 
 A call that is refused was not begun. It is answered with a TApplicationException, not with a MetaException: Hive's
-clients take the first for a passing failure of the server and ask again after their retry delay.
+clients take the first for a temporary failure of the server and ask again after their retry delay.
 """
 
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lakemark_core.errors import LakemarkError, Overloaded
+from lakemark_hms.handlers import rank_of
 from lakemark_hms.names import database_name
 from lakemark_hms.wire import cut
 from lakemark_hms.wire.dispatch import Call, Handler, RefusedError, Session
-from lakemark_hms.wire.lanes import Rank
+from lakemark_hms.wire.lanes import Lane, Lanes
+from lakemark_server.admission.lanes import LanePolicy
 from lakemark_server.admission.pressure import InflightBytes
-from lakemark_server.admission.tenants import Kind, Tenants
+from lakemark_server.admission.ranks import Rank
+from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX
 from lakemark_server.context import caller, deadline
 from lakemark_server.context.deadline import Deadline
 from lakemark_thrift.services import METHODS
 
-_READS: Final = ("get", "show_", "partition_name_", "list_", "is", "find_")
-_VITAL: Final = frozenset(
-    {
-        "heartbeat",
-        "heartbeat_txn_range",
-        "check_lock",
-        "unlock",
-        "set_ugi",
-        "getStatus",
-        "getName",
-        "getVersion",
-        "shutdown",
-    }
-)
 _DATABASE_NAMES: Final = frozenset({"db_name", "dbname", "dbName", "db", "database", "databaseName"})
 _CATALOG_NAMES: Final = frozenset({"catName", "catalogName", "catalog", "catname", "cat_name"})
+_POLICY: Final = LanePolicy(writes_leave_room=False)
 _Path = tuple[int, ...]
+T = TypeVar("T")
 
 
-def rank_of(name: str) -> Rank:
-    if name in _VITAL:
-        return Rank.VITAL
-    return Rank.READ if name.startswith(_READS) else Rank.ORDINARY
+def lane_of(method: str, lanes: Lanes[T]) -> Lane[T] | None:
+    """The lane of a call of the method; None if there is no room for it."""
+    rank = rank_of(method)
+    lane = _POLICY.lane_for(rank, lanes)
+    return lane if _POLICY.has_room(rank, lane) else None
 
 
 class Admission:
-    """For one port. ``call_s_max``: a call may take no longer; this protocol has no deadlines of its own."""
+    """Admission at one port. ``call_s_max``: the longest time of a call; this protocol has no deadlines of its own."""
 
     def __init__(self, tenants: Tenants, inflight: InflightBytes, call_s_max: float) -> None:
         self._tenants = tenants
@@ -55,13 +47,13 @@ class Admission:
         self._call_s_max = call_s_max
 
     def run(self, call: Call, handler: Handler) -> object:
-        """What the handler gives; the call counts as long as it runs. Raises RefusedError."""
+        """The handler's result. The call counts against its tenant while it runs. Raises RefusedError."""
         rank = rank_of(call.name)
         with deadline.within(Deadline.after(self._call_s_max)), caller.named(partial(_caller_of, call.session)):
             if rank is Rank.VITAL:
                 return handler(call)
             try:
-                entered = self._tenants.enter(tenant_of(call), Kind.READ if rank is Rank.READ else Kind.WRITE)
+                entered = self._tenants.enter(tenant_of(call), rank)
             except Overloaded as error:
                 raise RefusedError(error.message) from error
             try:
@@ -70,7 +62,7 @@ class Admission:
                 self._tenants.leave(entered)
 
     def enter(self, size_bytes: int) -> None:
-        """Room for a message that is being worked on, until ``leave``. Raises RefusedError."""
+        """Takes room for a message that is being worked on, until ``leave``. Raises RefusedError."""
         try:
             self._inflight.enter(size_bytes)
         except Overloaded as error:
@@ -81,12 +73,12 @@ class Admission:
 
 
 def _caller_of(session: Session) -> str:
-    """What the client said who it is (``set_ugi``), and where its connection comes from."""
+    """Who the client says it is (``set_ugi``), and where its connection comes from."""
     return f"{session.user} ({session.peer})" if session.user else session.peer
 
 
 def tenant_of(call: Call) -> str:
-    """The catalog of a call: ``@catalog#database``, a field for it, or the default one. Nothing else is decoded."""
+    """The catalog of a call, as ``@catalog#database`` or a field names it, or the default. Nothing else is decoded."""
     databases, catalogs = _paths(call.name)
     data, body = call.message.data, call.message.header.body
     for path in databases:
@@ -101,7 +93,7 @@ def tenant_of(call: Call) -> str:
 
 @cache
 def _paths(method: str) -> tuple[tuple[_Path, ...], tuple[_Path, ...]]:
-    """Where names of databases and of catalogs stand in the arguments of a method."""
+    """The paths of database names and of catalog names in the arguments of a method."""
     databases: list[_Path] = []
     catalogs: list[_Path] = []
 
@@ -122,7 +114,7 @@ def _paths(method: str) -> tuple[tuple[_Path, ...], tuple[_Path, ...]]:
 
 
 def _text(data: bytes, at: int, path: _Path) -> str:
-    """Of a text that was sent and may be a name; else ""."""
+    """The text at the path if one was sent that can be a name; else ""."""
     found = cut.find(data, at, path)
     if found is None or found[0] != cut.STRING:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakemark_core import storage
-from lakemark_hms.admission import Admission, rank_of
+from lakemark_hms.admission import Admission, lane_of
 from lakemark_hms.errors import to_declared
 from lakemark_hms.facet import LakeFacet
 from lakemark_hms.handlers import all_handlers
@@ -48,7 +48,7 @@ class HmsBridge:
         self.services = Services(catalog, warehouse or Warehouse(catalog), timeline, lake, known, schemes)
         dispatcher = Dispatcher(all_handlers(self.services), to_declared, admission.run if admission else run_all)
         try:
-            self._server = HmsServer(dispatcher, host, port, settings, rank_of=rank_of, room=admission)
+            self._server = HmsServer(dispatcher, host, port, settings, lane_of=lane_of, room=admission)
         except OSError as error:
             raise cannot_listen("HMS", host, port, error) from error
 

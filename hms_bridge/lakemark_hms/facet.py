@@ -5,24 +5,23 @@ from __future__ import annotations
 from typing import Protocol
 
 from lakemark_core.errors import UnsupportedOperation
+from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.partition_view import PartitionView
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 
 
 class LakeFacet(Protocol):
-    """How lake tables look through the Metastore protocol to one kind of engine. Reading only.
+    """How lake tables look through the Metastore protocol to one kind of engine, for reading only.
 
-    ``entry`` is that of the lake table with exactly this name; None for a name with an ``@``, such as ``t@v12`` or a
-    hidden table, of which the facet alone knows what it stands for.
+    A name with an ``@``, such as ``t@v12`` or that of a hidden table, has no entry in the catalog. The facet alone
+    knows what it stands for.
     """
 
-    def get_table(self, database: DatabaseRecord, name: str, entry: TableEntry | None) -> bytes | None:
+    def get_table(self, database: DatabaseRecord, name: str) -> bytes | None:
         """The serialized Thrift Table; None if there is none of that name."""
 
-    def partitions(
-        self, database: DatabaseRecord, name: str, entry: TableEntry | None, filter_text: str
-    ) -> PartitionView | None:
-        """Its partitions, all that the filter selects at least ("": all). Values need not be unique."""
+    def partitions(self, database: DatabaseRecord, name: str, selection: PartitionFilter) -> PartitionView | None:
+        """The table's partitions that the filter selects; None if there is no such table. Values may repeat."""
 
 
 def is_hidden(name: str) -> bool:

@@ -11,16 +11,15 @@ refused.
 from __future__ import annotations
 
 import datetime
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from lakemark_core.errors import InvalidPredicate
+from lakemark_core.errors import InvalidPredicate, LakemarkError
 from lakemark_core.expressions import (
     FALSE,
     And,
@@ -38,30 +37,25 @@ from lakemark_core.expressions import (
     any_of,
     between,
     bind,
+    columns_of,
     escape_like,
 )
 from lakemark_core.expressions.tree import MIRRORED
 from lakemark_core.types import (
     BIGINT,
-    BINARY,
-    BOOLEAN,
     DATE,
     DEFAULT_PARTITION,
     DOUBLE,
-    FLOAT,
-    INT,
-    SMALLINT,
     STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    TINYINT,
-    Decimal,
     Field,
     Schema,
-    Type,
+    is_textual,
 )
+from lakemark_server.file_index.arrow import AnyArray
 from lakemark_server.file_index.entries.file_stats import FileStats
 from lakemark_server.file_index.pruning.rules import prune
+
+log = logging.getLogger(__name__)
 
 TEXT_LENGTH_MAX = 4_000_000
 DEPTH_MAX = 100
@@ -111,55 +105,81 @@ def parse_filter(text: str) -> Expr:
     return _Parser(text).whole()
 
 
-def evaluate(expr: Expr, columns: Mapping[str, pa.Array[Any] | npt.NDArray[Any]], n: int) -> npt.NDArray[np.bool_]:
-    """Which of ``n`` partitions a filter selects, given their typed values by column name (null: the default
-    partition).
+@dataclass(frozen=True, slots=True)
+class PartitionColumns:
+    """Partition columns, and for each one the values of all partitions, in its Arrow type; null: default partition."""
 
-    Exact as far as the types allow, else (a text column against a number) more than that, never less. A null
-    satisfies no comparison, which is what Spark then makes of the rows. Raises InvalidPredicate for a missing column
-    or a literal of a wrong type; the superset is then the caller's to return.
+    fields: Sequence[Field]
+    values: Sequence[AnyArray]
+
+
+class PartitionFilter:
+    """A filter as a client sends it.
+
+    One that is not understood, or does not fit the columns, selects all partitions: the client filters them again.
     """
-    arrays = {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in columns.items()}
-    fields = [Field(index, name, _type_of(array.type)) for index, (name, array) in enumerate(arrays.items(), 1)]
-    partition = dict(enumerate(arrays.values(), 1))
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._condition: Expr | None = None
+        if text.strip():
+            try:
+                self._condition = parse_filter(text)
+            except InvalidPredicate as error:
+                self._log(error)
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether that is known before the partitions are looked at."""
+        return self._condition is None
+
+    def names(self, column: str) -> bool:
+        """Whether the filter's condition is about this column, among others; case does not matter."""
+        if self._condition is None:
+            return False
+        return any(reference.name.lower() == column.lower() for reference in columns_of(self._condition))
+
+    def mask(self, columns: Callable[[], PartitionColumns], size: int) -> npt.NDArray[np.bool_]:
+        """Which of ``size`` partitions are selected. ``columns`` may raise LakemarkError, and then all are."""
+        if self._condition is not None:
+            try:
+                return evaluate(self._condition, columns(), size)
+            except LakemarkError as error:
+                self._log(error)
+        return np.ones(size, np.bool_)
+
+    def _log(self, error: LakemarkError) -> None:
+        log.info("the partition filter %r selects all: %s", self._text[:500], error)
+
+
+def evaluate(expr: Expr, columns: PartitionColumns, size: int) -> npt.NDArray[np.bool_]:
+    """Which of ``size`` partitions a filter selects.
+
+    The answer is exact as far as the types allow; else (a text column against a number) it has more partitions, and
+    never fewer. A null satisfies no comparison, which is what Spark then makes of the rows. Raises InvalidPredicate for
+    a missing column and for a literal that a column cannot be compared with.
+    """
+    fields = [
+        # The metastore compares texts as they stand, without a declared length.
+        Field(number, field.name, STRING if is_textual(field.type) else field.type)
+        for number, field in enumerate(columns.fields, 1)
+    ]
+    values = {field.id: array for field, array in zip(fields, columns.values, strict=True)}
     bound = bind(expr, Schema(tuple(fields)))
-    return prune(bound, FileStats(np.ones(n, dtype=np.int64), partition=partition)).may_match
-
-
-_TYPES: dict[pa.DataType, Type] = {
-    pa.bool_(): BOOLEAN,
-    pa.int8(): TINYINT,
-    pa.int16(): SMALLINT,
-    pa.int32(): INT,
-    pa.int64(): BIGINT,
-    pa.float32(): FLOAT,
-    pa.float64(): DOUBLE,
-    pa.binary(): BINARY,
-    pa.date32(): DATE,
-}
-
-
-def _type_of(kind: pa.DataType) -> Type:
-    if isinstance(kind, pa.DictionaryType):
-        kind = kind.value_type
-    if isinstance(kind, pa.TimestampType):
-        return TIMESTAMP_NTZ if kind.tz is None else TIMESTAMP
-    if isinstance(kind, pa.Decimal128Type):
-        return Decimal(kind.precision, kind.scale)
-    return _TYPES.get(kind, STRING)
+    return prune(bound, FileStats(np.ones(size, dtype=np.int64), partition=values)).may_match
 
 
 def _tokens(text: str) -> list[_Token]:
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     position, end = 0, len(text.rstrip())
     while position < end:
         match = _TOKEN.match(text, position)
         if match is None:
             raise InvalidPredicate(f"partition filter: cannot read {text[position : position + 20]!r} at {position}")
         kind = match.lastgroup or ""
-        found.append(_Token(kind, match.group(kind), match.start(kind)))
+        tokens.append(_Token(kind, match.group(kind), match.start(kind)))
         position = match.end()
-    return found
+    return tokens
 
 
 class _Parser:

@@ -107,7 +107,7 @@ class LakeDdl:
         version = (new.parameters or {}).get(VERSION_PARAMETER, "")
         if self._services.lake is not None and version.isdecimal():
             try:
-                struct = self._services.lake.get_table(found.database, f"{found.name}@v{version}", None)
+                struct = self._services.lake.get_table(found.database, f"{found.name}@v{version}")
             except InvalidArgument:  # it was never there
                 struct = None
             if struct is not None:

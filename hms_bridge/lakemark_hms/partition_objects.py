@@ -7,7 +7,7 @@ from typing import Final
 
 from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument
-from lakemark_core.types import DEFAULT_PARTITION, parse_partition_name
+from lakemark_core.types import DEFAULT_PARTITION, partition_texts
 from lakemark_hms.objects import DDL_TIME, VIEW
 from lakemark_hms.partition_view import PartitionView
 from lakemark_hms.wire.cut import I32, LIST, MAP, STRING, STRUCT, Cut, field_head, fields, patch
@@ -29,12 +29,12 @@ def values_of(texts: Sequence[str] | None) -> Values:
 
 def values_of_name(table: HiveTable | PartitionView, name: str) -> Values:
     """``month=1/origin=JFK`` to values, columns in any case. Raises InvalidArgument."""
-    pairs = parse_partition_name(name)
-    if [column.lower() for column, _ in pairs] != [column.lower() for column in table.columns]:
+    texts = partition_texts(name, table.columns) if name else None
+    if texts is None:
         raise InvalidArgument(
             f"partition name {name!r} does not fit the partition columns [{', '.join(table.columns)}]"
         )
-    return tuple(value for _, value in pairs)
+    return texts
 
 
 def ending(table: HiveTable) -> bytes:

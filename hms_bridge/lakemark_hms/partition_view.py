@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakemark_core.errors import InvalidArgument, LakemarkError
+from lakemark_core.errors import InvalidArgument
 from lakemark_core.types import (
     DEFAULT_PARTITION,
-    PartitionValue,
+    ColumnValue,
+    Field,
     Type,
     escape_path_name,
     is_textual,
@@ -21,11 +21,9 @@ from lakemark_core.types import (
     partition_value_from_string,
     to_arrow,
 )
-from lakemark_hms.filters import evaluate, parse_filter
+from lakemark_hms.filters import PartitionColumns, PartitionFilter
 from lakemark_hms.wire.cut import STRUCT
 from lakemark_hms.wire.splice import Pieces, i32_value
-
-log = logging.getLogger(__name__)
 
 Values = tuple[str, ...]
 
@@ -59,17 +57,20 @@ class PartitionView:
 
     @cached_property
     def _index(self) -> dict[Values, list[int]]:
-        found: dict[Values, list[int]] = {}
+        places: dict[Values, list[int]] = {}
         for at, row in enumerate(self.values):
-            found.setdefault(row, []).append(at)
-        return found
+            places.setdefault(row, []).append(at)
+        return places
 
     def at(self, values: Values) -> list[int]:
         """Where the partitions with these values stand; a lake snapshot has one for each file slice."""
         return self._index.get(values, [])
 
     def with_leading(self, wanted: Sequence[str]) -> Sequence[int]:
-        """Those that have the wanted values, "" standing for any. Raises InvalidArgument for more than columns."""
+        """Where the partitions that begin with the wanted values stand; "" stands for any value.
+
+        Raises InvalidArgument if more values are wanted than there are columns.
+        """
         if len(wanted) > len(self.columns):
             raise InvalidArgument(f"{len(wanted)} partition values for the {len(self.columns)} partition columns")
         fixed = [(at, value) for at, value in enumerate(wanted) if value]
@@ -77,24 +78,22 @@ class PartitionView:
             return range(len(self.values))
         return [at for at, row in enumerate(self.values) if all(row[i] == value for i, value in fixed)]
 
-    def matching(self, filter_text: str) -> Sequence[int]:
-        """Those that a filter selects. One that is not understood selects all: the client filters again."""
-        if not filter_text.strip():
+    def matching(self, selection: PartitionFilter) -> Sequence[int]:
+        """Where the partitions that a filter selects stand."""
+        if selection.selects_all:
             return range(len(self.values))
-        try:
-            mask = evaluate(parse_filter(filter_text), self._typed, len(self.values))
-        except LakemarkError as error:
-            log.info("the partition filter %r selects all: %s", filter_text[:500], error)
-            return range(len(self.values))
-        return np.flatnonzero(mask).tolist()
+        return np.flatnonzero(selection.mask(lambda: self._typed, len(self.values))).tolist()
+
+    def only(self, chosen: Sequence[int]) -> PartitionView:
+        """The view of these partitions."""
+        values, structs = [self.values[at] for at in chosen], [self.structs[at] for at in chosen]
+        return PartitionView(self.columns, self.types, values, structs, self.ending)
 
     @cached_property
-    def _typed(self) -> dict[str, pa.Array[Any]]:
-        """The values of each column. Raises InvalidArgument for a value that is not of the column's type."""
-        return {
-            name: _typed_column([row[at] for row in self.values], parse_type(self.types[at]))
-            for at, name in enumerate(self.columns)
-        }
+    def _typed(self) -> PartitionColumns:
+        """Raises InvalidArgument for a value that is not of its column's type."""
+        fields = [Field(0, name, parse_type(text)) for name, text in zip(self.columns, self.types, strict=True)]
+        return typed_columns(fields, self.values)
 
     def list_value(self, chosen: Sequence[int] | None = None) -> Pieces:
         """The encoded Thrift list of all or some of the partitions, in that order."""
@@ -106,15 +105,22 @@ class PartitionView:
         return self.structs[at] + self.ending
 
 
+def typed_columns(fields: Sequence[Field], rows: Sequence[Values]) -> PartitionColumns:
+    """The texts of partitions as values of the columns' types. Raises InvalidArgument for what is not one."""
+    return PartitionColumns(
+        fields, [_typed_column([row[at] for row in rows], field.type) for at, field in enumerate(fields)]
+    )
+
+
 def _typed_column(texts: Sequence[str], column_type: Type) -> pa.Array[Any]:
     if is_textual(column_type):
         return pa.array([None if text == DEFAULT_PARTITION else text for text in texts], pa.string())
-    parse: Callable[[str, Type], PartitionValue] = _parsed
+    parse: Callable[[str, Type], ColumnValue] = _parsed
     return pa.array([parse(text, column_type) for text in texts], to_arrow(column_type))
 
 
 @lru_cache(maxsize=100_000)
-def _parsed(text: str, column_type: Type) -> PartitionValue:
+def _parsed(text: str, column_type: Type) -> ColumnValue:
     return partition_value_from_string(text, column_type)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakemark_core import storage
 from lakemark_core.errors import TableNotFound
 from lakemark_hms.facet import LakeFacet, is_hidden, lake_write_error
+from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.names import DatabaseName
 from lakemark_hms.partition_objects import view_of
 from lakemark_hms.partition_view import PartitionView
@@ -72,18 +73,30 @@ class Services:
             return found.hive.record.hive
         struct = None
         if self.lake is not None:
-            struct = self.lake.get_table(found.database, found.name, found.entry)
+            struct = self.lake.get_table(found.database, found.name)
         if struct is None:
             raise _not_found(found)
         return struct
 
-    def partitions(self, found: Found, filter_text: str = "") -> PartitionView:
-        """All partitions; of a lake table at least those that the filter selects. Raises TableNotFound."""
+    def partitions(self, found: Found) -> PartitionView:
+        """All partitions. Raises TableNotFound."""
         if found.hive is not None:
             return view_of(found.hive, self.warehouse.partitions.all(found.hive))
+        return self._lake_partitions(found, PartitionFilter(""))
+
+    def filtered(self, found: Found, filter_text: str) -> tuple[PartitionView, Sequence[int]]:
+        """Partitions, and where those that the filter selects stand among them. Raises TableNotFound."""
+        selection = PartitionFilter(filter_text)
+        if found.hive is not None:
+            view = self.partitions(found)
+            return view, view.matching(selection)
+        view = self._lake_partitions(found, selection)
+        return view, range(len(view))
+
+    def _lake_partitions(self, found: Found, selection: PartitionFilter) -> PartitionView:
         view = None
         if self.lake is not None:
-            view = self.lake.partitions(found.database, found.name, found.entry, filter_text)
+            view = self.lake.partitions(found.database, found.name, selection)
         if view is None:
             raise _not_found(found)
         return view

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,7 @@ import pyarrow as pa
 import structlog
 
 from lakemark_core import storage
-from lakemark_core.errors import FailedPrecondition, LakemarkError, NotFound
+from lakemark_core.errors import LakemarkError, NotFound
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
@@ -28,7 +27,7 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host import cores, logs, memory, ports
-from lakemark_server.kv import Store, open_store, public_url
+from lakemark_server.kv import Store, backend_of, open_store, public_url
 from lakemark_server.maintenance.base_folder import BaseFolder
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.maintenance.housekeeping import Housekeeping
@@ -37,7 +36,7 @@ from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
 from lakemark_server.snapshots.base_builds import Thresholds
 from lakemark_server.snapshots.comparisons import Comparer
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store import store_format
 from lakemark_server.timeline.service import Timeline
 
@@ -130,7 +129,7 @@ class Service:
 
     def _measured(self, catalog: str, database: str, name: str) -> Size:
         snapshots = self.snapshots
-        found = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, At()).snapshot)
+        found = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, SnapshotReference()).snapshot)
         return Size(found.version, found.files, found.size_bytes)
 
     @property
@@ -196,19 +195,14 @@ class Service:
 
 
 def open_or_make(url: str) -> Store:
-    """The store at ``url``; for SQLite its directory is made, too. Raises what ``open_store`` raises."""
-    if url.startswith("sqlite:///"):
-        path = Path(url.removeprefix("sqlite:///"))
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FailedPrecondition(f"cannot make {path.parent}: {error.strerror}", path=str(path)) from error
+    """Opens the store at ``url``, and makes its place first if need be. Raises what ``open_store`` raises."""
+    backend_of(url).make_place(url)
     return open_store(url)
 
 
 def open_existing(url: str, *, read_only: bool = False) -> Store:
-    """The store at ``url``, which is not made if it is not there. Raises NotFound, and what ``open_store`` raises."""
-    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
+    """Opens the store at ``url`` if there is one. Raises NotFound, and what ``open_store`` raises."""
+    if not backend_of(url).exists(url):
         raise NotFound(f"there is no store at {url}; name one with --store or LAKEMARK_STORE")
     return open_store(url, read_only=read_only)
 

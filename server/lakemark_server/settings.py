@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from lakemark_core.defaults import STORE_URL
 from lakemark_core.storage import S3Settings, StorageSettings
 from lakemark_server.admission.limits import NAMES, Limits
 
@@ -18,7 +19,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="LAKEMARK_", extra="ignore")
 
-    store: str = Field("sqlite:///lakemark-data/lakemark.db", description="URL of the key-value store", repr=False)
+    store: str = Field(STORE_URL, description="URL of the key-value store", repr=False)
     warehouse: str = Field("lakemark-data/warehouse", description="directory or URI below which databases live")
     s3_endpoint: str = Field("", description="URL of an S3 service other than AWS's own")
     s3_region: str = Field("", description="of its buckets")

@@ -1,5 +1,7 @@
-"""The stores that must keep the contract. A new backend adds its factory to ``FACTORIES`` and,
-if several processes can share it, its URL to ``SHARED_URLS``."""
+"""The stores that must keep the contract.
+
+A new backend adds its factory to ``FACTORIES`` and, if several processes can share it, its URL to ``SHARED_URLS``.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ SHARED_URLS: dict[str, Callable[[Path], str]] = {"postgresql": postgres_url, "fd
 
 
 class ManualClock:
-    """Seconds that pass only when a test says so."""
+    """Seconds that pass only when a test advances them."""
 
     def __init__(self) -> None:
         self.seconds = 1_000.0
@@ -48,7 +50,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture(params=FACTORIES)
 def open_again(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Callable[[], Store]:
-    """Opens the test's store; called after ``close`` it opens the same data again."""
+    """Opens the test's store. After ``close`` it opens the same data again."""
     return lambda: FACTORIES[request.param](tmp_path, clock)
 
 

@@ -1,9 +1,9 @@
-"""Branches, tags, merges, restores and transactions over two tables against sets of files.
+"""Branches, tags, merges, restores and transactions over two tables, compared with sets of files.
 
-The model keeps for each version of each branch the whole set of its files and all that led to it, computed by brute
-force: what a merge must give is the target's files with each step of the source applied to them that the target has not
-had yet. Whether it may is asked for each pair of steps that would change places. Old versions are read again at the end
-of every step through caches of another process.
+For each version of each branch the model keeps the whole set of its files and all steps that led to it, by brute force.
+A merge must give the target's files with each step of the source applied that the target lacks. Whether it is allowed
+is decided for each pair of steps that would change places. At the end of every run old versions are read again, through
+caches of another process.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
-from lakemark_server.snapshots.comparisons import DryMerge, Wanted
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.comparisons import DryMerge, VersionName
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, open_lake, profile
@@ -49,7 +49,7 @@ class Step:
     apply: Apply
 
     def excludes(self, later: Step) -> bool:
-        """Whether ``later``, which has not seen this one, must not come after it (policy "partition")."""
+        """Whether ``later``, which has not seen this step, must not come after it (policy "partition")."""
         if "restore" in (self.kind, later.kind):
             return True
         if later.kind == "append" and self.kind != "overwrite":
@@ -57,7 +57,7 @@ class Step:
         return bool(self.months & later.months)
 
     def commutes(self, other: Step) -> bool:
-        """Whether their order is the same for the files, if neither has seen the other."""
+        """Whether their order makes no difference to the files, if neither has seen the other."""
         if "restore" in (self.kind, other.kind):
             return False
         return "overwrite" not in (self.kind, other.kind) or not self.months & other.months
@@ -65,7 +65,7 @@ class Step:
 
 @dataclass
 class Branch:
-    """``states[v]``: the files of version v, inherited ones included; ``steps[v]``: all that led to it."""
+    """``states[v]``: the files of version v, inherited ones included. ``steps[v]``: all steps that led to it."""
 
     parent: str = ""
     fork: int = 0
@@ -85,7 +85,7 @@ class Branch:
 
 
 def restoring(before: Files, content: Files) -> Step:
-    """On another branch it does what it did on its own."""
+    """The step of a restore. On another branch it makes the same changes as on its own."""
     return Step("restore", frozenset(), lambda files: (files - (before - content)) | (content - before))
 
 
@@ -99,7 +99,7 @@ def overwriting(months: frozenset[int], paths: Files) -> Step:
 
 
 class BranchesMachine(RuleBasedStateMachine):
-    """Table "t" has branches; "u" takes part in transactions only."""
+    """Table "t" has branches; "u" only takes part in transactions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class BranchesMachine(RuleBasedStateMachine):
         self.t, self.u = self.lake.table("t"), self.lake.table("u")
         self.branches = {"main": Branch()}
         self.other = Branch()
-        self.of_u: set[str] = set()  # all files that were ever meant for it
+        self.of_u: set[str] = set()  # all files that any writer wanted to add to "u"
         self.tags: dict[str, Files] = {}
         self.count = 0
 
@@ -140,20 +140,23 @@ class BranchesMachine(RuleBasedStateMachine):
         return t.CommitRequest(instant=instant, added=files(*given)), frozenset(one.path for one in given)
 
     def readable(self, branch: str, version: int) -> bool:
-        """For a machine that cleans."""
+        """A hook for the machine that cleans."""
         del branch, version
         return True
 
     def wrote(self, given: list[p.DataFile]) -> None:
-        """For a machine that has real files."""
+        """A hook for the machine that has real files."""
 
     def read(self, **at: str | int) -> Files:
-        found = Snapshots(self.lake.store).snapshot("", "default", "t", At(**at))  # type: ignore[arg-type]
+        found = Snapshots(self.lake.store).snapshot("", "default", "t", SnapshotReference(**at))  # type: ignore[arg-type]
         return frozenset(texts(found.snapshot.entries().column("path")))
 
     def compare(self, left: str, right: str) -> DryMerge:
-        """What each has over what both have, by brute force; what a merge of the first into the second would do."""
-        found = self.lake.comparer.compare(self.t, Wanted(left), Wanted(right))
+        """Expects what each side has beyond the shared content, by brute force.
+
+        Returns what a merge of the left side into the right one would do.
+        """
+        found = self.lake.comparer.compare(self.t, VersionName(left), VersionName(right))
         of_left, of_right = self.branches[left], self.branches[right]
         groups = []
         for side, one, other in (("left", of_left, of_right), ("right", of_right, of_left)):
@@ -242,7 +245,7 @@ class BranchesMachine(RuleBasedStateMachine):
             owner = self.branches[owner].parent
         request = c.CreateReferenceRequest(name=name, kind=c.BRANCH, from_branch=parent, from_version=version)
         made = self.lake.timeline.references.create(self.t, request)
-        if version == 0:  # 0 asks for the latest
+        if version == 0:  # 0 means the latest
             version, owner = branch.head, parent
             while owner != "main" and version <= self.branches[owner].fork:
                 owner = self.branches[owner].parent
@@ -252,7 +255,7 @@ class BranchesMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.branches) > 1)
     @rule(which=st.integers(0, 9))
     def drop_branch(self, which: int) -> None:
-        """One that no other forked from: the model finds the parents of a branch by name."""
+        """Drops a branch that no other forked from, because the model finds the parents of a branch by name."""
         names = sorted(self.branches.keys() - {"main"} - {one.parent for one in self.branches.values()})
         if names:
             name = names[which % len(names)]
@@ -272,7 +275,7 @@ class BranchesMachine(RuleBasedStateMachine):
         months=MONTHS,
     )
     def merge(self, which: int, other: int, fast: bool, work: str, months: frozenset[int]) -> None:
-        """From any branch into any other one, after some work on the first."""
+        """From any branch into another one, after some work on the first."""
         name, into = self.pick(which), self.pick(other)
         if work:
             {"append": self.append, "overwrite": self.overwrite}[work](which, months)
@@ -328,7 +331,7 @@ class BranchesMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 9), months=MONTHS, late=st.booleans(), again=st.booleans())
     def both_tables(self, which: int, months: frozenset[int], late: bool, again: bool) -> None:
-        """An overwrite of "t" and an append to "u" together; ``late``: somebody else was first in "t"."""
+        """An overwrite of "t" and an append to "u" in one transaction. ``late``: another writer was first in "t"."""
         name = self.pick(which)
         first = self.open(self.t, name, t.OVERWRITE_PARTITIONS, profile(*months))
         second = self.open(self.u, "", t.APPEND, t.WorkProfile())
@@ -362,11 +365,11 @@ class BranchesMachine(RuleBasedStateMachine):
         snapshots = Snapshots(self.lake.store)
         for name, branch in self.branches.items():
             for version, wanted in enumerate(branch.states):
-                found = snapshots.snapshot("", "default", "t", At(branch=name, version=version))
+                found = snapshots.snapshot("", "default", "t", SnapshotReference(branch=name, version=version))
                 assert sorted(texts(found.snapshot.entries().column("path"))) == sorted(wanted), (name, version)
         for name, wanted in self.tags.items():
             assert self.read(tag=name) == wanted
-        found = snapshots.snapshot("", "default", "u", At())
+        found = snapshots.snapshot("", "default", "u", SnapshotReference())
         assert frozenset(texts(found.snapshot.entries().column("path"))) == self.other.states[-1]
 
     @invariant()

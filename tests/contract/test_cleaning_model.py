@@ -1,4 +1,4 @@
-"""Cleaning never takes a file that a version which can still be read has: the model of branches, with files."""
+"""Cleaning never deletes a file of a version that can still be read: the model of branches, with real files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakemark_server.file_index.parts.fold import NOWHERE
 from lakemark_server.kv import Space
 from lakemark_server.maintenance.cleaning.old_metadata import BASE_AGE_MS_MIN
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store.keyspace import BRANCH_KEYS, HEADS, MERGES, VERSION_TIMES, VERSIONS
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.branches import forks
@@ -42,7 +42,7 @@ class CleaningMachine(BranchesMachine):
 
     def readable(self, branch: str, version: int) -> bool:
         try:
-            self.lake.snapshots.resolve("", "default", "t", At(branch=branch, version=version))
+            self.lake.snapshots.resolve("", "default", "t", SnapshotReference(branch=branch, version=version))
         except VersionNotFound as ended:
             return not ended.details.get("earliest")
         return True
@@ -51,13 +51,13 @@ class CleaningMachine(BranchesMachine):
         return {path.relative_to(self.below).as_posix() for path in self.below.rglob("*.parquet")}
 
     def of_the_other_table(self, path: str) -> bool:
-        """Its files are made here, too."""
+        """Whether the file is one of table "u", whose files are created in the same place."""
         return int(path.partition("/")[0]) in {
             one.instant for one in self.lake.timeline.instants(self.u.table_id, limit=1_000)[0]
         }
 
     def needed(self) -> set[str]:
-        """The files that something which can be read has."""
+        """The files of all versions that can be read."""
         found = set().union(*self.tags.values())
         for name, branch in self.branches.items():
             readable = (version for version in range(branch.head + 1) if self.readable(name, version))
@@ -70,7 +70,7 @@ class CleaningMachine(BranchesMachine):
 
     @rule(which=st.integers(0, 9), version=st.integers(1, 30))
     def keep(self, which: int, version: int) -> None:
-        with suppress(LakemarkError):  # it has none, or has ended, or is kept
+        with suppress(LakemarkError):  # there is no such version, or it has ended, or is kept already
             request = t.SavepointRequest(branch=self.pick(which), version=version)
             self.lake.timeline.savepoints.create(self.t, request)
 
@@ -79,13 +79,13 @@ class CleaningMachine(BranchesMachine):
         found = self.lake.timeline.savepoints.find(self.t)
         if found:
             one = found[which % len(found)]
-            with suppress(NotFound):  # its branch may be dropped
+            with suppress(NotFound):  # its branch may have been dropped
                 request = t.SavepointRequest(branch=one.branch_name, version=one.version)
                 self.lake.timeline.savepoints.drop(self.t, request)
 
     @rule(stand=st.booleans())
     def fold(self, stand: bool) -> None:
-        """New bases; ``stand``: for so long that metadata before them may go with the next clean."""
+        """Makes new bases. ``stand``: for long enough that the next clean may remove metadata before them."""
         folding = Folding(self.lake.store, Snapshots(self.lake.store), self.lake.clock, Thresholds(2, 1_000_000))
         folding.run(self.t)
         if stand:
@@ -120,11 +120,11 @@ class CleaningMachine(BranchesMachine):
                 if not self.readable(name, version):
                     assert 0 < version < branch.head
                     continue
-                found = snapshots.snapshot("", "default", "t", At(branch=name, version=version))
+                found = snapshots.snapshot("", "default", "t", SnapshotReference(branch=name, version=version))
                 paths = texts(found.snapshot.entries().column("path"))
                 assert sorted(paths) == sorted(wanted), (name, version)
                 self.exist(frozenset(paths))
-            latest = cached.again(partial(cached.snapshot, "", "default", "t", At(branch=name)))
+            latest = cached.again(partial(cached.snapshot, "", "default", "t", SnapshotReference(branch=name)))
             assert sorted(texts(latest.snapshot.entries().column("path"))) == sorted(branch.states[-1])
         for name, wanted in self.tags.items():
             assert self.read(tag=name) == wanted
@@ -139,7 +139,7 @@ TestCleaning.settings = settings(max_examples=15, stateful_step_count=30, suppre
 
 
 def write(lake: Lake, name: str, operation: t.Operation.ValueType, *months: int) -> list[Path]:
-    """One commit with files that are really there."""
+    """One commit with files that exist."""
     table = lake.catalog.get_lake_table("", "default", name)
     instant = lake.open(table, operation)
     given = [file(instant, f"g{month}", month) for month in months]
@@ -188,7 +188,7 @@ def keys(lake: Lake, space: Space, *items: int | str) -> list[tuple[object, ...]
 
 
 def fold(lake: Lake) -> None:
-    """A base that has stood for as long as readers of older ones need."""
+    """Makes a base that has stood for as long as readers of older ones may need."""
     table = lake.catalog.get_lake_table("", "default", "t")
     Folding(lake.store, Snapshots(lake.store), lake.clock, Thresholds(1, 1)).run(table)
     lake.clock.advance(BASE_AGE_MS_MIN)
@@ -215,10 +215,10 @@ def test_metadata_of_ended_versions_goes_and_every_live_version_can_be_read(tmp_
         )
         for snapshots in (lake.snapshots, Snapshots(lake.store)):
             for version, wanted in before.items():
-                read = partial(snapshots.snapshot, "", "default", "t", At(version=version))
+                read = partial(snapshots.snapshot, "", "default", "t", SnapshotReference(version=version))
                 assert texts(snapshots.again(read).snapshot.entries().column("path")) == wanted
         for version, ms in enumerate(times, 1):
-            at = At(timestamp_ms=ms + 1)
+            at = SnapshotReference(timestamp_ms=ms + 1)
             if version in before:
                 assert lake.snapshots.resolve("", "default", "t", at).version == version
             else:
@@ -236,7 +236,7 @@ def test_a_page_token_from_before_the_first_base_is_too_old(tmp_path: Path) -> N
         lake.cleaner.clean(table, t.CleanRequest(retain_versions=2))
         snapshots = Snapshots(lake.store)
         with pytest.raises(InvalidArgument, match="the page token is too old"):
-            snapshots.snapshot("", "default", "t", At(), NOWHERE)
+            snapshots.snapshot("", "default", "t", SnapshotReference(), NOWHERE)
 
 
 def test_a_branch_that_was_merged_and_dropped_leaves_nothing(tmp_path: Path) -> None:

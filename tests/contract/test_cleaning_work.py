@@ -1,4 +1,4 @@
-"""What a clean costs: it depends on what ends, not on what lives; and one at a time does it."""
+"""The cost of a clean depends on what ends and not on what stays, and only one process cleans at a time."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_table_that_always_has_a_young_base_is_trimmed(tmp_path: Path) -> None
             fold(lake)
             lake.clock.advance(-BASE_AGE_MS_MIN // 2)
         lake.cleaner.clean(table, t.CleanRequest(retain_versions=1))
-        # The last base has stood for half the time, the one of version 9 for all of it.
+        # The last base has stood for half the required time, the base of version 9 for all of it.
         assert [version for *_, version in keys(lake, VERSIONS, table.table_id)] == [9, 10, 11, 12]
 
 
@@ -99,7 +99,7 @@ def test_a_base_forgets_files_of_versions_that_nobody_can_read(tmp_path: Path) -
         table = lake.table()
 
         def dead() -> int:
-            """Entries in the base that stands."""
+            """How many dead entries the standing base has."""
             base = lake.store.read(lambda tx: bases.read_record(tx, table.table_id, MAIN))
             assert base is not None
             index = lake.store.read(lambda tx: bases.read_index(tx, table.table_id, base.base_id))

@@ -1,4 +1,4 @@
-"""What requests read does not grow with the past of a table that is folded and cleaned: keys are counted, not time."""
+"""What requests read does not grow with the past of a table that is folded and cleaned. Counts keys, not time."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.publication.schema_change import AlterJob
 from tests.lakes import Lake, file, open_lake
 from tests.work import Work, counted
 
 APPENDS = 6
-VERSIONS_A_ROUND = APPENDS + 3  # and a schema change, an overwrite of the table, a merge
-ROUND_MS = 300_000  # so that bases are old enough to be begun with after two of them
+VERSIONS_A_ROUND = APPENDS + 3  # and a schema change, an overwrite of the table and a merge
+ROUND_MS = 300_000  # after two rounds a base is old enough to begin with
 
 
 def test_requests_read_as_much_after_a_long_history_as_after_a_short_one(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_requests_read_as_much_after_a_long_history_as_after_a_short_one(tmp_pat
 
 
 def live(lake: Lake, table: LakeTable, folding: Folding, number: int) -> None:
-    """A round of what happens to a table: it has as many files and columns as before, and more past."""
+    """One round of a table's life: afterwards it has as many files and columns as before, and more past."""
     alter(lake, number)
     lake.put(table, [1, 2], t.OVERWRITE_TABLE)
     for _ in range(APPENDS):
@@ -54,7 +54,7 @@ def alter(lake: Lake, number: int) -> None:
 
 
 def on_branch(lake: Lake, table: LakeTable, name: str) -> None:
-    """A new branch with a commit of its own."""
+    """Creates a branch with a commit of its own."""
     lake.timeline.references.create(table, c.CreateReferenceRequest(name=name, kind=c.BRANCH))
     job = OpenJob(operation=t.APPEND, branch=name, profile=t.WorkProfile())
     instant = lake.timeline.open(table.table_id, job).record.instant
@@ -62,15 +62,15 @@ def on_branch(lake: Lake, table: LakeTable, name: str) -> None:
 
 
 def read_by_requests(lake: Lake, table: LakeTable) -> dict[str, Work]:
-    """By processes that have just been started, as far as they read."""
-    latest = lake.snapshots.version("", "default", "t", At())[1]
+    """What requests read in processes that have just been started."""
+    latest = lake.snapshots.version("", "default", "t", SnapshotReference())[1]
     works = {}
     with counted(lake.store) as works["a new branch, and a commit on it"]:
         on_branch(lake, table, "measured")
     for name, at in (
-        ("a read of the branch", At(branch="measured")),
-        ("a read of the latest version", At()),
-        ("time travel", At(version=latest - VERSIONS_A_ROUND - 2)),
+        ("a read of the branch", SnapshotReference(branch="measured")),
+        ("a read of the latest version", SnapshotReference()),
+        ("time travel", SnapshotReference(version=latest - VERSIONS_A_ROUND - 2)),
     ):
         with counted(lake.store) as works[name]:
             Snapshots(lake.store).snapshot("", "default", "t", at).snapshot.entries()

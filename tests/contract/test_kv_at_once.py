@@ -1,4 +1,4 @@
-"""Reads for event loops: what they give is what a read gives, and what a count says is unchanged is unchanged."""
+"""Reads for event loops return what a read returns, and an unchanged count means that nothing has changed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_while_the_count_is_the_same_nothing_changes(store: Store) -> None:
             first, again = value(), store.read_at_once([b"a"])
             newest = max(newest, value())
             if store.writes_begun() == begun:
-                # What anybody has seen by now is in what was read since the count was looked up.
+                # What was read after the count was taken includes everything that anybody had seen by then.
                 assert first == newest
                 assert again in (None, [b"%d" % first] if first else [None])
     finally:

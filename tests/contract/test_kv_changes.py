@@ -1,4 +1,4 @@
-"""``Store.wait_for_change``: whoever waits for a key is woken by its change, and by nothing that happens elsewhere."""
+"""``Store.wait_for_change``: a change of the key wakes all that wait for it, and changes elsewhere wake nobody."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def waits(pool: ThreadPoolExecutor, store: Store, key: bytes, seen: bytes | None) -> Future[bool]:
-    """A waiting thread that has begun; whether it sleeps already makes no difference to what it must answer."""
+    """A waiting thread that has begun. Whether it already sleeps makes no difference to its result."""
     begun = threading.Event()
 
     def wait() -> bool:

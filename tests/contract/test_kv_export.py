@@ -1,4 +1,4 @@
-"""Exports: everything at one version, while others write, for longer than a transaction lives."""
+"""Exports: everything at one version while others write, for longer than a transaction may live."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_writers_are_not_held_up_and_every_export_is_one_state(store: Store) -> 
     try:
         numbers = []
         for _ in range(10):
-            while not moved:  # each export has something to race with
+            while not moved:  # so that each export races with writes
                 pass
             moved.clear()
             found = dict(exported(store))

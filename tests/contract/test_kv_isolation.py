@@ -1,4 +1,4 @@
-"""Two transactions at once: what conflicts, what does not, and the anomalies that must not happen."""
+"""Two concurrent transactions: what conflicts, what does not, and the anomalies that must not happen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def seed(store: Store, *keys: bytes) -> None:
 
 
 def commits_after(store: Store, first: Step, other: Step, *, write: bool = True) -> bool:
-    """Whether a transaction that did ``first`` still commits once another that did ``other`` has."""
+    """Whether a transaction that did ``first`` can commit after another one that did ``other`` has."""
     one, two = store.begin(), store.begin()
     first(one)
     if write:

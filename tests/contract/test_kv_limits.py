@@ -1,4 +1,4 @@
-"""FoundationDB's limits hold on every store, at the exact byte, and a refused call changes nothing."""
+"""FoundationDB's limits hold on every store, to the byte, and a refused call changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys up to the limit, of bytes that no store can compress: each is as good a key as a short one."""
+"""Keys up to the limit, of bytes that no store can compress, work like short ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakemark_server.kv.api import KEY_BYTES_MAX, KEYS_END
 
 _bytes = random.Random(7)
 STEM = b"k" + _bytes.randbytes(2_046)
-# Around the length where some stores begin to treat them otherwise; several of one stem, and short ones between.
+# Around the length from which some stores treat keys differently; several share a prefix, with short ones between.
 KEYS = sorted(
     [
         b"a",

@@ -15,7 +15,7 @@ from lakemark_server.kv.api import KEYS_END
 
 State = dict[bytes, bytes]
 
-# Few enough to collide, odd enough to catch comparisons that are not of bytes.
+# Few enough to collide, odd enough to catch comparisons that are not by bytes.
 KEYS = [b"", b"\0", b"\0\xff", b"a", b"a\0", b"a\xfe", b"aa", b"b", b"ba", b"z", b"\x80", b"\xfe\xff\xff"]
 keys = st.sampled_from(KEYS)
 bounds = st.sampled_from([*KEYS, b"a\xff", b"c", KEYS_END])
@@ -31,7 +31,7 @@ def add(value: bytes | None, delta: int) -> bytes:
 
 
 def perform(state: State, step: tuple[Any, ...]) -> Any:
-    """One step of a transaction on the model; reads answer, writes change ``state``."""
+    """One step of a transaction on the model. Reads return values, writes change ``state``."""
     kind, *rest = step
     match kind:
         case "get":
@@ -56,7 +56,7 @@ def perform(state: State, step: tuple[Any, ...]) -> Any:
 
 @dataclass
 class Running:
-    """A transaction, what it did and saw, and the widest ranges that it may be said to have read or written."""
+    """A transaction, what it did and saw, and the widest ranges that it may count as having read or written."""
 
     handle: OpenTransaction
     base: State | None = None
@@ -99,7 +99,7 @@ class Machine(RuleBasedStateMachine):
         else:
             seen = getattr(running.handle, kind)(rest[0], snapshot=snapshot)
         if running.base is None:
-            # What own writes answer alone takes no snapshot yet, in some stores: then any state gives the same.
+            # In some stores a read of own writes takes no snapshot yet; any state gives the same value then.
             running.base, running.commits_seen = dict(self.committed), len(self.writes)
         state = dict(running.base)
         for earlier in running.steps:
@@ -115,7 +115,7 @@ class Machine(RuleBasedStateMachine):
         getattr(running.handle, kind)(*rest)
         running.steps.append(step)
         running.log.append((step, None))
-        if covers[0] < covers[1]:  # an empty span is no write: a transaction without another one always commits
+        if covers[0] < covers[1]:  # an empty span is not a write, and a transaction without writes always commits
             running.written.append(covers)
 
     @rule(number=which, key=keys, snapshot=st.booleans())
@@ -170,7 +170,7 @@ class Machine(RuleBasedStateMachine):
             assert intersect(running.read, since), "refused although nobody wrote what it read"
             return
         if running.written:
-            # As if it had run alone, now: every read that counts gives what it gave.
+            # As if it had run alone, now: every read that counts returns the same.
             for step, seen in running.log:
                 assert perform(self.committed, step) == seen
             self.writes.append(running.written)
@@ -197,7 +197,7 @@ def test_a_transaction_that_clears_only_an_empty_span_writes_nothing(store: Stor
     machine.set(0, b"", b"")
     machine.commit(0)
     machine.clear_range(1, (b"", b""))
-    machine.commit(1)  # what it read is written meanwhile, so it would be refused if it wrote
+    machine.commit(1)  # others wrote what it read, so it would be refused if it had writes
     machine.everyone_else_sees_the_committed_state()
     machine.teardown()
 

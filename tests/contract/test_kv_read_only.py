@@ -1,4 +1,4 @@
-"""Stores that are opened to read them, beside the process that serves them."""
+"""Stores that are opened only for reading, beside the process that serves them."""
 
 from __future__ import annotations
 

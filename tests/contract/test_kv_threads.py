@@ -1,4 +1,4 @@
-"""Many threads on one store: nothing is lost, nothing is seen in the wrong order."""
+"""Many threads on one store: nothing is lost, and nothing is seen in the wrong order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two stores, in one process and in two, on the same data: what holds within one store holds between them."""
+"""Two stores on the same data, in one process or in two: the guarantees of one store hold between them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Every conflict policy against rows: any mix of writers, table services and restores on a real timeline.
+"""Every conflict policy, checked on rows: any mix of writers, table services and restores on a real timeline.
 
-Two questions are asked of each version. Is what a reader sees what these works give that are done one after another in
-the order of their versions (``tests/policies.py``)? That is the promise: no change is lost, none is undone, none comes
-back. And was everybody refused who had to be, and nobody else? For that the model knows what each writer touches, and
-says in its own words when two of them are too near.
+Two questions are asked of each version. Does a reader see what these works give when done one after another in the
+order of their versions (``tests/policies.py``)? That is the promise: no change is lost, undone or brought back. And
+were exactly those writers refused that had to be? For that the model knows what each writer touches, and has its own
+rules for when two writers are too close.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import POLICIES, POLICY_PROPERTY, PREFERENCE_PROPERTY, PREFERENCES
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import open_store
-from lakemark_server.snapshots.service import At
+from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_server.snapshots.slices import latest_slices
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.service import Timeline
@@ -33,18 +33,18 @@ from tests.lakes import SCHEMA, Clock, Lake, files, profile
 from tests.policies import COLUMNS, KEYS, MONTHS, Content, Key, Place, Plan, State, View, Work, Writer
 from tests.stores import store_url
 
-CHANGES = {t.UPSERT, t.DELETE, t.OVERWRITE_PREDICATE}  # of rows that were looked up
-REPLACES = {t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE}  # whatever is there
+CHANGES = {t.UPSERT, t.DELETE, t.OVERWRITE_PREDICATE}  # change rows that the writer has read
+REPLACES = {t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE}  # replace any content
 WRITES = CHANGES | REPLACES | {t.APPEND}
 SERVICES = {t.COMPACT, t.CLUSTER}
 
-# All pairs of them should meet in a short run, and seldom on an empty table; who comes second is often refused.
+# All pairs should meet in a short run, and seldom on an empty table. The second one is often refused.
 _operations = st.sampled_from(
     [t.UPSERT] * 4 + [t.DELETE] * 2 + [t.APPEND] * 2 + [t.COMPACT] * 2 + [t.CLUSTER] * 2
     + [t.OVERWRITE_PREDICATE] * 2 + [t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE]
 )  # fmt: skip
 _any_operation = st.sampled_from(sorted(WRITES | SERVICES))
-_keys = st.frozensets(st.sampled_from(KEYS[:2] * 4 + KEYS), min_size=1, max_size=3)  # some are hot
+_keys = st.frozensets(st.sampled_from(KEYS[:2] * 4 + KEYS), min_size=1, max_size=3)  # some keys are hot
 _months = st.frozensets(st.sampled_from(list(MONTHS)), min_size=1)
 _which = st.integers(0, 1_000_000)
 
@@ -73,7 +73,7 @@ def works(
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Work, Work]:
-    """Most of them want the same rows."""
+    """Two works, which mostly want the same rows."""
     one = draw(works())
     return one, draw(works(_any_operation, one.keys if draw(st.integers(0, 3)) else None))
 
@@ -92,7 +92,7 @@ class Footprint:
 
 
 def near(one: Footprint, other: Footprint) -> bool:
-    """Whether both touch a month."""
+    """Whether both touch a common month."""
     if one.months is None or other.months is None:
         return one.months != frozenset() and other.months != frozenset()
     return bool(one.months & other.months)
@@ -104,13 +104,13 @@ def collide(policy: str, mine: Footprint, theirs: Footprint) -> bool:
     if t.RESTORE_VERSION in operations:
         return True
     if month and (mine.removed & theirs.removed or mine.begun & theirs.begun):
-        return True  # what can be done once
+        return True  # only one of them can be done
     group = month and bool(mine.groups & theirs.groups)
     if operations <= WRITES:
         return _writers_collide(policy, mine, theirs, month, group)
     if operations <= SERVICES:
         return group
-    if theirs.operation in REPLACES:  # before a table service, which would bring back what is gone
+    if theirs.operation in REPLACES:  # the table service would bring back removed rows
         return month or theirs.operation == t.OVERWRITE_TABLE
     return t.CLUSTER in operations and bool(operations & CHANGES) and group
 
@@ -121,7 +121,7 @@ def _writers_collide(policy: str, mine: Footprint, theirs: Footprint, month: boo
         return True
     if t.OVERWRITE_PARTITIONS in operations or operations == {t.OVERWRITE_PREDICATE}:
         return month
-    if t.APPEND in operations:  # blind: who comes later may have had to read it, or replaced by predicate what it is
+    if t.APPEND in operations:  # blind: a later writer may have had to read it, or may replace its rows by predicate
         blind = operations == {t.APPEND} or (mine.operation == t.APPEND and theirs.operation != t.OVERWRITE_PREDICATE)
         return policy == "partition" and month and not blind
     match policy:
@@ -138,13 +138,13 @@ def _writers_collide(policy: str, mine: Footprint, theirs: Footprint, month: boo
 
 
 def check_named(conflict: CommitConflict, expected: set[int]) -> None:
-    """The refusal was right, and names one that it is right about."""
+    """The refusal was correct, and names an instant that justifies it."""
     assert int(conflict.details["instant"]) in expected, conflict.message
 
 
 @dataclass
 class Open:
-    """A writer in flight, or one that is done."""
+    """A writer, in flight or done."""
 
     writer: Writer
     instant: int
@@ -191,7 +191,7 @@ class PoliciesMachine(RuleBasedStateMachine):
     # -- what is there -------------------------------------------------------------------------------------------------
 
     def view(self, version: int) -> View:
-        found = self.lake.snapshots.snapshot("", "default", "t", At(version=version)).snapshot
+        found = self.lake.snapshots.snapshot("", "default", "t", SnapshotReference(version=version)).snapshot
         slices: dict[Place, list[tuple[str, Content]]] = {}
         page = latest_slices(self.lake.planner, found, None).page(0, 1_000)
         for path in texts(page.column("path")):
@@ -233,7 +233,7 @@ class PoliciesMachine(RuleBasedStateMachine):
         return mine.operation == t.CLUSTER and theirs.operation in WRITES
 
     def blocked_by(self, mine: Footprint) -> set[int]:
-        """Those in flight, by what they have told, to which it does not come first."""
+        """Writers in flight that have precedence, by what they have declared."""
         return {
             other.instant
             for other in self.living()
@@ -255,9 +255,9 @@ class PoliciesMachine(RuleBasedStateMachine):
         tells=st.sampled_from([False, False, True]),
     )
     def step(self, what: str, pair: tuple[Work, Work], which: int, behind: int, tells: bool) -> None:
-        """One rule, so that no run goes without some of them."""
+        """One rule for all kinds of steps, so that every run has some of each."""
         living = self.living()
-        if what == "after":  # a commit that the second one has not read; past those that take their time
+        if what == "after":  # a commit that the second has not read; it overtakes slow writers
             self.finish(self.begin(pair[0], 0, tells=False))
             self.finish(self.begin(pair[1], 1, tells))
         elif what == "beside":
@@ -274,7 +274,7 @@ class PoliciesMachine(RuleBasedStateMachine):
         elif what == "give up" and len(living) > 2:
             self.lake.timeline.rollback(self.table, living[0].instant, "")
             living[0].state = "gone"
-        else:  # nothing that counts is remembered outside of the store
+        else:  # nothing essential is kept outside the store
             self.lake.timeline = Timeline(self.lake.store, self.lake.snapshots, self.lake.clock)
 
     def begin(self, work: Work, behind: int, tells: bool) -> Open | None:
@@ -303,7 +303,7 @@ class PoliciesMachine(RuleBasedStateMachine):
         return opened
 
     def _told(self, actual: Footprint, work: Work, tells: bool) -> Footprint:
-        """What goes into the work profile: all that it can name, or only what it must."""
+        """The work profile: everything that can be declared, or only what must be."""
         must = work.operation == t.OVERWRITE_PARTITIONS or actual.months is None or work.months is not None
         months = actual.months if tells else work.months
         if actual.months is None:
@@ -313,7 +313,7 @@ class PoliciesMachine(RuleBasedStateMachine):
         return told
 
     def finish(self, one: Open | None) -> None:
-        """None: it was refused when it began."""
+        """Commits the writer; None: it was refused when it began."""
         if one is None:
             return
         mine = one.actual
@@ -358,7 +358,7 @@ def run(policy: str, **given: Any) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_policy(policy: str) -> None:
-    """A failure is told as it was found; the long run makes it short."""
+    """Does not shrink failures; the long run does."""
     run(policy, max_examples=10, stateful_step_count=40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 

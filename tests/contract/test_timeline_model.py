@@ -1,7 +1,8 @@
 """Any mix of writers against a brute-force model: who may commit what, and what every version then holds.
 
-The model knows the rules in its own, simple words: two writers collide under the policy ``table`` always, under
-``partition`` if one of them overwrites and they touch a common partition, or one of them overwrites the whole table.
+The model states the rules in its own, simple words. Under the policy ``table`` two writers always collide. Under
+``partition`` they collide if one of them overwrites and they touch a common partition, or if one of them overwrites the
+whole table.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _which = st.integers(0, 1_000_000)
 
 @dataclass
 class Writer:
-    """One instant as the model sees it. ``months`` are those declared and those of its files."""
+    """One instant in the model. ``months`` are the declared ones and those of its files."""
 
     instant: int
     operation: t.Operation.ValueType
@@ -49,11 +50,11 @@ class Writer:
     sequence: int = 0
     version: int = 0
     answer: t.CommitResponse | None = None
-    lost_to: set[int] = field(default_factory=set)  # instants; a refused commit stays refused for the same reason
+    lost_to: set[int] = field(default_factory=set)  # instants: a refused commit stays refused for the same reason
 
 
 def check_named(conflict: CommitConflict, expected: set[int]) -> None:
-    """The refusal was right, and names one that it is right about."""
+    """The refusal was correct, and names an instant that justifies it."""
     assert int(conflict.details["instant"]) in expected
 
 
@@ -94,7 +95,7 @@ class TimelineMachine(RuleBasedStateMachine):
         return {other.instant for other in self.done[writer.read_version :] if self.collide(writer, other)}
 
     def blocked_by(self, writer: Writer) -> set[int]:
-        """Of the live writers in flight that exclude it."""
+        """Instants of the open writers in flight that exclude it."""
         return {
             other.instant
             for other in self.writers
@@ -121,7 +122,7 @@ class TimelineMachine(RuleBasedStateMachine):
 
     @rule(operation=_operations, months=_months)
     def short_commit(self, operation: t.Operation.ValueType, months: frozenset[int]) -> None:
-        """Opened and committed at once, past those that take their time."""
+        """Opens and commits at once, and so overtakes slow writers."""
         before = len(self.writers)
         self.open(operation, frozenset(), start=True, behind=0)
         for writer in self.writers[before:]:
@@ -252,14 +253,14 @@ class TimelineMachine(RuleBasedStateMachine):
 
     @rule(what=st.sampled_from(["heartbeat", "sweep", "another process", 1, 10, TIMEOUT_MS, TIMEOUT_MS + 1]))
     def meanwhile(self, what: str | int) -> None:
-        """One rule, so that it does not crowd out those of the writers."""
+        """One rule for all other events, so that they do not crowd out the rules of writers."""
         if isinstance(what, int):
             self.clock.advance(what)
         elif what == "heartbeat":
             self.heartbeat()
         elif what == "sweep":
             self.sweep()
-        else:  # nothing that counts is remembered outside of the store
+        else:  # nothing essential is kept outside the store
             self.lake.timeline = Timeline(self.lake.store, self.lake.snapshots, self.clock)
             self.lake.snapshots = Snapshots(self.lake.store, cache_bytes=5_000)
 
@@ -278,7 +279,7 @@ class TimelineMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_newest_versions_hold_what_they_should(self) -> None:
-        """All of them are read in the end: what changed an older one does not change it back."""
+        """Older versions are checked at the end, because a change to an old version would not be undone later."""
         if hasattr(self, "table"):
             self.hold(self.contents[-2:])
 
@@ -288,7 +289,7 @@ class TimelineMachine(RuleBasedStateMachine):
 
 
 class TestTimeline(TimelineMachine.TestCase):  # type: ignore[misc]
-    """A failure is told as it was found; the long run makes it short."""
+    """Does not shrink failures; the long run does."""
 
     settings = settings(
         max_examples=35,

@@ -1,6 +1,6 @@
-"""Commits that clients make through a service that dies, or whose store does, and what must be there in the end.
+"""Commits through a service that dies, or whose store does, and the state that must be there in the end.
 
-Each commit is one version with exactly its files, or nothing of it is there; a reader sees whole versions only.
+Each commit is one version with exactly its files, or has no effect. A reader sees whole versions only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import open_store
 from lakemark_server.kv.sqlite.store import SqliteStore
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
@@ -29,7 +29,7 @@ MANY_FILES = 400  # in blocks of their own
 
 @dataclass
 class Commit:
-    """One commit of the plan, and what became of it."""
+    """One commit of the plan, and its outcome."""
 
     number: int
     files_count: int
@@ -41,7 +41,7 @@ class Commit:
 
 
 def planned(count: int, chance: random.Random) -> list[Commit]:
-    """1 to 3 files each, some of them staged before; now and then many, or one given up."""
+    """Commits of 1 to 3 files, some of them staged before; a few have many files, or are given up."""
     plan = []
     large = set(chance.sample(range(count), 5 + count // 200))
     for number in range(count):
@@ -55,7 +55,7 @@ def planned(count: int, chance: random.Random) -> list[Commit]:
 
 @dataclass(frozen=True)
 class Digest:
-    """Of a set of paths, told of one more: thousands of reads of thousands of files are too many to keep."""
+    """A digest of a growing set of paths. Thousands of reads of thousands of files are too many to keep."""
 
     count: int = 0
     hashes: int = 0
@@ -68,7 +68,7 @@ class Digest:
 
 
 class Run:
-    """The writers, a reader, and whoever waits for their progress."""
+    """The writers, a reader, and methods that wait for their progress."""
 
     def __init__(self, service: Killable, plan: list[Commit], seed: int) -> None:
         self.service, self.plan, self.seed = service, plan, seed
@@ -139,7 +139,7 @@ class Run:
         assert enough, "no progress: what all threads do, here and in the service, is in the standard error"
 
     def go(self, kills: int, chance: random.Random, kill: Callable[[], None]) -> None:
-        """``kill`` ends something and starts it again."""
+        """Runs until ``kills`` kills are done. ``kill`` ends something and starts it again."""
         commits = sum(not commit.abandoned for commit in self.plan)
         writers = [threading.Thread(target=self.write, daemon=True) for _ in range(WRITERS)]
         reader = threading.Thread(target=self.read, daemon=True)
@@ -161,7 +161,7 @@ class Run:
 
 
 def check(url: str, run: Run) -> None:
-    """Looks into the store itself, after the last kill."""
+    """Inspects the store itself, after the last kill."""
     store = open_store(url)
     try:
         if isinstance(store, SqliteStore):
@@ -169,7 +169,7 @@ def check(url: str, run: Run) -> None:
         assert verify(store) == []
         snapshots = Snapshots(store)
         timeline = Timeline(store, snapshots)
-        table, latest = snapshots.version("", "default", "t", At())
+        table, latest = snapshots.version("", "default", "t", SnapshotReference())
         commits = [commit for commit in run.plan if not commit.abandoned]
         assert latest == len(commits), "each commit is one version, and there is no other"
         added: dict[int, set[str]] = {version: set() for version in range(1, latest + 1)}
@@ -195,20 +195,20 @@ def check(url: str, run: Run) -> None:
 
 
 def check_instants(timeline: Timeline, table_id: int, plan: list[Commit]) -> None:
-    """A request to open that was sent again opened nothing new."""
+    """A repeated request to open an instant opened nothing new."""
     instants = {record.instant: record for record in timeline.instants(table_id, limit=len(plan) + 100)[0]}
     assert instants.keys() == {commit.instant for commit in plan}
     for commit in plan:
         found = instants[commit.instant]
         if not commit.abandoned:
             assert found.state == t.COMPLETED
-        elif found.state != t.ROLLED_BACK:  # a service that lives for long gives up who gave up
+        elif found.state != t.ROLLED_BACK:  # a service that lives long enough gives up abandoned writers
             assert found.state == t.INFLIGHT
             assert found.staged.files == commit.files_count
 
 
 def check_reads(reads: list[tuple[int, Digest]], added: dict[int, set[str]]) -> None:
-    """What a reader saw was a version, whole, and versions never went back."""
+    """Every read saw a whole version, and versions never went back."""
     versions = [version for version, _ in reads]
     assert versions == sorted(versions)
     content = [Digest()]

@@ -1,6 +1,6 @@
-"""What the catalog and the timeline should hold, in simple words: the model beside the faulty store.
+"""A simple model of the catalog and the timeline, to compare the faulty store with.
 
-One table's writers collide if one of them overwrites the whole table; appends never do.
+Writers of a table collide if one of them overwrites the whole table; appends never collide.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Instant:
     staged: list[str] = field(default_factory=list)
     requests: int = 0
     refused: bool = False
-    sealed: bool = False  # a commit that failed had brought the last files
+    sealed: bool = False  # a failed commit had already added its files
 
     @property
     def open(self) -> bool:
@@ -44,10 +44,10 @@ class Instant:
 
 @dataclass
 class Table:
-    uid: str  # tells it from others that have the name before or after it
+    uid: str  # distinguishes it from earlier and later tables of this name
     label: str
-    directory: str = ""  # its own, which it keeps over renames and drops; told by the service
-    number: int = 0  # its id; likewise
+    directory: str = ""  # its directory, which survives renames and drops; reported by the service
+    number: int = 0  # its id, reported by the service
     dropped_at: int = 0
     instants: dict[int, Instant] = field(default_factory=dict)
     commits: list[int] = field(default_factory=list)  # instants by version
@@ -55,11 +55,11 @@ class Table:
     last: int = 0
 
     def lost(self, writer: Instant) -> bool:
-        """Whether a commit since its read version excludes it."""
+        """Whether a commit since the writer's read version excludes it."""
         return any(writer.overwrites or self.instants[one].overwrites for one in self.commits[writer.read_version :])
 
     def blocked(self, writer: Instant, now: int) -> bool:
-        """Whether a live writer excludes it."""
+        """Whether an open writer excludes it."""
         return any(
             one is not writer
             and one.state == "INFLIGHT"
@@ -70,9 +70,9 @@ class Table:
 
 
 class Model:
-    """Each method changes the model as the operation should, and answers as it should, or raises.
+    """Each method changes the model as the operation should, and returns or raises what it should.
 
-    ``inline``: commits do not stage their files before, however many these are.
+    ``inline``: commits do not stage their files before, however many there are.
     """
 
     def __init__(self, inline: bool) -> None:
@@ -80,7 +80,7 @@ class Model:
         self.now = 1_800_000_000_000
         self.databases: set[str] = {HOME}
         self.tables: dict[TableKey, Table] = {}
-        self.dropped: list[tuple[TableKey, Table]] = []  # that can be brought back, the one dropped last at the end
+        self.dropped: list[tuple[TableKey, Table]] = []  # tables that can be brought back, in the order of drops
 
     def copy(self) -> Model:
         return copy.deepcopy(self)
@@ -127,7 +127,7 @@ class Model:
         del self.dropped[found[0]]
 
     def everything(self) -> list[Table]:
-        """With the dropped ones that can be brought back."""
+        """All tables, including dropped ones that can be brought back."""
         return [*self.tables.values(), *(table for _, table in self.dropped)]
 
     def rename_table(self, key: TableKey, target: TableKey) -> None:
@@ -196,7 +196,7 @@ class Model:
         writer.state = "ROLLED_BACK"
 
     def heartbeat(self, key: TableKey, instants: list[int]) -> set[int]:
-        """Answers those that are lost."""
+        """Returns the instants that are lost."""
         table = self.table(key)
         mine = {number: table.instants[number] for number in instants if number in table.instants}
         living = [number for number, one in mine.items() if one.open and one.deadline >= self.now]
@@ -241,7 +241,7 @@ class Model:
             raise InstantStateError("")
 
     def view(self) -> dict[str, object]:
-        """All that shows, in a form that the store's content can be brought into too."""
+        """The visible state, in a form to which the store's content can be converted."""
         found: dict[str, object] = {"databases": sorted(self.databases)}
         named = [(f"{database}.{name}", table) for (database, name), table in self.tables.items()]
         gone = [(f"dropped {database}.{name} {table.label}", table) for (database, name), table in self.dropped]
@@ -258,8 +258,8 @@ class Model:
 
 
 def outcome_of(error: LakemarkError) -> str:
-    """Errors by what they tell a client; what is not there is not there, whatever it is."""
-    if isinstance(error, InvalidFile):  # other files than those with which somebody else tried to commit the instant
+    """The error as a client sees it. Everything that is missing counts alike, whatever it is."""
+    if isinstance(error, InvalidFile):  # not the files of an earlier attempt to commit the instant
         return InstantStateError.__name__
     for kind in (CommitConflict, InstantStateError, AlreadyExists, NotEmpty):
         if isinstance(error, kind):

@@ -1,9 +1,8 @@
-"""Clients of two processes on one faulty store, one step at a time, compared with the model after each step.
+"""Clients of two processes on one faulty store, compared with the model after each step.
 
-A step is one attempt of one client at what it wants. A client that is not told how it ended asks again, with the same
-request id, of any process; others come in between. After each attempt the store's content, looked at without faults,
-must be what the model has, or what it would have had the attempt been carried out; never anything in between. What was
-told must agree with it.
+A step is one attempt of one client at its wish. A client that does not learn the outcome asks again with the same
+request id, at any process; other clients run in between. After each attempt the store's content, read without faults,
+must equal the model, or the model with the attempt applied, and nothing in between. Responses must agree with it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable, load
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import Store
-from lakemark_server.snapshots.service import At
+from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_server.timeline.lineage import OF_MAIN
 from tests.fault.faulty_model import HOME, TIMEOUT_MS, Model, Table, TableKey, outcome_of
 from tests.faulty_store import Crashed, Faults, FaultyStore, Rates
@@ -32,17 +31,17 @@ NAMES = ("a", "b")
 SWEEP = "sweep"
 ANY = -1
 STILL_OPEN = {"crashed", "retryable", "unknown"}
-PRECIOUS = "precious"  # a file in each table's directory, which nobody may delete before the table is dropped
+PRECIOUS = "precious"  # a file in each table's directory that must survive until the table is dropped
 
 
 @dataclass
 class Wish:
-    """What a client wants: how to ask a process for it, and what the model says to it.
+    """What a client wants: how to ask a process for it, and how the model answers.
 
-    ``recorded``: it carries a request id, so that the first answer is the answer for ever; of the others, asking again
-    tells how things stand by then. ``table`` is the one that it is about, ``uid`` tells it from others of that name;
-    ``instant`` (or ANY) is of what goes by the table's name and not by its own request id. ``renews``: whenever it is
-    asked, it counts from then on, whether it was carried out before or not.
+    ``recorded``: it carries a request id, so the first answer holds for ever; without one, asking again reports the
+    state by then. ``table`` is the table it is about, ``uid`` distinguishes it from others of that name. ``instant``
+    (or ANY) is set if the wish goes by the table's name and not by a request id of its own. ``renews``: it takes effect
+    from the last time it is asked, even if it was applied before.
     """
 
     what: str
@@ -53,12 +52,12 @@ class Wish:
     instant: int = 0
     uid: str = ""
     renews: bool = False
-    told: tuple[str, Any] | None = None  # the right answer, once it was carried out
+    told: tuple[str, Any] | None = None  # the right answer, once the wish was applied
     attempts: int = 0
 
 
 class World:
-    """``seed`` decides all: faults, wishes, who is next."""
+    """``seed`` decides everything: faults, wishes, and the next client."""
 
     def __init__(self, inner: Store, directory: Path, seed: int, rate: float, inline: bool) -> None:
         self.random = random.Random(seed)
@@ -75,7 +74,7 @@ class World:
         self.story: list[str] = []
 
     def run(self, steps: int) -> None:
-        """Then every wish is fulfilled. Raises AssertionError."""
+        """Runs until every wish is fulfilled. Raises AssertionError."""
         for _ in range(steps):
             client = self.random.randrange(CLIENTS)
             self.wishes[client] = self.attempt(self.wishes[client] or self.wish())
@@ -87,9 +86,9 @@ class World:
     # -- one attempt ---------------------------------------------------------------------------------------------------
 
     def attempt(self, wish: Wish) -> Wish | None:
-        """The wish if its outcome is still open."""
+        """Makes one attempt. Returns the wish if its outcome is still open."""
         if wish.what.startswith("drop "):
-            self.clock.advance(1)  # so that of two drops one is the last
+            self.clock.advance(1)  # so that of two drops one is later
         self.model.now = self.clock.ms
         wish.attempts += 1
         assert wish.attempts < 200, f"{wish.what} never ends"
@@ -129,7 +128,7 @@ class World:
             ), None
 
     def carried_out(self, wish: Wish) -> tuple[Model, tuple[str, Any]]:
-        """The model after it, and what is told then."""
+        """The model with the wish applied, and its answer."""
         after = self.model.copy()
         try:
             return after, ("done", wish.model(after))
@@ -137,7 +136,7 @@ class World:
             return after, (outcome_of(error), None)
 
     def follow_sweep(self, now: dict[str, Any]) -> None:
-        """A sweep rolls back one writer after the other, and may end in between."""
+        """A sweep rolls back one writer after another, and may stop in between."""
         states = {
             label: seen["instants"] for seen in now.values() if isinstance(seen, dict) for label in [seen["label"]]
         }
@@ -161,10 +160,10 @@ class World:
         if told == wish.told:
             return
         if wish.uid and all(table.uid != wish.uid for table in self.model.tables.values()) and told[0] == "NotFound":
-            return  # the table was dropped since
+            return  # the table was dropped meanwhile
         there = self.model.tables.get(wish.table) if wish.table else None
         if wish.instant and (there is None or there.uid != wish.uid):
-            # Renamed, too, while these go by the name; the request id may be known for another table of this name.
+            # Or it was renamed: these go by name, and the request id may be known for another table of this name.
             assert told[0] in {"NotFound", "InvalidArgument"}, f"{told}, and {wish.table} is gone"
             return
         right = wish.told if wish.recorded else self.carried_out(wish)[1]
@@ -173,7 +172,7 @@ class World:
     # -- what there is -------------------------------------------------------------------------------------------------
 
     def look(self) -> dict[str, object]:
-        """The store's content as ``Model.view`` has it."""
+        """The store's content in the form of ``Model.view``."""
         with self.faults.quiet():
             databases = [record.name for record in self.observer.catalog.list_databases("")]
             found: dict[str, object] = {"databases": databases}
@@ -232,13 +231,13 @@ class World:
         return self.random.choices(list(kinds), list(kinds.values()))[0]()
 
     def key(self) -> TableKey:
-        """Mostly of a table that is there."""
+        """Mostly the key of an existing table."""
         if self.model.tables and self.random.random() < 0.9:
             return self.random.choice(list(self.model.tables))
         return self.random.choice(DATABASES), self.random.choice(NAMES)
 
     def writer(self) -> tuple[TableKey, int]:
-        """Mostly one that is open; none for which another client asks just now: an instant has one writer."""
+        """Mostly an open writer; none that another client is asking for, because an instant has one writer."""
         key = self.key()
         busy = {wish.instant for wish in self.wishes if wish is not None}
         instants = self.model.tables[key].instants if key in self.model.tables else {}
@@ -289,7 +288,7 @@ class World:
         )
 
     def undrop(self) -> Wish:
-        """Mostly of a table that lies there, under its own name or another one."""
+        """Mostly of a dropped table, under its own name or another one."""
         some = [key for key, _ in self.model.dropped]
         key = self.random.choice(some) if some and self.random.random() < 0.9 else self.key()
         target = key if self.random.random() < 0.5 else (self.random.choice(DATABASES), self.random.choice(NAMES))
@@ -422,13 +421,13 @@ class World:
         return self.sweep()
 
     def read(self) -> Wish:
-        """Any version that there is, from a process whose caches may be old; what it holds never changes."""
+        """Any existing version, from a process whose caches may be old. Its content never changes."""
         key = self.key()
         last = len(self.model.tables[key].commits) if key in self.model.tables else 0
         version = self.random.randint(0, last)
 
         def ask(lake: Lake) -> list[str]:
-            found = lake.snapshots.snapshot("", *key, At(version=version))
+            found = lake.snapshots.snapshot("", *key, SnapshotReference(version=version))
             return sorted(texts(found.snapshot.entries().column("path")))
 
         return Wish(

@@ -1,4 +1,4 @@
-"""A client of several services on one store, which asks again until it is told how a request ended, or gives up."""
+"""A client of several services on one store. It asks again until it learns the outcome of a request, or gives up."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ GIVE_UP = 0.2
 
 
 class Gone(Exception):
-    """The service has refused it for good; nothing has happened."""
+    """The service has refused the request for good; it had no effect."""
 
 
 class Client:
-    """One thread's. ``addresses``: of each service, which may wait until there is one."""
+    """The client of one thread. ``addresses`` give the address of each service, and may wait until there is one."""
 
     def __init__(self, addresses: Sequence[Callable[[], str]], chance: random.Random) -> None:
         self._addresses, self._chance = addresses, chance
         self._wires: dict[tuple[str, str], Wire] = {}
         self.unanswered = 0
-        self.refusal = ""  # the code of the last one
+        self.refusal = ""  # the code of the last refusal
 
     def ask(self, table: str, question: Callable[[Wire], T]) -> T:
-        """Until there is an answer. Raises Gone."""
+        """Asks until there is an answer. Raises Gone."""
         outcome, answer = self.settle(table, question, give_up=0)
         if outcome != "ok" or answer is None:
             raise Gone
@@ -51,13 +51,13 @@ class Client:
             if told.detail.outcome == "fatal":
                 self.refusal = told.detail.code
                 return "refused", None
-            if told.detail.outcome != "retryable":  # or there is no answer at all
+            if told.detail.outcome != "retryable":  # or there was no answer at all
                 self.unanswered += 1
                 outcome = "unknown"
                 if self._chance.random() < give_up:
                     return outcome, None
             if not told.detail.outcome:
-                time.sleep(0.01)  # as clients do, not to ask a dead address in a tight loop
+                time.sleep(0.01)  # as clients do, instead of asking a dead address in a tight loop
         return outcome, None
 
     def close(self) -> None:

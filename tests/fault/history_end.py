@@ -1,4 +1,4 @@
-"""What there is at the end of a history, looked at without the services."""
+"""The final state of a history, read without the services."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_server.catalog import schemas
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import Store
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.service import Timeline
 from tests.fault.history_plans import TABLES
 from tests.fault.history_worker import BASE_COLUMNS
-from tests.histories import At as AtPlace
 from tests.histories import History, Operation, Place, Version
+from tests.histories import SnapshotReference as AtPlace
 
 KEPT_MAX = 100
 
@@ -32,7 +32,7 @@ def history(store: Store, operations: Sequence[Operation]) -> History:
     is_there = cache(Path.exists)
     marked = [one.keeps for one in operations if one.keeps and one.outcome == "ok"]
     for name in TABLES:
-        table = snapshots.resolve("", "default", name, At()).table
+        table = snapshots.resolve("", "default", name, SnapshotReference()).table
         root = Path(table.record.location.removeprefix("file:"))
         columns = {
             one.schema.schema_id: frozenset(column.name for column in one.schema.columns) - BASE_COLUMNS
@@ -55,11 +55,13 @@ def history(store: Store, operations: Sequence[Operation]) -> History:
                 )
                 for one in records
             ]
-            first = branch.fork_version  # what is not its own its parent has
+            first = branch.fork_version  # earlier versions belong to its parent
             some = range(branch.version, max(0, first - 1), -max(1, (branch.version - first) // KEPT_MAX))
             for number in {*some, *(version for at, version in marked if at == place)}:
                 try:
-                    found = snapshots.snapshot("", "default", name, At(version=number, branch=branch.name))
+                    found = snapshots.snapshot(
+                        "", "default", name, SnapshotReference(version=number, branch=branch.name)
+                    )
                 except VersionNotFound:
                     gone.add((place, number))
                 else:

@@ -1,7 +1,7 @@
-"""Clients of several services on one store, whose requests and answers are written down as a history.
+"""Clients of several services on one store, whose requests and responses are recorded as a history.
 
-Whatever they do goes over gRPC, to any of the services. A client that is not told how a change ended mostly asks again,
-or else leaves it at that, so that histories have changes of unknown outcome.
+All requests go over gRPC, to any of the services. A client that does not learn the outcome of a change mostly asks
+again, but sometimes does not, so that histories have changes of unknown outcome.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WAIT_S = 120.0
 
 
 class Load:
-    """``steps``: how many operations there are in all."""
+    """``steps``: the number of operations of all clients."""
 
     def __init__(self, addresses: Sequence[Callable[[], str]], seed: int, steps: int) -> None:
         self.recorder = Recorder()
@@ -46,7 +46,7 @@ class Load:
         client.close()
 
     def run(self, interrupt: Callable[[], None] | None = None, times: int = 0) -> None:
-        """``interrupt`` is called so many times while the clients are at work."""
+        """Runs the clients. ``interrupt`` is called so many times meanwhile."""
         threads = [threading.Thread(target=self._work, args=(number,)) for number in range(CLIENTS)]
         for thread in threads:
             thread.start()
@@ -63,11 +63,11 @@ class Load:
         self._clean()
 
     def _clean(self) -> None:
-        """In the end, as far as can be: then it shows what versions and files were kept for somebody."""
+        """Cleans as much as possible at the end, to show which versions and files something keeps."""
         places = [*((table, MAIN) for table in TABLES), *sorted(self._branches)]
         with self._worker(CLIENTS) as worker:
             for place in places[: len(TABLES)]:
-                worker.replace_all(place)  # then what a branch has from main it alone has
+                worker.replace_all(place)  # then only the branch still has the files that it got from main
             for place in places:
                 worker.clean(place, 1)
 

@@ -1,4 +1,4 @@
-"""What the clients of a history commit: the files of an instant, which of them it takes out, and what it has seen."""
+"""What the clients of a history commit: the files of an instant, the files that it removes, and what it has seen."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ KINDS: tuple[Kind, ...] = (
 
 
 def policies(seed: int) -> dict[str, str]:
-    """Of each table, others for the next seed."""
+    """The policy of each table; another seed gives other ones."""
     return {table: POLICIES[(seed + number) % len(POLICIES)] for number, table in enumerate(TABLES, -1)}
 
 
 def pairs(seed: int) -> Iterator[tuple[Kind, Kind]]:
-    """Who meets whom, each first once; of three seeds in a row each begins with other ones."""
+    """Pairs of operations that are to meet; each has its turn as first. Three consecutive seeds begin with different
+    ones."""
     found = list(product(KINDS, repeat=2))
     random.Random(0).shuffle(found)
     first = seed * len(found) // 3 % len(found)
@@ -45,7 +46,10 @@ def pairs(seed: int) -> Iterator[tuple[Kind, Kind]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an instant is opened for. ``paths``: of the slices that it rewrites, or the base that it lays a delta on."""
+    """What an instant is opened for.
+
+    ``paths``: the files of slices that it rewrites, or the base that it adds a delta to.
+    """
 
     what: str
     place: Place
@@ -53,25 +57,25 @@ class Plan:
     months: tuple[int, ...]
     group: str = ""
     paths: tuple[str, ...] = ()
-    read_version: int = 0  # the latest
+    read_version: int = 0  # 0: the latest
     delta: bool = False
 
 
 class Planner:
-    """``policies`` and ``roots``, where files are, by table."""
+    """``policies`` of the tables, and ``roots``, the directories of their files."""
 
     def __init__(self, policies: Mapping[str, str], roots: Mapping[str, Path], chance: random.Random) -> None:
         self._policies, self._roots, self._chance = policies, roots, chance
 
     @staticmethod
     def meeting(kind: Kind, place: Place, version: int, paths: Sequence[str], target: Slice) -> Plan:
-        """On a slice of a version that was read, or where it is."""
+        """A plan that changes a slice: of a version that was read, or where the slice is now."""
         what, operation = kind
         month, group = target
         if kind not in REWRITING:
             return Plan(what, place, operation, (month,), read_version=version)
         taken = {target}
-        if what == "cluster":  # slices of a month give way to a file of a new group
+        if what == "cluster":  # replaces slices of a month by a file of a new group
             others = sorted({one for at, one in map(slice_of, paths) if at == month} - {group})
             taken |= {(month, one) for one in others[:2]}
         gone = tuple(path for path in paths if slice_of(path) in taken)
@@ -89,7 +93,7 @@ class Planner:
         return Plan(what, place, operation, tuple(sorted(set(months))))
 
     def files(self, plan: Plan, instant: int, name: str) -> list[p.DataFile]:
-        """They are there, too, though empty."""
+        """The files of a plan. They exist on disk, but are empty."""
         if plan.delta:
             given = file(instant, plan.group, plan.months[0])
             given.path = given.path.rpartition("/")[0] + DELTA_NAME
@@ -116,9 +120,9 @@ class Planner:
         )
 
     def _saw(self, plan: Plan) -> Iterable[str]:
-        """What its operation has to have seen, by the table's policy (docs/conflicts.md)."""
+        """What the operation must have seen under the table's policy (docs/conflicts.md)."""
         policy, operation = self._policies[plan.place[0]], plan.operation
-        if operation in SERVICES:  # what they rewrite is named
+        if operation in SERVICES:  # services name what they rewrite
             return []
         if policy == "table":
             return [""]

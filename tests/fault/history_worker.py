@@ -1,4 +1,4 @@
-"""One client of a history: which of the things that can be done it does next, and how that is written down."""
+"""One client of a history: chooses its next operation, and records it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from tests.wire import COLUMNS, Wire
 
 T = TypeVar("T")
 
-BRANCHES_MAX = 3  # that are worked on
+BRANCHES_MAX = 3  # branches in use
 RETAINED = 6
 LOOKS_BACK = 15
-MARKS_MAX = 4  # of one client: tags and savepoints, which stay
+MARKS_MAX = 4  # tags and savepoints of one client, which stay for good
 BASE_COLUMNS = {name for name, _ in COLUMNS}
 
 
 class Worker:
-    """``pairs``, who is to meet whom next, and ``branches`` are those of all workers."""
+    """``pairs`` (operations that are to meet) and ``branches`` are shared by all workers."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Worker:
         self._client, self._recorder, self._planner, self._chance = client, recorder, planner, chance
         self._number, self._steps, self._marks, self._asked = number, 0, 0, 0
         self._pairs, self._branches = pairs, branches
-        self._left: set[tuple[str, int]] = set()  # instants that were opened, by table
+        self._left: set[tuple[str, int]] = set()  # instants that were opened and not ended, with their tables
         self._kinds: dict[Callable[[], object], int] = {
             self._append: 5, self._together: 5, self._rewrite: 5, self._beside: 12, self._apart: 4, self._overwrite: 2,
             self._restore: 1, self._create: 2, self._merge: 4, self._alter: 1, self._mark: 3, self._clean: 2,
@@ -63,9 +63,9 @@ class Worker:
 
     def step(self) -> None:
         self._steps += 1
-        with suppress(Gone):  # refused before it began: there is nothing to tell
+        with suppress(Gone):  # refused before it began: nothing to record
             self._chance.choices(list(self._kinds), list(self._kinds.values()))[0]()
-        for table, instant in sorted(self._left):  # what was not committed; or it is not known, then it may be too late
+        for table, instant in sorted(self._left):  # not committed, or of unknown outcome: then it may be too late
             request = t.RollbackInstantRequest(table=table_of((table, MAIN)), instant=instant)
             self._client.settle(table, lambda wire, request=request: wire.timeline.RollbackInstant(request), give_up=0)  # type: ignore[misc]
         self._left.clear()
@@ -74,23 +74,23 @@ class Worker:
         return [(table, MAIN) for table in TABLES] + sorted(self._branches)
 
     def _branched(self) -> list[Place]:
-        """The branches of the table that has some."""
+        """The branches of the table that has branches."""
         return [("a", MAIN), *sorted(self._branches)]
 
     def _busy_place(self) -> Place:
-        """Half of the time the same one, so that those who rewrite files meet."""
+        """Half of the time the same place, so that operations that rewrite files meet."""
         return self._chance.choice(self._places()[: 1 if self._chance.random() < 0.5 else None])
 
     def _name(self, what: str) -> str:
         return f"{what} {self._number}/{self._steps}"
 
     def _request_id(self) -> str:
-        """Of the next request, however often it is sent."""
+        """The id of the next request, for all of its attempts."""
         self._asked += 1
         return f"{self._number}/{self._asked}"
 
     def _timed(self, table: str, question: Callable[[Wire], T]) -> tuple[int, int, T]:
-        """The answer of a read, which is one of the last attempt. Raises Gone."""
+        """The response to a read, and the times of its last attempt. Raises Gone."""
         began = 0
 
         def timed(wire: Wire) -> T:
@@ -115,7 +115,7 @@ class Worker:
         self._commit(self._planner.adding("overwrite", self._chance.choice(self._places())))
 
     def replace_all(self, place: Place) -> None:
-        with suppress(Gone):  # somebody who is not known to have ended stands in the way
+        with suppress(Gone):  # a writer of unknown outcome may block it
             self._commit(Plan("overwrite", place, t.OVERWRITE_TABLE, (0,)))
 
     def _together(self) -> None:
@@ -124,12 +124,12 @@ class Worker:
         kinds = [*self._chance.choices(("append", "append", "overwrite"), k=len(chosen) - 1), "overwrite"]
         plans = [self._planner.adding(what, place) for what, place in zip(kinds, chosen, strict=True)]
         opened = [self._open(plan, number) for number, plan in enumerate(plans)]
-        if self._chance.random() < 0.5:  # mostly the last one is refused then, and so all
+        if self._chance.random() < 0.5:  # mostly the last writer is refused then, and with it all
             self._settle("append", [self._open(self._planner.adding("append", chosen[-1]), len(plans))])
         self._settle("together", opened)
 
     def _rewrite(self) -> None:
-        """Slices of the version that was read give way to a new file; or one gets a delta, which stays on top of it."""
+        """Replaces slices of the read version by a new file, or adds a delta to one."""
         place = self._busy_place()
         version, paths = self._read_one(place)
         if paths:
@@ -137,7 +137,7 @@ class Worker:
             self._commit(self._planner.meeting(kind, place, version, paths, self._target(paths)))
 
     def _beside(self) -> None:
-        """Two that have read the same version and want the same slice, one after the other."""
+        """Two writers that have read the same version and change the same slice, one after the other."""
         place = self._busy_place()
         version, paths = self._read_one(place)
         if paths:
@@ -145,7 +145,7 @@ class Worker:
             self._in_turn([self._planner.meeting(kind, place, version, paths, target) for kind in next(self._pairs)])
 
     def _apart(self) -> None:
-        """The same on a branch and on what it comes from; then one is merged into the other, and that one back."""
+        """The same change on a branch and on its parent. Then one is merged into the other, and back again."""
         places = self._branch()
         if places is None:
             return
@@ -154,7 +154,7 @@ class Worker:
         if shared:
             target, meeting = self._target(shared), [*zip(places, read, strict=True)]
             self._chance.shuffle(meeting)
-            # An append may be merged, and what has not seen it must not follow it on the way back.
+            # The append may be merged. Steps that have not seen it must not come after it on the way back.
             kinds = self._chance.choice((("append", t.APPEND), self._chance.choice(KINDS))), self._chance.choice(KINDS)
             self._in_turn(
                 [
@@ -168,10 +168,10 @@ class Worker:
             self._merge_from(second, first)
 
     def _target(self, paths: Sequence[str]) -> Slice:
-        return slice_of(self._chance.choice(sorted(paths)[:4]))  # few, so that others want the same
+        return slice_of(self._chance.choice(sorted(paths)[:4]))  # few, so that clients choose the same
 
     def _in_turn(self, plans: Sequence[Plan]) -> None:
-        """All are opened before the first is committed."""
+        """All instants are opened before the first is committed."""
         opened = [self._open(plan, number) for number, plan in enumerate(plans)]
         for plan, one in zip(plans, opened, strict=True):
             self._settle(plan.what, [one])
@@ -191,7 +191,7 @@ class Worker:
         given = self._planner.files(plan, opened.instant, f"{self._number}-{self._steps}-{number}")
         write = self._planner.write(plan, opened.instant, opened.read_version, given)
         request = request_of(plan, opened.instant, given)
-        if self._chance.random() < 0.3:  # all but the last file before the commit, or all of them
+        if self._chance.random() < 0.3:  # stage all files before the commit, or all except the last
             before = given[:-1] or given
             for sequence, one in enumerate(before, 1):
                 staged = t.StageFilesRequest(
@@ -225,7 +225,7 @@ class Worker:
     # -- other changes ---------------------------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        # Not of the table with branches: none of them could be merged any more.
+        # Not of the table with branches, which could no longer be merged.
         place = self._chance.choice([(table, MAIN) for table in TABLES[1:]])
         version, _ = self._read_one(place)
         if version < 2:
@@ -237,8 +237,8 @@ class Worker:
         self._recorder.add(Operation(self._name("restore"), began, ended, outcome, {place: write}))
 
     def _merge(self) -> None:
-        """Any branch into any other one, and often back: then it is a fast-forward, if nobody came in between."""
-        branched = self._branched()  # others make branches and give them up meanwhile
+        """Merges any branch into another one, and often back, which is a fast-forward if nothing came in between."""
+        branched = self._branched()  # other clients create and drop branches meanwhile
         if len(branched) < 2:
             self._create()
             return
@@ -260,17 +260,17 @@ class Worker:
             write = replace(write, version=answer.version, replayed=answer.replayed, fast_forward=answer.fast_forward)
         self._recorder.add(Operation(self._name("merge"), began, ended, outcome, {target: write}))
         if outcome == "refused" and self._client.refusal == "commit_conflict":
-            # What two have once done apart stays apart, so that they will never be merged.
+            # Conflicting changes stay, so these two will never be merged.
             self._branches.discard(target if source[1] == MAIN else source)
 
     def _create(self) -> None:
-        """One for everybody to work on."""
+        """A new branch for all workers."""
         if len(self._branches) < BRANCHES_MAX:
             made = self._branch()
             self._branches.update(made[:1] if made else ())
 
     def _branch(self) -> tuple[Place, Place] | None:
-        """A new one, and that which it comes from; None: it is not known whether it was made."""
+        """A new branch and its parent; None if the outcome is not known."""
         place, parent = ("a", f"dev{self._number}_{self._asked}"), self._chance.choice(self._branched())
         request = c.CreateReferenceRequest(
             table=table_of(place), name=place[1], kind=c.BRANCH, from_branch=parent[1], request_id=self._request_id()
@@ -281,7 +281,7 @@ class Worker:
         return (place, parent) if outcome == "ok" else None
 
     def _alter(self) -> None:
-        """While somebody writes, whose version has the new schema then."""
+        """Changes the schema while a writer is open, whose version then has the new schema."""
         place, name = (self._chance.choice(TABLES), MAIN), f"x{self._number}_{self._steps}"
         column = p.Column(name=name, type=p.Type(primitive="bigint"))
         change = c.SchemaChange(add=c.SchemaChange.AddColumn(column=column))
@@ -292,7 +292,7 @@ class Worker:
         self._settle("append", [writer])
 
     def _mark(self) -> None:
-        """A version that stays, by a tag or a savepoint."""
+        """Keeps a version for good, by a tag or a savepoint."""
         if self._marks >= MARKS_MAX:
             return
         place = self._busy_place()
@@ -311,7 +311,7 @@ class Worker:
         def question(wire: Wire) -> object:
             return wire.catalog.CreateReference(tag) if tagged else wire.timeline.CreateSavepoint(savepoint)
 
-        tagged = (self._number + self._marks) % 2 == 0  # as many of these as of those
+        tagged = (self._number + self._marks) % 2 == 0  # tags and savepoints in turn
         began, ended, outcome, _ = self._asks(place[0], question)
         self._recorder.add(Operation(self._name("mark"), began, ended, outcome, keeps=(place, version)))
 
@@ -374,7 +374,7 @@ class Worker:
         self._recorder.add(Operation(self._name("compare"), began, ended, reads=reads, compares=compared))
 
     def _look(self) -> None:
-        """At an older version, which may have ended."""
+        """Reads an older version, which may have ended."""
         place = self._chance.choice(self._places())
         version, _ = self._read_one(place)
         self._look_at(place, self._chance.randint(max(0, version - LOOKS_BACK), version))

@@ -1,7 +1,7 @@
-"""Writers that a test kills, and what must be true of the store that they leave behind.
+"""Writers that a test kills, and what must hold of the store that they leave behind.
 
-Each transaction writes four parts, a blob of one or many chunks, the writer's latest number instead of the one before,
-and adds one to a common counter, so that half a transaction shows.
+Each transaction writes four parts and a blob of one or many chunks, replaces the writer's latest number, and adds one
+to a common counter. So a partial transaction is visible.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from lakemark_server.kv import Space, Store, blob, counter, open_store
 PARTS = 4
 WRITERS = 4
 
-# Several threads, so that batches of several transactions are cut too; ``step`` is how many there are in all processes.
-# One line per transaction: how it ended, its number.
+# Several threads, so that kills hit batches of several transactions too. ``step`` is the number of threads in all
+# processes. Prints one line for each transaction: its outcome and its number.
 CHILD = """
 import sys, threading, time
 from lakemark_core.errors import Unavailable
@@ -61,7 +61,7 @@ for writer in range(writers):
 
 
 class Outcomes:
-    """What the writers were told, by number."""
+    """What the writers learned of each transaction, by number."""
 
     def __init__(self) -> None:
         self.done: set[int] = set()
@@ -69,15 +69,15 @@ class Outcomes:
         self.unknown: set[int] = set()
 
     def note(self, line: str) -> None:
-        """``line`` is one of the child's; the last one before its death may be cut, and does not count then."""
+        """Adds a line of a child. The last line before its death may be cut, and does not count then."""
         if line.endswith("\n"):
             outcome, number = line.split()
             getattr(self, outcome).add(int(number))
 
 
 def check(store: Store, acknowledged: Set[int], refused: Set[int] = frozenset(), writers: int = WRITERS) -> set[int]:
-    """The numbers in the store, once it is sure that each is whole."""
-    # Read by one transaction: what a dead writer has sent may still become a commit.
+    """Checks that every transaction in the store is whole. Returns their numbers."""
+    # Read in one transaction: requests of a dead writer may still be committed.
     pairs, count, latest, blobs = store.read(
         lambda tx: (
             tx.get_range(*Space.of("part").range()),
@@ -104,7 +104,7 @@ def check(store: Store, acknowledged: Set[int], refused: Set[int] = frozenset(),
 
 
 class Writers:
-    """Processes that write while the block runs; ``count``: their threads in all."""
+    """Processes that write while the block runs. ``count``: the threads of all of them."""
 
     def __init__(self, url: str, processes: int) -> None:
         self.outcomes = Outcomes()
@@ -138,7 +138,7 @@ class Writers:
             listener.join()
 
     def wait_for(self, done: int) -> None:
-        """Until so many transactions have been acknowledged."""
+        """Waits until so many transactions have been acknowledged."""
         while len(self.outcomes.done) < done:
             assert [child.poll() for child in self._children] == [None] * len(self._children), "a writer gave up"
             time.sleep(0.01)
@@ -155,7 +155,7 @@ class Writers:
 
 
 def write_over_restarts(url: str, rounds: int, restart: Callable[[], None]) -> None:
-    """Two processes write all the while; the server is killed in the middle, recovers, and they go on."""
+    """Two processes write all the time. The server is killed in between and recovers, and they continue."""
     moments = random.Random(rounds)
     open_store(url).close()
     with Writers(url, processes=2) as writers:

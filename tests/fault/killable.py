@@ -1,7 +1,7 @@
-"""A service that a test kills again and again, and clients that do what clients should then.
+"""A service that a test kills again and again, and clients that behave as clients should.
 
-Most of the time that a service takes to start goes into imports. So its lives are forked from a process that has done
-them, and has no thread and no connection yet (multiprocessing's ``forkserver``): each is a process of its own.
+A service spends most of its start with imports. So each of its lives is forked from a process that has done them, and
+has no thread and no connection yet (multiprocessing's ``forkserver``). Each life is a process of its own.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ WAIT_S: Final = 60.0
 LOST: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.CANCELLED}
 
 _context = multiprocessing.get_context("forkserver")
-# With what a service imports only when it needs it: its store, and what pyarrow wants with its first array.
+# Includes late imports of a service: its store, and what pyarrow imports with its first array.
 _context.set_forkserver_preload(
     [__name__, "lakemark_server.kv.sqlite.store", "lakemark_server.kv.postgres.store", "pandas"]
 )
 
 
 def _live(settings: Settings, output: Connection) -> None:
-    """One life; its line with the addresses goes to ``output``."""
+    """One life. Writes the line with its addresses to ``output``."""
     os.dup2(output.fileno(), 1)
     output.close()
     faulthandler.register(signal.SIGUSR1)
@@ -78,17 +78,17 @@ class Killable:
         self.kills += 1
 
     def dump(self) -> None:
-        """What its threads do, to the standard error."""
+        """Writes the stacks of its threads to standard error."""
         if self._child is not None and self._child.pid is not None:
             os.kill(self._child.pid, signal.SIGUSR1)
 
     def end(self) -> None:
-        """Whatever happened, no child stays behind."""
+        """Ends the child, whatever happened."""
         if self._child is not None and self._child.is_alive():
             self.kill()
 
     def address(self) -> str:
-        """Of the life that there is now, or of the next one."""
+        """The address of the current life, or of the next one."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._address, WAIT_S), "the service did not come back"
             return str(self._address)
@@ -115,7 +115,7 @@ class Stubborn:
                 if error.code() not in LOST:  # type: ignore[attr-defined]
                     raise
                 self.lost += 1
-                time.sleep(0.01)  # as a client does, not to ask a dead address in a tight loop
+                time.sleep(0.01)  # as clients do, instead of asking a dead address in a tight loop
 
     def close(self) -> None:
         if self._wire is not None:

@@ -12,11 +12,11 @@ Fault = Literal["cut before", "cut after", "silence"]
 
 
 class SocketProxy:
-    """Forwards ``front`` to ``back``. Once ``arm`` was called, the next message that holds ``pattern`` is met:
+    """Forwards ``front`` to ``back``. After ``arm``, the fault strikes at the next message that contains ``pattern``.
 
-    * ``cut before``: the server never sees it, and the connection is lost;
-    * ``cut after``: the server sees it, the client loses the connection instead of an answer;
-    * ``silence``: the server sees it, the client gets no answer and no end.
+    "cut before": the server never sees the message, and the connection is lost. "cut after": the server sees it, but
+    the client loses the connection instead of getting a response. "silence": the server sees it, but the client gets
+    neither a response nor an end.
     """
 
     def __init__(self, front: Path, back: Path) -> None:
@@ -48,7 +48,7 @@ class SocketProxy:
             server.connect(self._back)
             self.connections += 1
             self._sockets += [client, server]
-            silent = threading.Event()  # set once the client gets no more answers
+            silent = threading.Event()  # set once the client gets no more responses
             threading.Thread(target=self._requests, args=(client, server, silent), daemon=True).start()
             threading.Thread(target=self._answers, args=(client, server, silent), daemon=True).start()
 
@@ -64,7 +64,7 @@ class SocketProxy:
                         break
                 server.sendall(data)
                 if met and self._fault == "cut after":
-                    # The server has all that it needs; it ends the connection when it finds the client gone.
+                    # The server has the whole request, and closes the connection when it notices that the client left.
                     server.shutdown(socket.SHUT_WR)
                     while server.recv(1 << 16):
                         pass

@@ -1,4 +1,4 @@
-"""kill -9 at every step of a backup and of a restore: what is half never counts, and doing it again makes it whole."""
+"""kill -9 at every step of a backup and of a restore: a partial one never counts, and repeating it completes it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.stores import postgres_url, sqlite_url
 
 URLS: dict[str, Callable[[Path], str]] = {"sqlite": sqlite_url, "postgresql": postgres_url}
 
-# For each line that it reads, a copy of itself does what the line says and kills itself before the nth step (0: never),
-# where a step is a call that changes the disk, or a transaction. Copies, because starting Python anew takes long.
+# For each line that it reads, it forks a copy that does what the line says and kills itself before the nth step (0:
+# never). A step is a call that changes the disk, or a transaction. It forks because starting Python takes long.
 CHILD = """
 import os, signal, sys
 from pathlib import Path
@@ -68,7 +68,7 @@ for line in sys.stdin:
 
 
 class Worker:
-    """``run`` answers how many steps it took; 0 if it was killed."""
+    """``run`` returns how many steps the task took; 0 if it was killed."""
 
     def __init__(self) -> None:
         self.child = subprocess.Popen(
@@ -96,7 +96,7 @@ def worker() -> Iterator[Worker]:
 
 
 def moments(steps: int, rounds: int) -> Iterator[int]:
-    """Spread over all steps; the first and the last ones are among them."""
+    """Moments spread over all steps, including the first and the last."""
     yield from sorted({1, 2, steps - 1, steps} | {1 + (steps - 1) * number // rounds for number in range(rounds)})
 
 

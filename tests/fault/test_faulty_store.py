@@ -1,4 +1,4 @@
-"""The domains on a store that fails: nothing by half, nothing twice, nothing lost, whatever the seed.
+"""The domains on a store that fails: nothing partial, nothing twice, nothing lost, whatever the seed.
 
 ``LAKEMARK_FAULT_SEEDS=500`` tries more seeds, ``LAKEMARK_FAULT_SEED=17`` only that one, which repeats exactly.
 """
@@ -20,7 +20,7 @@ from tests.faulty_store import Crashed, Faults, FaultyStore, Rates
 from tests.stores import store_url
 
 STEPS = 60
-# What a fault raises, and whether the commit happens all the same.
+# The error that a fault raises, and whether the commit happens nevertheless.
 COMMITS: dict[str, tuple[type[BaseException], bool]] = {
     "conflict": (Conflict, False),
     "expired": (TransactionTooOld, False),
@@ -45,10 +45,10 @@ def seeds() -> list[int]:
 
 
 def play(directory: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> World:
-    """One world from beginning to end; AssertionError names the seed and tells the last steps.
+    """One world from beginning to end. An AssertionError names the seed and the last steps.
 
-    Every other seed, a commit of one file is staged before it is published, like one of a hundred thousand files, and
-    takes several transactions.
+    With every other seed, even a commit of one file is staged before it is published, in several transactions, like one
+    of a hundred thousand files.
     """
     directory.mkdir(exist_ok=True)
     inline = seed % 2 == 0

@@ -1,6 +1,6 @@
-"""Many writers of one table at a time on a store that fails: they share transactions, and with them their faults.
+"""Many concurrent writers of one table on a store that fails: they share transactions, and so their faults.
 
-Which thread meets which fault is chance; what must hold is not: what was acknowledged is there once, as it was told.
+Which thread meets which fault is chance. In any case, every acknowledged commit is there once, as it was reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ATTEMPTS_MAX = 500
 
 
 class Process:
-    """The domains over a faulty store; after a crash the next caller starts it again."""
+    """The domains over a faulty store. After a crash the next caller restarts them."""
 
     def __init__(self, store: FaultyStore, directory: Path) -> None:
         self.store, self.directory = store, directory
@@ -40,14 +40,14 @@ class Process:
             return Lake(self.store, self.directory, Clock())
 
     def ask(self, what: Callable[[Lake], T]) -> T:
-        """Until the outcome is known, as clients do."""
+        """Asks until the outcome is known, as clients do."""
         for _ in range(ATTEMPTS_MAX):
             lake = self.lake
             try:
                 return what(lake)
             except Crashed:
                 self.restart(lake)
-            except RuntimeError as error:  # of those whose batch was led by the thread that met the crash
+            except RuntimeError as error:  # raised in threads whose batch the crashed thread led
                 if "interrupted" not in str(error):
                     raise
                 self.restart(lake)

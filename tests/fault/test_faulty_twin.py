@@ -1,8 +1,8 @@
-"""Two services get the same requests from one client each; the store of one of them fails all the time.
+"""Two services get the same requests, from one client each; the store of one of them fails all the time.
 
-The client asks again until it knows how a request ended. So both must give the same answers, and hold the same in the
-end: what a fault changes, beside the time that it takes, is a defect. No model is needed, and every kind of request
-can take part.
+The client asks again until it knows the outcome. So both services must give the same answers and end with the same
+content. A fault may only change how long it takes; everything else is a defect. No model is needed, and every kind of
+request can take part.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Request = Callable[["Twin"], Any]
 
 
 class Twin:
-    """One of the two: its service, its client, its writers by number."""
+    """One of the two: its service, its client, and its writers by number."""
 
     def __init__(self, directory: Path, rates: Rates, seed: int, cleanup: ExitStack) -> None:
         directory.mkdir()
@@ -66,7 +66,7 @@ class Twin:
             service.stop()
 
     def answer(self, request: Request) -> str:
-        """What it answers or raises, without what differs for good reasons: directories, ports, and ids of tables."""
+        """What it answers or raises, without legitimate differences: directories, ports, and ids of tables."""
         self.clock.advance(7)
         try:
             text = json.dumps(plain(request(self)), sort_keys=True)
@@ -76,7 +76,7 @@ class Twin:
         return re.sub(r"(\"table_id\": |table id |127\.0\.0\.1:)\d+", r"\1_", text)
 
     def content(self) -> dict[str, Any]:
-        """All that can be asked."""
+        """All content that can be read."""
         with self.faults.quiet():
             client, found = self.client, {"databases": self.client.databases.list()}
             for table in TABLES:
@@ -98,7 +98,7 @@ def _everything(client: Client, table: str) -> list[Any]:
 
 
 class Script:
-    """Requests by chance; each can be put to any twin."""
+    """Random requests, each of which can be sent to either twin."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -170,7 +170,7 @@ class Script:
         return f"append to {table} {branch}", request
 
     def replace(self) -> tuple[str, Request]:
-        """A file of the latest version gives way to another one, in the same group."""
+        """Replaces a file of the latest version by another one of the same group."""
         table, branch, which = self.table(), self.branch(), self.random.randrange(1_000)
 
         def request(twin: Twin) -> Any:
@@ -231,7 +231,7 @@ class Script:
         return [f"f{next(self.numbers)}" for _ in range(self.random.choice([0, 1, 1, 3, 40]))]
 
     def some_writer(self) -> int:
-        """Mostly one of the last."""
+        """Mostly one of the last writers."""
         return self.random.choice((self.open or [0])[-4:])
 
     def by_writer(self, number: int, request: Callable[[Writer], Any]) -> Request:
@@ -245,7 +245,7 @@ def _files(writer: Writer, names: list[str]) -> list[DataFile]:
 @contextmanager
 def twins(directory: Path, seed: int) -> Iterator[tuple[Twin, Twin]]:
     with ExitStack() as cleanup:
-        # No crashes: the service is this process. They are in the tests of the domains.
+        # No crashes, because the service is this process. The tests of the domains have them.
         rates = Rates(
             unavailable=0.005, too_old=0.005, conflict=0.1, expired=0.05, unknown_lost=0.1, unknown_done=0.15,
             disk_full=0.1,

@@ -1,4 +1,4 @@
-"""Histories of concurrent clients are strictly serializable: on stores that fail, and over kill -9 of the service."""
+"""Histories of concurrent clients are strictly serializable: on failing stores, and with kill -9 of the service."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def judge(store: Store, load: Load) -> None:
 def test_several_services_on_a_store_that_fails(tmp_path: Path, seed: int, steps: int) -> None:
     faults = Faults(seed, RATES)
     with ExitStack() as cleanup:
-        # SQLite is one process's: the services share its store, and each has its own caches, queues and faults.
+        # SQLite is for one process: the services share its store, but have their own caches, queues and faults.
         shared = open_store(store_url(tmp_path))
         cleanup.callback(shared.close)
         services = []

@@ -1,4 +1,4 @@
-"""A disk that fails: who is told what, and that the store works again once the disk does."""
+"""A failing disk: which callers get which errors, and that the store works again once the disk does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakemark_server.kv.sqlite.writer import SqliteWriter
 
 
 class Fault:
-    """Makes the writer's statements fail: ``before`` SQLite sees them, or ``after`` it has done them."""
+    """Makes the writer's statements fail, either ``before`` SQLite sees them or ``after`` it has executed them."""
 
     def __init__(self) -> None:
         self.statement = ""
@@ -42,7 +42,7 @@ class Fault:
 
 
 class FaultyConnection:
-    """A connection in front of SQLite's that fails on command."""
+    """Wraps a connection to SQLite that fails on command."""
 
     def __init__(self, connection: sqlite3.Connection, fault: Fault) -> None:
         self._connection = connection
@@ -128,7 +128,7 @@ def test_a_commit_of_unknown_outcome_is_never_called_a_failure(store: Store, fau
     fault.clear()
     assert content(store) == {b"a": b"1" if after else b"0"}
     if after:
-        # It counts for those who read before it, although nobody was told that it happened.
+        # It conflicts with earlier reads, although nobody was told that it happened.
         with pytest.raises(LakemarkError) as raised:
             reader.commit()
         assert raised.value.code in {"kv_conflict", "kv_transaction_too_old"}
@@ -139,7 +139,7 @@ def test_a_commit_of_unknown_outcome_is_never_called_a_failure(store: Store, fau
 
 
 def test_a_failed_write_does_not_block_its_key(store: Store, fault: Fault) -> None:
-    """What a failed batch wanted to write must not count as written for those who read the key next."""
+    """Writes of a failed batch must not count as written for later readers of the key."""
     fault.set("COMMIT", sqlite3.SQLITE_FULL)
     with pytest.raises(Unavailable):
         store.transact(lambda tx: tx.set(b"a", b"1"))
@@ -151,7 +151,7 @@ def test_a_failed_write_does_not_block_its_key(store: Store, fault: Fault) -> No
 
 
 def test_only_those_of_the_failed_batch_fail(store: Store, fault: Fault) -> None:
-    """Eight writers while the disk comes and goes: who was told of success is there, who was told of failure is not."""
+    """Eight writers while the disk comes and goes: acknowledged writes are there, failed ones are not."""
     acknowledged: list[bytes] = []
     failed: list[bytes] = []
     rounds = threading.Barrier(9)
@@ -186,7 +186,7 @@ def test_only_those_of_the_failed_batch_fail(store: Store, fault: Fault) -> None
 
 @contextmanager
 def largest_file(size_bytes: int) -> Iterator[None]:
-    """No file of this process may grow beyond this size: a real write error, from the kernel."""
+    """No file of this process may grow beyond this size, so that the kernel returns a real write error."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
     try:

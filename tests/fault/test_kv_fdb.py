@@ -1,4 +1,4 @@
-"""FoundationDB that goes away: killed, stopped, silent. Who is told what, and what is there afterwards."""
+"""FoundationDB that is killed, stopped or silent: which callers get which errors, and the state afterwards."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def own_url(own_server: FdbServer, tmp_path: Path) -> str:
 
 @pytest.fixture
 def impatient(own_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A store that does not wait for long."""
+    """A store that does not wait long."""
     monkeypatch.setattr(fdb_client, "ANSWER_MS_MAX", ANSWER_MS)
     opened = open_store(own_url)
     opened.transact(lambda tx: tx.set(b"a", b"0"))
     yield opened
     opened.close()
     monkeypatch.undo()
-    open_store(own_url).close()  # all stores of a cluster share a database, and with it the patience
+    open_store(own_url).close()  # all stores of a cluster share a database, and with it the timeout
 
 
 def value(store: Store, key: bytes = b"a") -> bytes | None:
@@ -102,8 +102,8 @@ def test_a_commit_in_silence_is_of_unknown_outcome(own_server: FdbServer, impati
             tx.commit()
     finally:
         own_server.resume()
-    # It may still have been under way: whoever asks again reads what the first attempt would have written, and so one
-    # of both is refused. That is what request ids rest on.
+    # The commit may still be under way. A repeated attempt reads what the first one would have written, so one of the
+    # two is refused. Request ids rely on that.
     impatient.transact(lambda again: again.set(b"a", b"2") if again.get(b"a") == before else None)
     assert value(impatient) in {b"1", b"2"}
 
@@ -117,7 +117,7 @@ def test_nobody_waits_for_longer_than_the_callers_deadline(own_server: FdbServer
     try:
         with deadline.within(Deadline.after(0.3)), pytest.raises(DeadlineExceeded):
             value(store)
-        # The first, if it had to look whether an export runs: that is half a second after the last look.
+        # The first call, if it had to check for a running export: half a second after the last check.
         with deadline.within(Deadline.after(0.3)), pytest.raises((DeadlineExceeded, DeadlineUnknown)) as told:
             tx.commit()
     finally:
@@ -156,7 +156,7 @@ def test_the_client_library_calls_the_same_answers_refusals(url: str) -> None:
 
     refusals = [code for code in range(1, 10_000) if fdb.predicates.is_retryable_not_committed(fdb.FDBError(code))]
     assert set(refusals) >= {1007, 1020}
-    # 2137 is of tenants, which no store uses.
+    # 2137 concerns tenants, which no store uses.
     assert [code for code in refusals if isinstance(commit_error(code, ""), CommitUnknownResult)] == [2137]
 
 
@@ -175,7 +175,7 @@ def test_the_cluster_is_killed_again_and_again(own_server: FdbServer, own_url: s
 
 
 def own_keys(store: Store) -> list[tuple[bytes, bytes]]:
-    """What exports have left behind."""
+    """The keys that exports have left behind."""
     snapshot = store._snapshot()  # type: ignore[attr-defined]
     return [
         *snapshot.get_range(EXPORTS, EXPORTS_END, 0, False),
@@ -184,7 +184,8 @@ def own_keys(store: Store) -> list[tuple[bytes, bytes]]:
 
 
 def test_exports_while_other_processes_write(url: str, tmp_path: Path) -> None:
-    """Each is one state of the store, with all that was acknowledged before it began, and no transaction by half."""
+    """Each export is one state of the store, with everything acknowledged before it began, and no partial
+    transaction."""
     store = open_store(url)
     sizes = []
     with Writers(url, processes=2) as writers:
@@ -198,7 +199,7 @@ def test_exports_while_other_processes_write(url: str, tmp_path: Path) -> None:
             sizes.append(len(check(copy, before, writers=writers.count)))
             copy.close()
     assert sizes == sorted(set(sizes)), "nothing was written meanwhile"
-    # The writers noted their commits for a moment longer than they had to. The next export clears that.
+    # The writers logged their commits for a moment longer than necessary. The next export clears the log.
     with store.export():
         pass
     assert own_keys(store) == []
@@ -207,7 +208,7 @@ def test_exports_while_other_processes_write(url: str, tmp_path: Path) -> None:
 
 def test_a_commit_that_does_not_know_of_an_export_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store, other = open_store(url), open_store(url)
-    other.transact(lambda tx: tx.set(b"a", b"1"))  # it has looked, and believes for a while that nobody exports
+    other.transact(lambda tx: tx.set(b"a", b"1"))  # it has checked, and assumes for a while that no export runs
     late = other.begin()
     late.get(b"b")
     late.set(b"b", b"unnoted")
@@ -237,7 +238,7 @@ def test_what_an_export_that_died_left_behind_is_removed(url: str, tmp_path: Pat
     store.close()
 
 
-# With the second it could renew its announcement in time, but not before commits that do not know of that.
+# With the second, it could renew its announcement in time, but not before commits that do not know of it.
 @pytest.mark.parametrize("announced", [1, 2 * LEASE_VERSIONS])
 def test_an_export_that_slept_for_too_long_says_so(url: str, announced: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fdb_export, "ANNOUNCED_VERSIONS", announced)

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of commits: what was acknowledged is there and whole, and nothing is there by half."""
+"""kill -9 in the middle of commits: acknowledged transactions are there, and no transaction is partial."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_killed_again_and_again(url: str, rounds: int) -> None:
     acknowledged: set[int] = set()
     first = 0
     for _ in range(rounds):
-        # Beyond what those who were killed may have sent: to FoundationDB, that may be committed after a look.
+        # Beyond all numbers that killed writers may have sent: FoundationDB may commit those even after this read.
         first = max({first} | present) // WRITERS * WRITERS + 2 * WRITERS
         acknowledged.update(run_until_killed(url, first, moments.uniform(0, 0.12)))
         store = open_store(url)

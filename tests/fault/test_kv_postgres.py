@@ -1,5 +1,7 @@
-"""PostgreSQL that goes away: at any moment, in the middle of a commit, without a word. Who is told what, and what is
-there afterwards."""
+"""PostgreSQL that goes away: at any moment, in the middle of a commit, silently.
+
+Which callers get which errors, and the state afterwards.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def test_a_connection_that_is_lost_with_the_commit(
     assert proxy.hits == 1
     assert value(through_proxy) == (b"1" if happened else b"0")
     if happened:
-        # It counts for those who read before it, although nobody was told that it happened.
+        # It conflicts with earlier reads, although nobody was told that it happened.
         with pytest.raises(LakemarkError) as raised:
             reader.commit()
         assert raised.value.code == "kv_conflict"
@@ -121,7 +123,7 @@ def test_a_snapshot_that_is_lost_is_not_replaced_by_another(through_proxy: Store
     through_proxy.transact(lambda other: other.set(b"a", b"1"))
     for _ in range(2):
         with pytest.raises(Unavailable):
-            tx.get(b"b")  # another key: what was read is kept
+            tx.get(b"b")  # another key, because reads are kept
     tx.cancel()
     assert value(through_proxy) == b"1"
 
@@ -163,7 +165,7 @@ def test_a_commit_in_silence_is_of_unknown_outcome(
 
 
 def test_a_process_that_hangs_with_the_turn_to_commit_loses_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its turn ends without its writes; the others wait no longer than for that."""
+    """Its turn ends without its writes, and the others wait no longer than that."""
     monkeypatch.setitem(postgres_store._WRITER, "idle_in_transaction_session_timeout", "200ms")
     hanging, other = open_store(url), open_store(url)
     has_turn, go_on = threading.Event(), threading.Event()
@@ -189,20 +191,20 @@ def test_a_process_that_hangs_with_the_turn_to_commit_loses_it(url: str, monkeyp
 
 
 def waiting_for_standby(admin: psycopg.Connection) -> int | None:
-    """The process of the server that waits for its commit to be replicated."""
+    """The server process that waits for its commit to be replicated."""
     row = admin.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'").fetchone()
     return None if row is None else int(row[0])
 
 
 def test_a_commit_that_was_not_replicated_is_of_unknown_outcome(own_postgres: PostgresServer, own_url: str) -> None:
-    """The server calls such a commit done, with a warning: after a failover it may be gone."""
+    """The server reports such a commit as done, with a warning. After a failover it may be gone."""
     store = open_store(own_url)
     with psycopg.connect(own_postgres.url, autocommit=True) as admin, ThreadPoolExecutor(1) as pool:
         admin.execute("SET synchronous_commit = local")
         admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         admin.execute("SELECT pg_reload_conf()")
         try:
-            # Sessions learn of the new setting between two statements, not at once: the first commits may not wait.
+            # Sessions apply the new setting between statements, not at once, so the first commits may not wait.
             writer = pool.submit(store.transact, lambda tx: tx.add(b"n", 1))
             while (waiting := waiting_for_standby(admin)) is None:
                 if writer.done():

@@ -1,7 +1,7 @@
-"""kill -9 of the service, or of PostgreSQL below it, in the middle of commits: no acknowledged commit is lost, none is
-there by half or twice.
+"""kill -9 of the service, or of PostgreSQL below it, in the middle of commits.
 
-Clients do what clients should: after a lost connection they ask again, with the same request id and the same instant.
+No acknowledged commit is lost, and none is partial or doubled. Clients behave as they should: after a lost connection
+they ask again, with the same request id and the same instant.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def creation(wire: Wire, name: str, timeout: float = WAIT_S, description: str = 
 def pending(service: Service, count: int) -> None:
     """Returns when so many requests run or wait in the main lane. Nothing tells that they do: looking is all we can."""
     for _ in range(100_000):
-        if service.grpc._lanes._main.pending >= count:
+        if service.grpc._lanes.main.pending >= count:
             return
         threading.Event().wait(0.001)
     raise AssertionError("the requests never came")

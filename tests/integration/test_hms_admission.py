@@ -20,12 +20,11 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from lakemark.errors import InvalidArgument
-from lakemark_hms.admission import Admission, rank_of, tenant_of
+from lakemark_hms.admission import Admission, tenant_of
 from lakemark_hms.bridge import HmsBridge
 from lakemark_hms.wire import codec
 from lakemark_hms.wire.dispatch import Call, Session
 from lakemark_hms.wire.inbox import Message
-from lakemark_hms.wire.lanes import Rank
 from lakemark_hms.wire.limits import ServerSettings
 from lakemark_proto.v1.admin_pb2 import Quota
 from lakemark_server.admission.pressure import InflightBytes
@@ -210,11 +209,3 @@ def test_the_tenant_of_a_call(method: str, arguments: dict[str, Any], tenant: st
     header = codec.read_header(data)
     assert header is not None
     assert tenant_of(Call(METHODS[method], Message(header, data, len(data)), Session("peer"))) == tenant
-
-
-def test_which_lane_a_method_may_use() -> None:
-    ranks = {name: rank_of(name) for name in METHODS}
-    assert {name for name, rank in ranks.items() if rank is Rank.VITAL} >= {"heartbeat", "check_lock", "set_ugi"}
-    assert ranks["get_partitions_by_filter"] is ranks["partition_name_to_vals"] is Rank.READ
-    changes = ("add_", "alter_", "create_", "drop_", "truncate_", "append_", "commit_", "abort_", "rename_", "update_")
-    assert all(rank is Rank.ORDINARY for name, rank in ranks.items() if name.startswith(changes))

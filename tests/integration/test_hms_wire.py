@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
@@ -20,8 +20,9 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from lakemark.errors import LakemarkError, TableNotFound
+from lakemark_hms.handlers.connection import Connection
+from lakemark_hms.services import Services
 from lakemark_hms.wire import codec, splice
-from lakemark_hms.wire.base_methods import base_handlers
 from lakemark_hms.wire.dispatch import Call, Dispatcher
 from lakemark_hms.wire.limits import ServerSettings
 from lakemark_hms.wire.server import HmsServer
@@ -72,7 +73,8 @@ class Toy:
 
     def handlers(self) -> dict[str, Callable[[Call], object]]:
         return {
-            **base_handlers("toy"),
+            **Connection(cast(Services, None)).handlers(),
+            "getName": lambda _call: "toy",
             "get_table": self.get_table,
             "create_table": self.create_table,
             "add_partitions": self.add_partitions,

@@ -34,7 +34,7 @@ def aggregate(
     names = listed(columns)
     with call.client() as client:
         at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
-        found = client.aggregate(
+        aggregates = client.aggregate(
             at.table,
             where,
             columns=names,
@@ -45,18 +45,18 @@ def aggregate(
             tag=at.tag,
         )
     if call.as_json:
-        show_json(found)
+        show_json(aggregates)
         return
-    show_fields({"version": found.version, "exact": "yes" if found.exact else "no: rows at most, and bounds"})
+    show_fields({"version": aggregates.version, "exact": "yes" if aggregates.exact else "no: rows at most, and bounds"})
     rows = [
         [
-            *([one.name] if by_partition else []),
-            one.files,
-            one.rows,
-            size_text(one.bytes),
-            *(cell for name in names for cell in _cells(one.columns[name])),
+            *([group.name] if by_partition else []),
+            group.files,
+            group.rows,
+            size_text(group.bytes),
+            *(cell for name in names for cell in _cells(group.columns[name])),
         ]
-        for one in found.groups
+        for group in aggregates.groups
     ]
     headings = [f"{name}{what}" for name in names for what in (" from", " to", " nulls")]
     show_rows([*(["partition"] if by_partition else []), "files", "rows", "size", *headings], rows)

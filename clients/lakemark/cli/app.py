@@ -1,4 +1,4 @@
-"""The program: options that all commands share, the groups of commands, and how errors end it."""
+"""The program: options that all commands share, the groups of commands, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -72,17 +72,20 @@ def options(
         float, typer.Option(help="how many seconds a request may take, with its retries", min=0.001)
     ] = 30.0,
 ) -> None:
-    """What every command takes, before the command or behind it."""
+    """The options of every command. They may stand before or after the command."""
     context.obj = Invocation(server, as_json=as_json, timeout_s=timeout)
 
 
 def main() -> None:
-    """Runs the command of ``sys.argv`` and exits: 0; 2 for wrong usage; else the error's own exit code."""
+    """Runs the command of ``sys.argv`` and exits with 0, with 2 for wrong usage, or with the error's own exit code."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of a command line; errors are one line on stderr, never a traceback, and JSON with ``--json``."""
+    """Runs a command line and returns its exit code.
+
+    An error is one line on stderr, never a traceback; with ``--json`` it is a JSON document.
+    """
     ordered = options_first(arguments)
     try:
         app(ordered)
@@ -100,12 +103,12 @@ def run(arguments: list[str]) -> int:
 
 
 def _told(error: LakemarkError) -> dict[str, object]:
-    """What a program needs: as in docs/errors.md."""
+    """The fields of an error for programs, as in docs/errors.md."""
     return {"code": error.code, "message": error.message, "outcome": error.outcome.value, "details": error.details}
 
 
 def options_first(arguments: list[str]) -> list[str]:
-    """The same command line with the options of all commands in front, where they are understood for every command."""
+    """The same command line with the options of all commands first, where every command accepts them."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     front: list[str] = []
     rest: list[str] = []

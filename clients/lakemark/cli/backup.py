@@ -1,4 +1,4 @@
-"""``lakemark backup`` and ``restore``: work on a store itself, not through a service."""
+"""``lakemark backup`` and ``restore``, which work on a store itself and not through a service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typer.core import TyperGroup
 
 from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, show_done, show_json, show_rows, size_text
-from lakemark.cli.process import STORE_DEFAULT, missing, raise_problems
+from lakemark.cli.process import missing, raise_problems
+from lakemark_core.defaults import STORE_URL
 from lakemark_core.errors import LakemarkError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _TakeByDefault(TyperGroup):
-    """``lakemark backup DIR`` is ``lakemark backup take DIR``."""
+    """Makes ``lakemark backup DIR`` mean ``lakemark backup take DIR``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, *ctx.help_option_names}:
@@ -45,7 +46,7 @@ Keep = Annotated[int | None, typer.Option(help="how many of the newest backups s
 def take(
     context: typer.Context,
     directory: Directory,
-    store: StoreUrl = STORE_DEFAULT,
+    store: StoreUrl = STORE_URL,
     keep: Keep = None,
     verify: Annotated[bool, typer.Option(help="check the store as 'lakemark verify' does, too")] = False,
 ) -> None:
@@ -82,23 +83,23 @@ def list_(context: typer.Context, directory: Directory) -> None:
 
     'data files' and 'data size' are not in a backup: a restored store needs them where they were.
     """
-    found = _repository(directory).manifests()
-    problems = [one for _, one in found if isinstance(one, LakemarkError)]
+    backups = _repository(directory).manifests()
+    problems = [manifest for _, manifest in backups if isinstance(manifest, LakemarkError)]
     if invocation(context).as_json:
         show_json(
             [
-                {"id": backup_id, "problem": one.message}
-                if isinstance(one, LakemarkError)
-                else {**_fields(one), "problem": None}
-                for backup_id, one in found
+                {"id": backup_id, "problem": manifest.message}
+                if isinstance(manifest, LakemarkError)
+                else {**_fields(manifest), "problem": None}
+                for backup_id, manifest in backups
             ]
         )
     else:
         width = len(_HEADINGS) - (not problems)
-        show_rows(_HEADINGS[:width], [_row(*one)[:width] for one in found], below=5)
+        show_rows(_HEADINGS[:width], [_row(*backup)[:width] for backup in backups], below=5)
     if problems:
         raise type(problems[0])(
-            f"{len(problems)} of {counted(len(found), 'backup')} cannot be used: see 'problem' above; "
+            f"{len(problems)} of {counted(len(backups), 'backup')} cannot be used: see 'problem' above; "
             "'lakemark backup check' reads all of the others"
         )
 
@@ -140,7 +141,7 @@ def prune(
 def restore(
     context: typer.Context,
     directory: Directory,
-    store: StoreUrl = STORE_DEFAULT,
+    store: StoreUrl = STORE_URL,
     backup: Annotated[str, typer.Option(help="the backup's id; default: the newest")] = "",
     verify: Annotated[
         bool, typer.Option(help="compare the store with the backup, and check it as 'lakemark verify' does")
@@ -181,7 +182,7 @@ def _repository(directory: Path) -> Repository:
 
 
 def _show_needs(manifest: Manifest, what: str) -> None:
-    """What the user has to keep, or to have, beside the backup."""
+    """Shows what the user must keep, or must have, beside the backup."""
     needs = manifest.needs
     if needs is None:
         typer.echo(f"{what} An older release took this backup, so which data files it needs is not known.")
@@ -202,17 +203,17 @@ def _show_needs(manifest: Manifest, what: str) -> None:
         typer.echo(f"  … and {needs.directories_left_out} more {more}")
 
 
-def _row(backup_id: str, found: Manifest | LakemarkError) -> list[object]:
-    """Cells under ``_HEADINGS``."""
-    if isinstance(found, LakemarkError):
-        return [backup_id, *[None] * (len(_HEADINGS) - 2), found.message]
-    data = [found.needs.files, size_text(found.needs.bytes)] if found.needs else [None, None]
-    sizes = [size_text(found.bytes), size_text(found.new_bytes)]
-    return [backup_id, found.store, found.lakemark, found.pairs, *sizes, *data, None]
+def _row(backup_id: str, manifest: Manifest | LakemarkError) -> list[object]:
+    """The cells under ``_HEADINGS``."""
+    if isinstance(manifest, LakemarkError):
+        return [backup_id, *[None] * (len(_HEADINGS) - 2), manifest.message]
+    data = [manifest.needs.files, size_text(manifest.needs.bytes)] if manifest.needs else [None, None]
+    sizes = [size_text(manifest.bytes), size_text(manifest.new_bytes)]
+    return [backup_id, manifest.store, manifest.lakemark, manifest.pairs, *sizes, *data, None]
 
 
 def _fields(manifest: Manifest) -> dict[str, Any]:
-    """All but the list of chunks."""
+    """All fields except the list of chunks."""
     known = asdict(manifest) | {"chunks": len(manifest.chunks)}
     return known | {"pairs": manifest.pairs, "bytes": manifest.bytes, "content": manifest.content}
 

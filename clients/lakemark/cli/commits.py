@@ -1,4 +1,4 @@
-"""``lakemark files commit`` and ``lakemark files commit-together``: parquet files that exist already, into tables."""
+"""``lakemark files commit`` and ``lakemark files commit-together``: commit parquet files that already exist."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Overwrite(StrEnum):
 
 @dataclass(frozen=True)
 class Work:
-    """Files for one table. ``partition`` {}: as their paths say."""
+    """Files for one table. ``partition`` {}: the partitions are in their paths."""
 
     table: str
     files: Sequence[Path]
@@ -127,18 +127,18 @@ def _show(as_json: bool, works: Sequence[Work], done: Sequence[Commit]) -> None:
     if as_json:
         show_json(
             [
-                {"table": work.table, "branch": work.branch or "main", "commit": one}
-                for work, one in zip(works, done, strict=True)
+                {"table": work.table, "branch": work.branch or "main", "commit": commit}
+                for work, commit in zip(works, done, strict=True)
             ]
         )
         return
-    for work, one in zip(works, done, strict=True):
+    for work, commit in zip(works, done, strict=True):
         where = f"{work.table}@{work.branch}" if work.branch else work.table
-        show_done(f"version {one.version} of {where} (instant {one.instant})")
+        show_done(f"version {commit.version} of {where} (instant {commit.instant})")
 
 
 def _parse_plan(text: str) -> list[Work]:
-    """Raises a usage error that says where the plan is not one."""
+    """The work in a plan. Raises a usage error that says what is wrong with the plan."""
     try:
         plan = json.loads(text)
     except ValueError as error:
@@ -158,9 +158,9 @@ def _parse_work(place: int, item: Any) -> Work:
     if unknown:
         raise wrong(f"{', '.join(sorted(map(repr, unknown)))} is not known here")
     files, partition = item.get("files"), item.get("partition", {})
-    if not isinstance(files, list) or not files or not all(isinstance(one, str) for one in files):
+    if not isinstance(files, list) or not files or not all(isinstance(file, str) for file in files):
         raise wrong('"files" is a list of paths')
-    missing = [one for one in files if not Path(one).is_file()]
+    missing = [file for file in files if not Path(file).is_file()]
     if missing:
         raise wrong(f"{missing[0]!r} is not a file")
     if not isinstance(partition, dict):
@@ -170,7 +170,7 @@ def _parse_work(place: int, item: Any) -> Work:
         raise wrong(f'"overwrite" is one of {", ".join(Overwrite)}')
     return Work(
         item["table"],
-        [Path(one) for one in files],
+        [Path(file) for file in files],
         {name: str(value) for name, value in partition.items()},
         None if overwrite is None else Overwrite(overwrite),
         str(item.get("branch", "")),

@@ -1,4 +1,4 @@
-"""What a command is given: which service, and how to show answers."""
+"""The context of a command: the service to ask, and how to print results."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ class Invocation:
 
 
 def invocation(context: typer.Context) -> Invocation:
-    found = context.obj
-    assert isinstance(found, Invocation)  # noqa: S101 - set by the callback that stands before every command
-    return found
+    options = context.obj
+    assert isinstance(options, Invocation)  # noqa: S101 - set by the callback that stands before every command
+    return options

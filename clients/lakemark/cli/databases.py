@@ -31,17 +31,17 @@ def show(context: typer.Context, name: Name) -> None:
     """Shows one database."""
     call = invocation(context)
     with call.client() as client:
-        found = client.databases.get(name)
+        database = client.databases.get(name)
     if call.as_json:
-        show_json(found)
+        show_json(database)
     else:
         show_fields(
             {
-                "name": found.name,
-                "location": found.location,
-                "description": found.description,
-                "owner": found.owner,
-                "properties": found.properties,
+                "name": database.name,
+                "location": database.location,
+                "description": database.description,
+                "owner": database.owner,
+                "properties": database.properties,
             }
         )
 

@@ -12,8 +12,8 @@ from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.options import Branch, Tag, Timestamp, Version, listed
 from lakemark.cli.output import show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.snapshots import RangeName, SnapshotName, range_of, snapshot_of
-from lakemark.files.columns import name_of_partition
 from lakemark.reading import Plan
+from lakemark_core.types import name_of_partition
 
 app = typer.Typer(
     help="The data files of a table's snapshots: list them, compare them, commit new ones.", no_args_is_help=True
@@ -48,10 +48,10 @@ def list_files(
     call = invocation(context)
     with call.client() as client:
         at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
-        found = client.plan(
+        planned = client.plan(
             at.table, where, version=at.version, timestamp=at.timestamp, branch=at.branch, tag=at.tag, limit=limit
         )
-        _show_files(call, found, summary=False)
+        _show_files(call, planned, summary=False)
 
 
 def plan(
@@ -71,7 +71,7 @@ def plan(
     call = invocation(context)
     with call.client() as client:
         at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
-        found = client.plan(
+        planned = client.plan(
             at.table,
             where,
             version=at.version,
@@ -81,7 +81,7 @@ def plan(
             limit=limit,
             statistics=listed(statistics),
         )
-        _show_files(call, found, summary=True)
+        _show_files(call, planned, summary=True)
 
 
 @app.command()
@@ -105,7 +105,7 @@ def slices(
         raise typer.BadParameter("--view before_instant and --before-instant INSTANT belong together")
     with call.client() as client:
         at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
-        found = client.file_slices(
+        listed = client.file_slices(
             at.table,
             view.value,
             before_instant=before_instant,
@@ -116,16 +116,16 @@ def slices(
             tag=at.tag,
         )
     if call.as_json:
-        show_json(found)
+        show_json(listed)
         return
     rows = [
         [
-            one.file_group,
-            one.base.path if one.base else None,
-            len(one.deltas),
-            sum(file.row_count for file in one.deltas),
+            file_slice.file_group,
+            file_slice.base.path if file_slice.base else None,
+            len(file_slice.deltas),
+            sum(file.row_count for file in file_slice.deltas),
         ]
-        for one in found
+        for file_slice in listed
     ]
     show_rows(["file group", "base file", "deltas", "rows in deltas"], rows)
 
@@ -142,13 +142,13 @@ def changes(
     call = invocation(context)
     with call.client() as client:
         name, first, last, of = range_of(table, since, upto, branch)
-        found = client.changes(name, first, last or 0, branch=of)
+        changed = client.changes(name, first, last or 0, branch=of)
     if call.as_json:
-        show_json(found)
+        show_json(changed)
         return
     rows = [
         [mark, file.path, file.row_count, size_text(file.size_bytes), file.added_version]
-        for mark, files in (("+", found.added), ("-", found.removed))
+        for mark, files in (("+", changed.added), ("-", changed.removed))
         for file in files
     ]
     show_rows(["", "path", "rows", "size", "version"], rows)
@@ -166,12 +166,13 @@ def replaced(
     call = invocation(context)
     with call.client() as client:
         name, first, last, of = range_of(table, since, upto, branch)
-        found = client.replaced_files(name, first, version=last, branch=of)
+        files = client.replaced_files(name, first, version=last, branch=of)
     if call.as_json:
-        show_json(found)
+        show_json(files)
         return
     rows = [
-        [one.path, one.row_count, size_text(one.size_bytes), one.added_version, one.removed_version] for one in found
+        [file.path, file.row_count, size_text(file.size_bytes), file.added_version, file.removed_version]
+        for file in files
     ]
     show_rows(["path", "rows", "size", "added by", "taken out by"], rows)
 
@@ -187,21 +188,21 @@ def snapshots(
     """Shows snapshots of several tables as of one moment: a transaction is in all of them or in none."""
     call = invocation(context)
     with call.client() as client:
-        found = client.snapshots([snapshot_of(client, one) for one in tables])
+        described = client.snapshots([snapshot_of(client, table) for table in tables])
     if call.as_json:
-        show_json([{"table": name, "snapshot": one} for name, one in zip(tables, found, strict=True)])
+        show_json([{"table": name, "snapshot": snapshot} for name, snapshot in zip(tables, described, strict=True)])
         return
     rows = [
         [
             name,
-            one.version,
-            time_text(one.committed_ms),
-            one.files,
-            one.rows,
-            size_text(one.bytes),
-            one.schema.schema_id,
+            snapshot.version,
+            time_text(snapshot.committed_ms),
+            snapshot.files,
+            snapshot.rows,
+            size_text(snapshot.bytes),
+            snapshot.schema.schema_id,
         ]
-        for name, one in zip(tables, found, strict=True)
+        for name, snapshot in zip(tables, described, strict=True)
     ]
     show_rows(["table", "version", "committed (UTC)", "files", "rows", "size", "schema"], rows)
 
@@ -211,17 +212,17 @@ app.command("commit")(commits.commit)
 app.command("commit-together")(commits.commit_together)
 
 
-def _show_files(call: Invocation, found: Plan, *, summary: bool) -> None:
-    files = found.files()
+def _show_files(call: Invocation, planned: Plan, *, summary: bool) -> None:
+    files = planned.files()
     if call.as_json:
-        shown = {"version": found.version, "location": found.location, "summary": found.summary, "files": files}
+        shown = {"version": planned.version, "location": planned.location, "summary": planned.summary, "files": files}
         show_json(shown)
         return
     if summary:
-        totals = found.summary
+        totals = planned.summary
         show_fields(
             {
-                "version": found.version,
+                "version": planned.version,
                 "files": f"{totals.files_planned} of {totals.files_total}",
                 "matching entirely": totals.files_matching_entirely,
                 "rows at most": totals.rows_planned,
@@ -232,7 +233,7 @@ def _show_files(call: Invocation, found: Plan, *, summary: bool) -> None:
     rows = [
         [
             file.path,
-            name_of_partition(file.partition, found.schema),
+            name_of_partition(file.partition, planned.schema),
             file.row_count,
             size_text(file.size_bytes),
             file.added_version,

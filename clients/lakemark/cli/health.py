@@ -1,4 +1,4 @@
-"""``lakemark health``: whether a service answers, and its store behind it."""
+"""``lakemark health``: whether a service and its store answer."""
 
 from __future__ import annotations
 

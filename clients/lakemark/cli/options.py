@@ -1,4 +1,4 @@
-"""Options that several commands have: which snapshot of a table they are about, and lists of names."""
+"""Options that several commands have: the snapshot of a table, and lists of names."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ Tag = Annotated[str, typer.Option(help="read the version that this tag keeps")]
 
 
 def listed(text: str) -> list[str]:
-    """The names in ``id,fare``."""
-    return [one.strip() for one in text.split(",") if one.strip()]
+    """The names in a text like ``id,fare``."""
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""Answers on standard output: one JSON document, or tables for people."""
+"""Results on standard output: one JSON document, or tables for people."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ _NOTHING: Final = "–"
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}\.\d{3}")
 _INDENT: Final = "    "
 _GAP: Final = "  "
-# Of a table's lines: what stands beside each cell, and the last line.
+# The width of a table's lines: padding beside each cell, and the last line.
 _PADDING: Final = 3
 _BORDER: Final = 1
 
 
 def show_json(value: Any) -> None:
-    """One document; values that JSON does not have are texts."""
+    """Prints one document. Values that JSON lacks become texts."""
     sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
 
 
 def show_rows(
     headings: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str = "", below: int | None = None
 ) -> None:
-    """A table; numbers stand at the right. Numbers and times are never broken; other cells that are too long are.
+    """Prints a table, with numbers right-aligned.
 
-    ``below``: where the terminal is too narrow for the whole table, the columns from this one on (and more, if they
-    must) stand on a line of their own under each row, with their headings, as far as they say something.
+    Numbers and times are never wrapped; other cells are if they are too long. ``below``: if the terminal is too narrow
+    for the whole table, the columns from this one on (or from an earlier one, if necessary) are printed on a line of
+    their own under each row, with their headings, unless they are empty.
     """
     console = _console()
-    cells = [[cell(one) for one in row] for row in rows]
+    cells = [[cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     numeric = [_is_numeric([row[at] for row in rows]) for at in range(len(headings))]
     if below is not None and _BORDER + sum(width + _PADDING for width in widths) > console.width:
@@ -52,10 +53,10 @@ def show_rows(
         return
     table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold")
     for heading, right, column in zip(headings, numeric, zip(*cells, strict=True) if cells else headings, strict=False):
-        whole = right or all(one == _NOTHING or _TIME.fullmatch(one) for one in column)
+        whole = right or all(text == _NOTHING or _TIME.fullmatch(text) for text in column)
         table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=whole)
     for one in cells:
-        # As Text: brackets in names and reasons are no markup.
+        # As Text, because brackets in names and reasons are not markup.
         table.add_row(*map(Text, one))
     console.print(table)
 
@@ -89,12 +90,12 @@ def _show_narrow(
 
 
 def _is_numeric(column: Sequence[Any]) -> bool:
-    numbers = [isinstance(one, int | float) for one in column if one is not None]
+    numbers = [isinstance(value, int | float) for value in column if value is not None]
     return bool(numbers) and all(numbers)
 
 
 def show_fields(fields: Mapping[str, Any]) -> None:
-    """Names and values of one thing, one a line; empty values are left out."""
+    """Prints names and values, one per line. Empty values are left out."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -105,30 +106,30 @@ def show_fields(fields: Mapping[str, Any]) -> None:
 
 
 def show_done(text: str) -> None:
-    """One line that says what happened."""
+    """Prints one line that says what happened."""
     _console().print(text, style="green", markup=False, highlight=False)
 
 
 def cell(value: Any) -> str:
-    """One value as people read it."""
+    """A value as people read it."""
     if value is None:
         return _NOTHING
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={one}" for key, one in value.items())
+        return ", ".join(f"{key}={item}" for key, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(cell(one) for one in value)
+        return ", ".join(cell(item) for item in value)
     return str(value)
 
 
 def time_text(milliseconds: int) -> str:
-    """UTC; "–" for 0."""
+    """The time in UTC; "–" for 0."""
     if not milliseconds:
         return _NOTHING
     return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def size_text(size_bytes: int) -> str:
-    """Powers of 1000, as in ``12.3 MB``."""
+    """The size in powers of 1000, like ``12.3 MB``."""
     size = float(size_bytes)
     for unit in _UNITS:
         if size < 1000 or unit == _UNITS[-1]:
@@ -143,6 +144,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def schema_json(schema: Schema) -> dict[str, Any]:
+    """A schema as a JSON object."""
     columns = [
         {
             "id": column.id,
@@ -157,15 +159,15 @@ def schema_json(schema: Schema) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """What JSON has."""
+    """The value in types that JSON has."""
     if isinstance(value, Schema):
         return schema_json(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dt.date | decimal.Decimal):
@@ -176,6 +178,6 @@ def plain(value: Any) -> Any:
 
 
 def _console() -> Console:
-    # Through a pipe, lines are for programs such as grep and must not be broken.
+    # Lines for a pipe are read by programs such as grep and must not be wrapped.
     console = Console()
     return console if console.is_terminal else Console(width=10_000, soft_wrap=True)

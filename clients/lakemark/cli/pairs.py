@@ -8,7 +8,7 @@ import typer
 
 
 def parse_pairs(texts: Sequence[str] | None, what: str) -> dict[str, str]:
-    """Raises a usage error for a text without ``=``."""
+    """The pairs in ``key=value`` texts. Raises a usage error for a text without ``=``."""
     pairs: dict[str, str] = {}
     for text in texts or ():
         key, equals, value = text.partition("=")

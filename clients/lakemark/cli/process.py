@@ -1,4 +1,4 @@
-"""``lakemark serve``, ``demo`` and ``version``: what is not a request to a service."""
+"""``lakemark serve``, ``demo``, ``verify`` and ``version``, which ask no service."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import typer
 
 from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, show_done, show_json, size_text
+from lakemark_core.defaults import STORE_URL
 from lakemark_core.errors import CorruptStore, FailedPrecondition, InvalidArgument
 
-STORE_DEFAULT: Final = "sqlite:///lakemark-data/lakemark.db"
 PROBLEMS_SHOWN_MAX: Final = 1_000
 
 
@@ -42,7 +42,7 @@ def serve(
         from lakemark_server.settings import Settings
     except ImportError as error:
         raise missing("the service", "server", error) from error
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "store": store,
         "warehouse": warehouse,
         "host": host,
@@ -51,7 +51,7 @@ def serve(
         "log_format": log_format,
     }
     try:
-        settings = Settings(**{name: value for name, value in given.items() if value is not None})
+        settings = Settings(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise InvalidArgument(f"some settings are wrong: {wrong}") from error
@@ -73,7 +73,7 @@ def demo(
 
 def verify(
     context: typer.Context,
-    store: Annotated[str, typer.Option(envvar="LAKEMARK_STORE", help="URL of the key-value store")] = STORE_DEFAULT,
+    store: Annotated[str, typer.Option(envvar="LAKEMARK_STORE", help="URL of the key-value store")] = STORE_URL,
     files: Annotated[
         bool,
         typer.Option(
@@ -96,12 +96,12 @@ def verify(
         refuse_half_restored(opened)
         store_format.require(opened)
         problems = opened.integrity_check() + check(opened)
-        # What names the files has to be right first.
-        found = check_files(opened) if files and not problems else None
+        # The metadata that names the files must be correct first.
+        checked = check_files(opened) if files and not problems else None
     finally:
         opened.close()
     if call.as_json:
-        show_json({"problems": problems} | ({"files": found} if found else {}))
+        show_json({"problems": problems} | ({"files": checked} if checked else {}))
     raise_problems(
         problems,
         "invariants of the store do not hold; restore a backup, or report a defect",
@@ -109,19 +109,20 @@ def verify(
     )
     if not call.as_json:
         show_done("every invariant of the store holds")
-    if found is None:
+    if checked is None:
         return
-    one = len(found.problems) == 1
+    single = len(checked.problems) == 1
+    which = "data file of the latest versions is" if single else "data files of the latest versions are"
     raise_problems(
-        found.problems,
-        f"data file{' of the latest versions is' if one else 's of the latest versions are'} missing or not as long as "
-        f"{'it' if one else 'they'} should be; bring back what a copy of the warehouse has, or restore the tables to "
+        checked.problems,
+        f"{which} missing or not as long as {'it' if single else 'they'} should be; bring back what a copy of the "
+        "warehouse has, or restore the tables to "
         "versions whose files are there ('lakemark timeline restore')",
         tell=not call.as_json,
     )
     if not call.as_json:
-        all_files = f"all {counted(found.files, 'data file')} ({size_text(found.bytes)})"
-        show_done(f"{all_files} of {counted(found.tables, 'lake table')} are there")
+        all_files = f"all {counted(checked.files, 'data file')} ({size_text(checked.bytes)})"
+        show_done(f"{all_files} of {counted(checked.tables, 'lake table')} are there")
 
 
 def version(context: typer.Context) -> None:
@@ -137,7 +138,7 @@ def version(context: typer.Context) -> None:
 
 
 def raise_problems(problems: Sequence[str], what: str, *, tell: bool) -> None:
-    """Raises CorruptStore if there are any, which are told before."""
+    """Raises CorruptStore if there are any problems. ``tell``: prints them before."""
     if tell:
         for problem in problems[:PROBLEMS_SHOWN_MAX]:
             typer.echo(problem)
@@ -148,6 +149,7 @@ def raise_problems(problems: Sequence[str], what: str, *, tell: bool) -> None:
 
 
 def missing(what: str, extras: str, error: ImportError) -> FailedPrecondition:
+    """The error for a package that an optional command needs."""
     return FailedPrecondition(
         f"{what} needs packages that are not installed ({error}): pip install 'lakemark[{extras}]'"
     )

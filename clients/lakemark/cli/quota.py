@@ -22,12 +22,12 @@ def show(
     """Shows limits and how much of them is used. A * marks limits that were set for the tenant."""
     call = invocation(context)
     with call.client() as client:
-        found = [client.quotas.get(catalog)] if catalog else list(client.quotas.list())
+        quotas = [client.quotas.get(catalog)] if catalog else list(client.quotas.list())
     if call.as_json:
-        show_json(found[0] if catalog else found)
+        show_json(quotas[0] if catalog else quotas)
         return
-    for one in found:
-        show_rows(["limit", "allowed", "used"], [_row(one, name) for name in QUOTA_NAMES], title=one.catalog)
+    for quota in quotas:
+        show_rows(["limit", "allowed", "used"], [_row(quota, name) for name in QUOTA_NAMES], title=quota.catalog)
 
 
 @app.command("set")
@@ -41,9 +41,9 @@ def set_limits(
     numbers = {name: _number(name, text) for name, text in parse_pairs(limits, "limit").items()}
     with call.client() as client:
         changed = client.quotas.set(catalog, **numbers)
-        # Limits may come before what they limit, and a name may be misspelt: only the operator knows which it was.
+        # A catalog without databases may be new or misspelt; only the operator knows.
         empty = not call.as_json and not changed.usage["databases"]
-        others = [one.catalog for one in client.quotas.list() if one.usage["databases"]] if empty else []
+        others = [quota.catalog for quota in client.quotas.list() if quota.usage["databases"]] if empty else []
     _tell(context, changed)
     if empty:
         typer.echo(

@@ -83,35 +83,37 @@ def compare_branches(
     """Compares two branches, tags or versions: what each one has alone, and whether it can be merged into the other."""
     call = invocation(context)
     with call.client() as client:
-        found = client.branches.compare(table, left, right, limit=limit)
+        comparison = client.branches.compare(table, left, right, limit=limit)
     if call.as_json:
-        show_json(found)
+        show_json(comparison)
         return
-    sides = ((left, found.left), (right, found.right))
+    sides = ((left, comparison.left), (right, comparison.right))
     rows = [
         [name, f"{side.branch}@v{side.version}", side.shared_version, side.versions, *_changes(side.changes)]
         for name, side in sides
     ]
     show_rows(["", "is", "shared up to", "own versions", *_CHANGES], rows)
-    if found.partitions:
-        title = f"{len(found.partitions)} of {found.partitions_changed} partitions with changes, most files first"
+    if comparison.partitions:
+        title = (
+            f"{len(comparison.partitions)} of {comparison.partitions_changed} partitions with changes, most files first"
+        )
         show_rows(
             ["partition", "changed on", *_CHANGES],
             [
-                [one.name or "–", name, *_changes(changes)]
-                for one in found.partitions
-                for name, changes in ((left, one.left), (right, one.right))
+                [partition.name or "–", name, *_changes(changes)]
+                for partition in comparison.partitions
+                for name, changes in ((left, partition.left), (right, partition.right))
                 if changes.added_files or changes.removed_files
             ],
             title=title,
         )
-    if found.groups:
-        title = f"{len(found.groups)} of {found.groups_on_both} file groups that both changed"
-        show_rows(["partition", "file group"], found.groups, title=title)
+    if comparison.groups:
+        title = f"{len(comparison.groups)} of {comparison.groups_on_both} file groups that both changed"
+        show_rows(["partition", "file group"], comparison.groups, title=title)
     show_fields(
         {
-            f"{left} into {right}": _merge_text(found.left_into_right),
-            f"{right} into {left}": _merge_text(found.right_into_left),
+            f"{left} into {right}": _merge_text(comparison.left_into_right),
+            f"{right} into {left}": _merge_text(comparison.right_into_left),
         }
     )
 
@@ -159,7 +161,7 @@ def drop_tag(context: typer.Context, table: Name, name: ReferenceName) -> None:
 
 
 def _changes(changes: FileChanges) -> list[str]:
-    """Cells under ``_CHANGES``."""
+    """The cells under ``_CHANGES``."""
     pairs = (
         (changes.added_files, changes.removed_files),
         (changes.added_rows, changes.removed_rows),
@@ -197,19 +199,19 @@ def _tell_dropped(context: typer.Context, kind: str, table: str, name: str) -> N
 def _list(context: typer.Context, find: Callable[[Client], list[Reference]]) -> None:
     call = invocation(context)
     with call.client() as client:
-        found = find(client)
+        references = find(client)
     if call.as_json:
-        show_json(found)
+        show_json(references)
         return
     rows = [
         [
-            one.name,
-            one.version,
-            one.parent or None,
-            one.fork_version or None,
-            time_text(one.created_ms),
-            str(dt.timedelta(milliseconds=one.retain_ms)) if one.retain_ms else "for ever",
+            reference.name,
+            reference.version,
+            reference.parent or None,
+            reference.fork_version or None,
+            time_text(reference.created_ms),
+            str(dt.timedelta(milliseconds=reference.retain_ms)) if reference.retain_ms else "for ever",
         ]
-        for one in found
+        for reference in references
     ]
     show_rows(_HEADINGS, rows)

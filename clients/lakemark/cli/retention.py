@@ -38,11 +38,14 @@ def list_savepoints(context: typer.Context, table: Name) -> None:
     """Lists the savepoints of all branches."""
     call = invocation(context)
     with call.client() as client:
-        found = client.timeline.savepoints(table)
+        savepoints = client.timeline.savepoints(table)
     if call.as_json:
-        show_json(found)
+        show_json(savepoints)
         return
-    rows = [[one.branch, one.version, time_text(one.created_ms), one.comment] for one in found]
+    rows = [
+        [savepoint.branch, savepoint.version, time_text(savepoint.created_ms), savepoint.comment]
+        for savepoint in savepoints
+    ]
     show_rows(["branch", "version", "made (UTC)", "comment"], rows)
 
 

@@ -60,13 +60,18 @@ def history(context: typer.Context, name: Name) -> None:
     """Lists all schemas of a table: since when, since which version, and what changed."""
     call = invocation(context)
     with call.client() as client:
-        found = client.tables.schemas(name)
+        schemas = client.tables.schemas(name)
     if call.as_json:
-        show_json(found)
+        show_json(schemas)
         return
     rows = [
-        [one.schema.schema_id, one.version, time_text(one.committed_ms), "; ".join(one.changes) or "created"]
-        for one in found
+        [
+            schema.schema.schema_id,
+            schema.version,
+            time_text(schema.committed_ms),
+            "; ".join(schema.changes) or "created",
+        ]
+        for schema in schemas
     ]
     show_rows(["schema", "version", "since", "changes"], rows)
 
@@ -204,7 +209,7 @@ def _show_schema(call: Invocation, schema: Schema) -> None:
 
 
 def _fields(fields: Sequence[Field], prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Field]]:
-    """Each field with its path, parents before what lies within them."""
+    """Each field with its path, parents before their fields."""
     for field in fields:
         path = (*prefix, field.name)
         yield path, field

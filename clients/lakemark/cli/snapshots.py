@@ -1,4 +1,4 @@
-"""Which snapshot of a table a command reads: told by the table's name, as in Spark's SQL, or by options."""
+"""The snapshot that a command reads, from the table's name as in Spark's SQL, or from options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def snapshot_of(
     branch: str = "",
     tag: str = "",
 ) -> SnapshotOf:
-    """The snapshot that the name or the options say. Raises InvalidName, and a usage error for both at once."""
+    """The snapshot in the name or the options. Raises InvalidName, and a usage error for both at once."""
     table, part = parse_snapshot_name(name)
     if part.since is not None:
         raise typer.BadParameter(f"{name}: this command reads one version; 'lakemark files changes' reads a range")
@@ -44,13 +44,13 @@ def snapshot_of(
         return SnapshotOf(table, version, timestamp, branch, tag)
     _refuse_both(name, version is not None or timestamp is not None or bool(branch or tag))
     alone = part.version is None and part.timestamp_ms is None
-    if alone and any(one.name == part.reference for one in client.tags.list(table)):
+    if alone and any(tag.name == part.reference for tag in client.tags.list(table)):
         return SnapshotOf(table, tag=part.reference)
     return SnapshotOf(table, part.version, part.timestamp_ms, part.reference)
 
 
 def branch_of(name: str, branch: str) -> tuple[str, str]:
-    """The table and the branch ("": main) that the name or the option says. Raises as ``snapshot_of``."""
+    """The table, and the branch ("": main) in the name or the option. Raises as ``snapshot_of``."""
     table, part = parse_snapshot_name(name)
     if part != SnapshotPart(part.reference):
         raise typer.BadParameter(f"{name}: this command takes a branch behind the @, not a version or a time")
@@ -59,7 +59,10 @@ def branch_of(name: str, branch: str) -> tuple[str, str]:
 
 
 def range_of(name: str, since: int | None, upto: int | None, branch: str) -> tuple[str, int, int | None, str]:
-    """Table, the version before the first one, the last one (None: the latest), branch. Raises as ``snapshot_of``."""
+    """The table, the version before the first one, the last one (None: the latest), and the branch.
+
+    Raises as ``snapshot_of``.
+    """
     table, part = parse_snapshot_name(name)
     if part == SnapshotPart():
         if since is None:

@@ -39,11 +39,11 @@ def list_tables(
         _list_dropped(call, database)
         return
     with call.client() as client:
-        found = client.tables.list(database, kind=kind)
+        tables = client.tables.list(database, kind=kind)
     if call.as_json:
-        show_json(found)
+        show_json(tables)
     else:
-        show_rows(["table", "kind", "type"], [[one.name, one.kind, one.hive_type] for one in found])
+        show_rows(["table", "kind", "type"], [[table.name, table.kind, table.hive_type] for table in tables])
 
 
 @app.command()
@@ -172,22 +172,22 @@ def set_properties(
 
 def _list_dropped(call: Invocation, database: str) -> None:
     with call.client() as client:
-        found = client.tables.dropped(database)
+        tables = client.tables.dropped(database)
     if call.as_json:
-        show_json(found)
+        show_json(tables)
         return
     rows = [
         [
-            one.name,
-            one.table_id,
-            time_text(one.dropped_ms),
-            time_text(one.until_ms),
-            one.dropped_by,
-            one.version,
-            one.files,
-            None if one.size_bytes is None else size_text(one.size_bytes),
+            table.name,
+            table.table_id,
+            time_text(table.dropped_ms),
+            time_text(table.until_ms),
+            table.dropped_by,
+            table.version,
+            table.files,
+            None if table.size_bytes is None else size_text(table.size_bytes),
         ]
-        for one in found
+        for table in tables
     ]
     show_rows(["table", "id", "dropped", "kept until", "by", "version", "files", "size"], rows)
 

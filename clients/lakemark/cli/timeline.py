@@ -34,9 +34,9 @@ def show(context: typer.Context, table: SnapshotName, limit: Limit = 20) -> None
     with call.client() as client:
         at = snapshot_of(client, table)
         snapshot = client.snapshot(at.table, version=at.version, timestamp=at.timestamp, branch=at.branch, tag=at.tag)
-        found = client.timeline.instants(at.table, limit=limit, newest_first=True)
+        listed = client.timeline.instants(at.table, limit=limit, newest_first=True)
     if call.as_json:
-        show_json({"table": table, "snapshot": snapshot, "instants": found})
+        show_json({"table": table, "snapshot": snapshot, "instants": listed})
         return
     show_fields(
         {
@@ -50,17 +50,17 @@ def show(context: typer.Context, table: SnapshotName, limit: Limit = 20) -> None
     )
     rows = [
         [
-            one.instant,
-            one.operation,
-            one.state,
-            one.version or None,
-            time_text(one.completed_ms),
-            one.staged_files,
-            one.staged_rows,
-            one.owner,
-            one.rolled_back_reason,
+            instant.instant,
+            instant.operation,
+            instant.state,
+            instant.version or None,
+            time_text(instant.completed_ms),
+            instant.staged_files,
+            instant.staged_rows,
+            instant.owner,
+            instant.rolled_back_reason,
         ]
-        for one in found
+        for instant in listed
     ]
     show_rows(
         ["instant", "operation", "state", "version", "ended (UTC)", "files", "rows", "owner", "reason"], rows, below=5
@@ -78,15 +78,15 @@ def instants(
     """Lists instants, newest first."""
     call = invocation(context)
     with call.client() as client:
-        found = client.timeline.instants(
+        listed = client.timeline.instants(
             table, states=[one.value for one in state or ()], limit=limit, newest_first=not oldest_first
         )
     if call.as_json:
-        show_json(found)
+        show_json(listed)
         return
     rows = [
         [one.instant, one.operation, one.state, one.read_version, one.version or None, one.staged_files, one.owner]
-        for one in found
+        for one in listed
     ]
     show_rows(["instant", "operation", "state", "read version", "version", "files", "owner"], rows, below=5)
 
@@ -103,24 +103,24 @@ def versions(
     call = invocation(context)
     with call.client() as client:
         name, of = branch_of(table, branch)
-        found = client.timeline.versions(name, branch=of, limit=limit, newest_first=not oldest_first)
+        listed = client.timeline.versions(name, branch=of, limit=limit, newest_first=not oldest_first)
     if call.as_json:
-        show_json(found)
+        show_json(listed)
         return
     rows = [
         [
-            one.version,
-            time_text(one.committed_ms),
-            _what(one),
-            one.added_files,
-            one.added_rows,
-            size_text(one.added_bytes),
-            one.removed_files or None,
-            "all" if one.partitions is None else one.partitions,
-            one.schema_id,
-            one.metadata,
+            version.version,
+            time_text(version.committed_ms),
+            _what(version),
+            version.added_files,
+            version.added_rows,
+            size_text(version.added_bytes),
+            version.removed_files or None,
+            "all" if version.partitions is None else version.partitions,
+            version.schema_id,
+            version.metadata,
         ]
-        for one in found
+        for version in listed
     ]
     show_rows(
         [
@@ -141,7 +141,7 @@ def versions(
 
 
 def _what(version: Version) -> str:
-    """The operation, with what it brought."""
+    """The operation, with what it changed."""
     if version.merged_branch:
         return f"{version.operation} {version.merged_branch}"
     return f"{version.operation} {version.restored_version}" if version.restored_version else version.operation
@@ -174,8 +174,8 @@ def rollback(
     """Ends a writer that has not committed (requested or inflight); no reader ever sees its files."""
     call = invocation(context)
     with call.client() as client:
-        found = client.timeline.rollback(table, instant, reason)
+        ended = client.timeline.rollback(table, instant, reason)
     if call.as_json:
-        show_json(found)
+        show_json(ended)
     else:
         show_done(f"instant {instant} of {table} is rolled back")

@@ -1,4 +1,4 @@
-"""Addresses of services as users write them: ``host:port``, or several with commas. Pure."""
+"""Addresses of services as users write them: ``host:port``, or several separated by commas. Pure."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ PORT_DEFAULT: Final = 9090
 _FORMS: Final = "write host:port, or several of one store with commas: a:9090,b:9090"
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):(?P<port>[0-9]+)")
 _WEB: Final = re.compile(r"[a-z]+://", re.IGNORECASE)
-# Targets that gRPC itself resolves: they stand alone, because a comma has a meaning of its own there.
+# Targets that gRPC itself resolves. They must stand alone, because a comma has a meaning of its own there.
 _GRPC_TARGET: Final = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|xds):", re.IGNORECASE)
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """Each address once, in order. A target of gRPC, such as ``unix:/run/lakemark``, is taken as it is.
+    """The addresses in order, without duplicates. A gRPC target such as ``unix:/run/lakemark`` is taken as it is.
 
-    Raises InvalidArgument for what is no address, with what is wrong with it.
+    Raises InvalidArgument that says what is wrong with an address.
     """
     if not isinstance(text, str):
         raise InvalidArgument(f"the address of a service is a text, not {type(text).__name__}; {_FORMS}")
     if _GRPC_TARGET.match(text.strip()) and not _ADDRESS.fullmatch(text.strip()):
         return (text.strip(),)
-    return tuple(dict.fromkeys(_checked(one.strip(), text) for one in text.split(",")))
+    return tuple(dict.fromkeys(_checked(address.strip(), text) for address in text.split(",")))
 
 
 def _checked(address: str, whole: str) -> str:
-    found = _ADDRESS.fullmatch(address)
-    if found and 0 < int(found["port"]) < 65_536:
+    match = _ADDRESS.fullmatch(address)
+    if match and 0 < int(match["port"]) < 65_536:
         return address
-    if found:
-        reason = f"{found['port']} is no port; ports are 1 to 65535"
+    if match:
+        reason = f"{match['port']} is no port; ports are 1 to 65535"
     elif not address:
         reason = "it is empty" if not whole.strip() else "nothing stands on one side of a comma"
     elif _WEB.match(address):

@@ -1,4 +1,4 @@
-"""How a writer begins, also when it begins again after an unknown end."""
+"""Opens a writer's instant, also when an earlier attempt ended with an unknown outcome."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def begin(
         operation=operation_value(operation),
         metadata=metadata,
         heartbeat_timeout_ms=round(heartbeat_timeout_s * 1000),
-        # The values of named partitions need the schema, which comes with the answer.
+        # Values of named partitions need the schema, which comes with the response.
         start=start and not told,
         profile=pb.WorkProfile() if start and not told else None,
         owner=user_name(),
@@ -65,11 +65,11 @@ def begin(
 
 
 def _open(calls: Calls, request: pb.OpenInstantRequest, request_id: str, *, inflight: bool) -> pb.Instant:
-    """The instant of this request id: committed, or fresh.
+    """The instant of this request id: committed, or new.
 
-    An instant that an earlier attempt left behind, given up or with files already staged, or (unless ``inflight`` is
-    what is wanted) with another's work profile, cannot be used any more. The next one has an id that follows from the
-    first, so that every later attempt finds the same chain, and at most one commit at its end.
+    An instant that an earlier attempt left behind may be unusable: given up, with files already staged, or with another
+    work profile (unless ``inflight`` is wanted). The next instant then has a request id derived from the first. So
+    every later attempt follows the same chain, with at most one commit at its end.
     """
     stub = TimelineServiceStub(calls.channel)
     for attempt in range(REOPENS_MAX):

@@ -1,11 +1,11 @@
-"""Calls to the service: one channel, deadlines, and retries that never do a thing twice.
+"""Calls to the service: one channel, deadlines, and retries that never apply a change twice.
 
-Every request of Lakemark is idempotent: reads are, and mutations carry a request id, an instant or a sequence number,
-which stays the same over retries. So both what is retryable and what is of unknown outcome is asked again. A service
-that has too much to do says after which time it wants to be asked again, and is asked then, as long as there is time.
+Every request of Lakemark is idempotent. Reads are by nature; mutations carry a request id, an instant or a sequence
+number that stays the same over retries. So requests are repeated both when the error is retryable and when the outcome
+is unknown. A service that is overloaded says when it wants to be asked again, and is asked then if the deadline allows.
 
-A service that was there before is waited for: it may be restarting. Where nobody has ever listened, the first call
-fails at once: the address is wrong, or no service runs.
+A service that has answered before is waited for, because it may be restarting. If nobody has ever listened at the
+address, the first call fails at once: the address is wrong, or no service runs.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Response = TypeVar("Response")
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses between attempts: doubled each time, with jitter so that many clients do not come back together."""
+    """Pauses between attempts. They double each time, with jitter so that many clients do not retry together."""
 
     first_s: float = 0.05
     most_s: float = 2.0
     attempts_max: int = 12
 
     def pause_s(self, attempt: int) -> float:
-        """Before the attempt after this one (0 is the first)."""
+        """The pause in seconds after this attempt (0 is the first)."""
         return min(self.most_s, self.first_s * 2.0**attempt) * random.uniform(0.5, 1.0)  # noqa: S311
 
     @staticmethod
     def told_s(overloaded: Overloaded) -> float:
-        """At least as long as the service said, and longer for some than for others; 0 if it did not say."""
+        """At least the pause that the service asked for, with jitter; 0 if it did not ask for one."""
         told = overloaded.details.get("retry_after_ms", "")
         return int(told) / 1000 * random.uniform(1.0, 1.5) if told.isdecimal() else 0.0  # noqa: S311
 
@@ -73,9 +73,9 @@ class Calls:
         timeout_s: float | None = None,
         tell_user: bool = False,
     ) -> Response:
-        """The answer; ``tell_user``: the service is told who asks.
+        """The response. ``tell_user``: the request tells the service who asks.
 
-        Raises what the service answered, or Unavailable, or UnknownOutcome of a mutation.
+        Raises the error of the service, or Unavailable, or UnknownOutcome for a mutation.
         """
         deadline = time.monotonic() + (timeout_s or self._timeout_s)
         metadata = ((USER_KEY, user_name().encode("ascii", "replace").decode()),) if tell_user else None
@@ -107,11 +107,11 @@ class Calls:
             else:
                 attempt += 1
             if attempt >= self._backoff.attempts_max or time.monotonic() + pause >= deadline:
-                # An earlier attempt may have been carried out although the last one was not.
+                # An earlier attempt may have been applied, even if the last one was not.
                 raise unknown or failure
             self._sleep(pause)
 
     def close(self) -> None:
-        """Running calls end with an error."""
+        """Closes the channel. Running calls fail."""
         self._closed = True
         self.channel.close()

@@ -1,7 +1,7 @@
-"""Connections to the services of a list: calls go to one of them, and to the next one when it is away.
+"""Connections to a list of services: calls go to one of them, and to the next one when that is away.
 
-The services share a store, so any of them can be asked anything, and can be asked again what another one may have
-done already: a request carries an id, an instant or a sequence number, which the store knows whoever writes it.
+The services share a store, so each of them can answer any request. A request that another service may have applied
+already can be repeated too: it carries an id, an instant or a sequence number, which the store recognizes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 0),
-    # Retries are made by Calls, where outcomes are known.
+    # Calls retries, because it knows which outcomes allow that.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -35,13 +35,13 @@ Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def open_channel(addresses: Sequence[str]) -> grpc.Channel:
-    """Connects when the first call is made. Thread-safe."""
+    """A channel that connects on the first call. Thread-safe."""
     channels = [grpc.insecure_channel(address, options=_OPTIONS) for address in addresses]
     return channels[0] if len(channels) == 1 else cast(grpc.Channel, _Channels(channels))
 
 
 class _Channels:
-    """What the generated stubs need of a channel."""
+    """The part of a channel's interface that generated stubs use."""
 
     def __init__(self, channels: Sequence[grpc.Channel]) -> None:
         self._channels = channels
@@ -50,11 +50,11 @@ class _Channels:
 
     @property
     def current(self) -> int:
-        """The place of the service that is asked first: the one that answered last."""
+        """The index of the service to ask first: the one that answered last."""
         return self._current
 
     def leave(self, place: int) -> None:
-        """Goes to the next service, unless another thread has left this one already."""
+        """Moves on to the next service, unless another thread already has."""
         with self._lock:
             if self._current == place:
                 self._current = (place + 1) % len(self._channels)
@@ -68,17 +68,17 @@ class _Channels:
 
 
 class _Method:
-    """One method of every service of the list."""
+    """One method of every service in the list."""
 
     def __init__(self, channels: _Channels, methods: Sequence[grpc.UnaryUnaryMultiCallable[Any, Any]]) -> None:
         self._channels = channels
         self._methods = methods
 
     def __call__(self, request: Any, timeout: float, metadata: Metadata | None = None) -> Any:
-        """The answer of the first service that can be reached, each asked once.
+        """The response of the first service that can be reached. Each is asked once.
 
-        A request that may have reached a service is not sent to another one here: whether it is asked again, and how
-        its end is told, is decided by ``Calls``. It only goes elsewhere then.
+        A request that may have reached a service is not sent to another one here. ``Calls`` decides whether to repeat
+        it, and the repetition goes to another service.
         """
         deadline = time.monotonic() + timeout
         failure: grpc.RpcError | None = None
@@ -91,7 +91,7 @@ class _Method:
                     self._channels.leave(place)
                 if not is_not_sent(error):
                     raise
-                # That nobody listens is said only if it is so everywhere.
+                # Report that nobody listens only if that is so at all addresses.
                 if failure is None or nobody_listens(failure):
                     failure = error
         assert failure is not None  # noqa: S101 - there is at least one service

@@ -1,4 +1,4 @@
-"""The client: one connection to a service, and everything that can be asked of it."""
+"""The client: one connection to a service, with all of its functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakemark.reading.changes import Changes, list_changes
 from lakemark.reading.plan import Plan, snapshot_reference
 from lakemark.reading.scan import read_plan
 from lakemark.reading.slices import FileSlice, View, list_replaced, list_slices
-from lakemark_core.convert_predicate import predicate_to_proto
+from lakemark_core.messages.predicates import predicate_to_proto
 from lakemark_proto.v1 import snapshot_pb2, timeline_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
@@ -39,9 +39,9 @@ Moment = dt.datetime | Number64 | str
 
 @checked
 class Client:
-    """A connection to a Lakemark service; made by ``connect``. Thread-safe; use it in a ``with`` block or close it.
+    """A connection to a Lakemark service, made by ``connect``. Thread-safe. Use it in a ``with`` block or close it.
 
-    Every method raises errors of ``lakemark.errors``: what the service answered, Unavailable if none answers, and
+    Every method raises errors of ``lakemark.errors``: those that the service reports, Unavailable if none answers, and
     UnknownOutcome if a change may or may not have happened.
     """
 
@@ -64,19 +64,23 @@ class Client:
 
     @property
     def tables(self) -> Tables:
-        """Tables: ``create``, ``get``, ``list``, ``rename``, ``drop``, ``set_properties``; their columns: ``schemas``,
-        ``alter``, ``add_column`` and so on."""
+        """Tables: ``create``, ``get``, ``list``, ``rename``, ``drop``, ``set_properties``.
+
+        Also their columns: ``schemas``, ``alter``, ``add_column`` and so on.
+        """
         return self._tables
 
     @property
     def timeline(self) -> Timeline:
-        """A table's instants and versions: ``instants``, ``versions``, ``restore``, ``rollback``, ``make_savepoint``,
-        ``clean`` and more."""
+        """Instants and versions of a table.
+
+        ``instants``, ``versions``, ``restore``, ``rollback``, ``make_savepoint``, ``clean`` and more.
+        """
         return self._timeline
 
     @property
     def branches(self) -> Branches:
-        """Isolated views of a table that can be written: ``create``, ``list``, ``merge``, ``compare``, ``drop``."""
+        """Writable isolated views of a table: ``create``, ``list``, ``merge``, ``compare``, ``drop``."""
         return self._branches
 
     @property
@@ -86,12 +90,12 @@ class Client:
 
     @property
     def quotas(self) -> Quotas:
-        """What a tenant, which is a catalog, may have, and what it has: ``get``, ``set``, ``clear``, ``list``."""
+        """Limits and usage of tenants, which are catalogs: ``get``, ``set``, ``clear``, ``list``."""
         return self._quotas
 
     @property
     def address(self) -> str:
-        """``host:port`` of the service; of all of them, with commas, if several were named."""
+        """``host:port`` of the service; if several were named, all of them with commas."""
         return self._calls.target
 
     def begin(
@@ -109,13 +113,15 @@ class Client:
         file_groups: Iterable[str] = (),
         columns: Iterable[str] = (),
     ) -> Writer:
-        """Opens an instant, inflight unless ``start`` is False (then call ``Writer.start``).
+        """Opens an instant: inflight, or only requested if ``start`` is False (call ``Writer.start`` then).
 
-        ``partitions``: those that will be written or, by "overwrite_partitions", replaced; ``file_groups``: those that
-        get deltas or whose files are replaced; ``columns``: those that an upsert writes. Telling them lets the service
-        find conflicts before data is written. ``branch`` "": main. ``read_version``: what was read; 0: the latest.
-        ``heartbeat_timeout_s``: after which silence the service gives the writer up; 0: its own choice. The same
-        ``request_id`` commits once: beginning again gives a writer that is already ``committed``, or goes on.
+        ``partitions`` are those that will be written or, by "overwrite_partitions", replaced. ``file_groups`` are those
+        that get deltas or whose files are replaced. ``columns`` are those that an upsert writes. If they are given, the
+        service can detect conflicts before data is written.
+
+        ``branch`` "": main. ``read_version``: the version that was read; 0: the latest. ``heartbeat_timeout_s``: how
+        long the service waits for a heartbeat before it gives the writer up; 0: its default. The same ``request_id``
+        commits once: another ``begin`` with it gives a writer that is already ``committed``, or continues.
 
         Raises CommitConflict, TableNotFound, UnsupportedOperation (a warehouse table), InvalidArgument.
         """
@@ -140,15 +146,16 @@ class Client:
     ) -> list[Commit]:
         """Publishes what these writers have staged in one transaction: all become versions, or none.
 
-        Writers of any tables and branches, at most 100; ``metadata`` is kept with each version. Raises CommitConflict,
-        which names the instant that lost (it is rolled back; the others stay open), and what ``Writer.commit`` raises.
+        The writers may be of any tables and branches, at most 100. ``metadata`` is kept with each version. Raises
+        CommitConflict, which names the instant that lost (it is rolled back; the others stay open), and what
+        ``Writer.commit`` raises.
         """
         request = timeline_pb2.CommitTransactionRequest(
             commits=[writer.as_request(metadata) for writer in writers], request_id=request_id or str(uuid4())
         )
         stub = TimelineServiceStub(self._calls.channel)
         answer = self._calls(stub.CommitTransaction, request, mutation=True)
-        return [writer.published(one) for writer, one in zip(writers, answer.commits, strict=True)]
+        return [writer.published(commit) for writer, commit in zip(writers, answer.commits, strict=True)]
 
     def snapshot(
         self,
@@ -169,21 +176,21 @@ class Client:
         return snapshot_from(self._calls(self._snapshots.GetSnapshot, request))
 
     def snapshots(self, wanted: Iterable[str | SnapshotOf]) -> list[Snapshot]:
-        """Snapshots of several tables or branches, all as of one moment; a name alone is its latest version of main.
+        """Snapshots of several tables or branches, all as of one moment.
 
-        What one transaction published is in all of them or in none. Raises as ``snapshot``, and InvalidArgument for
-        more than 100.
+        A name alone means the table's latest version of main. Every transaction is in all of the snapshots or in none.
+        Raises as ``snapshot``, and InvalidArgument for more than 100.
         """
-        each = [SnapshotOf(one) if isinstance(one, str) else one for one in wanted]
+        references = [SnapshotOf(item) if isinstance(item, str) else item for item in wanted]
         requests = [
             snapshot_pb2.GetSnapshotRequest(
-                table=parse_table_name(one.table),
-                at=snapshot_reference(one.version, one.timestamp, one.branch, one.tag),
+                table=parse_table_name(reference.table),
+                at=snapshot_reference(reference.version, reference.timestamp, reference.branch, reference.tag),
             )
-            for one in each
+            for reference in references
         ]
         request = snapshot_pb2.GetSnapshotsRequest(snapshots=requests)
-        return [snapshot_from(one) for one in self._calls(self._snapshots.GetSnapshots, request).snapshots]
+        return [snapshot_from(message) for message in self._calls(self._snapshots.GetSnapshots, request).snapshots]
 
     def plan(
         self,
@@ -198,10 +205,10 @@ class Client:
         limit: Natural = 0,
         page_size: Count = 0,
     ) -> Plan:
-        """The files that can hold rows for which ``predicate`` (Spark SQL) is true.
+        """The files that may have rows for which ``predicate`` (Spark SQL) is true.
 
         ``statistics``: columns whose statistics come with the files. ``limit``: at most so many files. ``page_size``:
-        files in an answer; 0: the service's choice. Raises InvalidPredicate, TableNotFound, VersionNotFound.
+        files in one response; 0: the service's default. Raises InvalidPredicate, TableNotFound, VersionNotFound.
         """
         request = snapshot_pb2.PlanFilesRequest(
             table=parse_table_name(table),
@@ -226,7 +233,7 @@ class Client:
         branch: str = "",
         tag: str = "",
     ) -> pa.Table:
-        """The rows of a snapshot for which ``predicate`` is true, in memory: for small answers.
+        """The rows of a snapshot for which ``predicate`` is true, in memory: for small results.
 
         ``columns`` None: all, partition columns last. Needs access to the files, and sqlglot for a predicate. Raises
         UnsupportedOperation for a predicate that only an engine can evaluate (functions, casts, two columns).
@@ -247,16 +254,16 @@ class Client:
         branch: str = "",
         tag: str = "",
     ) -> Aggregates:
-        """Files, rows and bytes of a plan, in all or by partition; bounds, nulls and NaN of ``columns``.
+        """Files, rows and bytes of a plan, in total or by partition; bounds, nulls and NaNs of ``columns``.
 
-        No file is read. The answer is ``exact`` if all planned files match entirely and their statistics say
-        everything. Raises as ``snapshot``, InvalidPredicate, InvalidArgument (a column without bounds).
+        No data file is read. The result is ``exact`` if all planned files match entirely and have complete statistics.
+        Raises as ``snapshot``, InvalidPredicate, InvalidArgument (a column without bounds).
         """
         reference = snapshot_reference(version, timestamp, branch, tag)
         return aggregate(self._calls, table, predicate, reference, columns, by_partition=by_partition)
 
     def changes(self, table: str, from_version: Natural, to_version: Natural = 0, *, branch: str = "") -> Changes:
-        """The files that were added and removed after ``from_version`` up to ``to_version`` (0: the latest).
+        """The files that were added and removed after ``from_version``, up to ``to_version`` (0: the latest).
 
         Raises TableNotFound, VersionNotFound, InvalidArgument.
         """
@@ -275,10 +282,11 @@ class Client:
         branch: str = "",
         tag: str = "",
     ) -> list[FileSlice]:
-        """File groups of a snapshot: "latest"; "before_instant": of the last version whose instant is smaller;
-        "pending_compaction": of groups that a compaction under way is going to rewrite.
+        """File groups of a snapshot with their base and delta files.
 
-        ``file_groups``: only these. Raises as ``snapshot``, InvalidPredicate.
+        ``view`` "latest": of the snapshot itself; "before_instant": of the last version whose instant is smaller;
+        "pending_compaction": of groups that a running compaction is going to rewrite. ``file_groups``: only these.
+        Raises as ``snapshot``, InvalidPredicate.
         """
         return list_slices(
             self._calls,
@@ -293,11 +301,12 @@ class Client:
     def replaced_files(
         self, table: str, from_version: Natural, *, version: Natural | None = None, branch: str = ""
     ) -> list[DataFile]:
-        """Files that were taken out after ``from_version`` up to ``version`` (None: the latest)."""
+        """Files that were removed after ``from_version``, up to ``version`` (None: the latest)."""
         return list_replaced(self._calls, table, from_version, snapshot_reference(version, None, branch))
 
     def close(self) -> None:
-        """Ends the connection. Open instants are not rolled back; the service does that when their time is over."""
+        """Closes the connection. Open instants are not rolled back here; the service gives them up after their
+        timeout."""
         self._heartbeats.close()
         self._calls.close()
 
@@ -313,8 +322,8 @@ def connect(server: str = "127.0.0.1:9090", *, timeout: float = TIMEOUT_S_DEFAUL
     """A client of the service at ``host:port``. ``timeout``: seconds for a call with all of its retries.
 
     Several services of one store may be named, ``"a:9090,b:9090"``: calls go to the first one, and to the next one when
-    it is away. Nothing is sent yet. If nobody listens at any of the addresses, the first call says so at once, as
-    Unavailable; a service that has answered this client before is waited for, about ten seconds long, so that
-    its restart is not noticed. Raises InvalidArgument for what is no address.
+    that is away. Nothing is sent yet. If nobody listens at any of the addresses, the first call raises Unavailable at
+    once. A service that has answered this client before is waited for, about ten seconds long, so that a restart goes
+    unnoticed. Raises InvalidArgument for a malformed address.
     """
     return Client(server, timeout)

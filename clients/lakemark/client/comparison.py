@@ -1,4 +1,4 @@
-"""Two versions of a table beside each other, as plain objects."""
+"""Comparisons of two versions of a table, as plain objects."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class FileChanges:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """``versions`` that the other side does not have, and what they change.
+    """One side of a comparison: ``versions`` that the other side lacks, and what they change.
 
-    ``shared_version``: the last one that leads to ``version`` which the other side has as a whole.
+    ``shared_version``: the last version leading to ``version`` that the other side contains as a whole.
     """
 
     branch: str
@@ -41,7 +41,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class DryMerge:
-    """What a merge would do: replay so many versions, or nothing, or be ``refused`` ("": it is not) and why."""
+    """What a merge would do: replay so many versions, or nothing.
+
+    ``refused``: why it would be refused; "" if it would not.
+    """
 
     replayed: int
     fast_forward: bool
@@ -51,7 +54,7 @@ class DryMerge:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChanges:
-    """``groups_on_both``: how many file groups both sides changed."""
+    """The changes in one partition. ``groups_on_both``: how many file groups both sides changed."""
 
     name: str
     left: FileChanges
@@ -61,8 +64,11 @@ class PartitionChanges:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``partitions``: of all ``partitions_changed`` those with the most changed files. ``groups``: (partition, file
-    group), the first of the ``groups_on_both`` that both sides changed."""
+    """Two versions of a table beside each other.
+
+    ``partitions``: of all ``partitions_changed``, those with the most changed files. ``groups``: (partition, file
+    group) of the first of the ``groups_on_both`` that both sides changed.
+    """
 
     left: Side
     right: Side
@@ -75,18 +81,21 @@ class Comparison:
 
 
 def version_name(text: str) -> pb.VersionName:
-    """``dev``, ``dev@v5``, ``v5`` (of main), or a tag's name; "": main. Raises VersionNotFound: it is too great."""
-    found = re.fullmatch(r"(?:(.*)@)?v0*([0-9]+)", text)
-    if found is None:
+    """The version in ``dev``, ``dev@v5``, ``v5`` (of main), or a tag's name; "" is main.
+
+    Raises VersionNotFound if the number is too large.
+    """
+    match = re.fullmatch(r"(?:(.*)@)?v0*([0-9]+)", text)
+    if match is None:
         return pb.VersionName(name=text)
-    name, digits = found[1] or "", found[2]
+    name, digits = match[1] or "", match[2]
     if len(digits) > _DIGITS_MAX or int(digits) > INT64_MAX:
         raise VersionNotFound(f"there is no version {digits[:40]}: versions are numbers up to 2^63-1", version=digits)
     return pb.VersionName(name=name, version=int(digits))
 
 
 def comparison_from(first: pb.CompareVersionsResponse, partitions: list[PartitionChanges]) -> Comparison:
-    """``first``: the first page."""
+    """A comparison from its first page and the partitions of all pages."""
     return Comparison(
         left=_side(first.left),
         right=_side(first.right),
@@ -95,11 +104,12 @@ def comparison_from(first: pb.CompareVersionsResponse, partitions: list[Partitio
         partitions_changed=first.partitions_changed,
         partitions=tuple(partitions),
         groups_on_both=first.groups_on_both,
-        groups=tuple((one.partition, one.file_group) for one in first.groups),
+        groups=tuple((group.partition, group.file_group) for group in first.groups),
     )
 
 
 def partition_from(message: pb.CompareVersionsResponse.Partition) -> PartitionChanges:
+    """The changes in one partition, from a message."""
     return PartitionChanges(message.name, _changes(message.left), _changes(message.right), message.groups_on_both)
 
 

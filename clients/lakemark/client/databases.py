@@ -1,4 +1,4 @@
-"""Databases."""
+"""Functions on databases."""
 
 from __future__ import annotations
 
@@ -29,21 +29,24 @@ class Databases:
         properties: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
     ) -> Database:
-        """``location`` "": a directory in the service's warehouse. Raises AlreadyExists, InvalidName."""
+        """Creates a database.
+
+        ``location`` "": a directory in the service's warehouse. Raises AlreadyExists, InvalidName.
+        """
         database = pb.Database(name=name, location=location, description=description, properties=properties)
         request = pb.CreateDatabaseRequest(database=database, if_not_exists=if_not_exists, request_id=str(uuid4()))
         return database_from(self._call(self._stub.CreateDatabase, request, mutation=True))
 
     def get(self, name: str) -> Database:
-        """Raises DatabaseNotFound."""
+        """The database with this name. Raises DatabaseNotFound."""
         return database_from(self._call(self._stub.GetDatabase, pb.GetDatabaseRequest(name=name)))
 
     def list(self) -> list[str]:
-        """Names, in order."""
+        """The names of all databases, in order."""
         return list(self._names())
 
     def drop(self, name: str, *, if_exists: bool = False) -> None:
-        """Only an empty one. Raises DatabaseNotFound, NotEmpty."""
+        """Drops a database, which must be empty. Raises DatabaseNotFound, NotEmpty."""
         request = pb.DropDatabaseRequest(name=name, if_exists=if_exists, request_id=str(uuid4()))
         self._call(self._stub.DropDatabase, request, mutation=True, tell_user=True)
 

@@ -1,4 +1,4 @@
-"""Tables: dropping them, and bringing them back."""
+"""Dropping tables, and bringing them back."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
 class DroppedTable:
     """A lake table that was dropped and can be brought back until ``until_ms``, when it is deleted.
 
-    Times are milliseconds since 1970. ``dropped_by``: ``user@host`` and the address of the connection, as far as they
-    are known. ``version``, ``files``, ``size_bytes``: of its main branch when it was dropped; None: they could not be
-    read. ``keeps_files``: its data files are not deleted with it.
+    Times are milliseconds since 1970. ``dropped_by``: ``user@host`` and the address of the connection, as far as known.
+    ``version``, ``files`` and ``size_bytes`` are those of its main branch when it was dropped; None: unreadable.
+    ``keeps_files``: its data files will not be deleted with it.
     """
 
     name: str
@@ -36,6 +36,7 @@ class DroppedTable:
 
 
 def dropped_from(message: pb.DroppedTable) -> DroppedTable:
+    """A dropped table, from a message."""
     return DroppedTable(
         name=f"{message.name.database}.{message.name.table}",
         table_id=message.table_id,
@@ -52,17 +53,18 @@ def dropped_from(message: pb.DroppedTable) -> DroppedTable:
 
 @checked
 class TableDrops:
-    """Of ``client.tables``."""
+    """The part of ``client.tables`` that drops tables and brings them back."""
 
     _call: Calls
     _stub: CatalogServiceStub
 
     def drop(self, name: str, *, if_exists: bool = False, purge: bool = True, now: bool = False) -> DroppedTable | None:
-        """A lake table's name is free; the table can be brought back by ``undrop`` until ``until_ms`` of the answer.
+        """Drops a table; its name becomes free.
 
-        None: it cannot, because of ``now``, or because the table or the service is set so. ``purge``: when the table is
-        deleted, its data is deleted too, unless its location was chosen by the user. Raises TableNotFound,
-        FailedPrecondition if the table is protected.
+        A lake table can be brought back by ``undrop`` until ``until_ms`` of the result. The result is None if it
+        cannot: because of ``now``, or a setting of the table or the service. ``purge``: delete the data when the table
+        is deleted, unless the user chose its location. Raises TableNotFound, FailedPrecondition if the table is
+        protected.
         """
         request = pb.DropTableRequest(
             name=parse_table_name(name), if_exists=if_exists, purge=purge, now=now, request_id=str(uuid4())
@@ -71,13 +73,14 @@ class TableDrops:
         return dropped_from(answer.dropped) if answer.HasField("dropped") else None
 
     def dropped(self, database: str = "") -> list[DroppedTable]:
-        """Lake tables that were dropped and can be brought back, in order of name; ``database`` "": of all."""
+        """Lake tables that were dropped and can be brought back, in order of name; ``database`` "": of all
+        databases."""
         return list(self._dropped(database))
 
     def undrop(self, name: str, new_name: str = "", *, table_id: Natural = 0) -> Table:
         """Brings a dropped lake table back, with its versions, branches and tags, under its own name or ``new_name``.
 
-        Of several that had the name it is the one dropped last, or ``table_id``. Raises TableNotFound if there is none,
+        If several had the name, it is the one dropped last, or ``table_id``. Raises TableNotFound if there is none,
         AlreadyExists if the name is taken.
         """
         database, _, table = new_name.rpartition(".")
@@ -91,7 +94,7 @@ class TableDrops:
         return table_from(self._call(self._stub.UndropTable, request, mutation=True, tell_user=True))
 
     def purge(self, name: str, *, table_id: Natural = 0) -> None:
-        """Deletes a dropped lake table before its time is over; ``table_id``: which of several that had the name.
+        """Deletes a dropped lake table before its time is over. ``table_id``: which one, if several had the name.
 
         Raises TableNotFound if there is none, InvalidArgument if there are several.
         """

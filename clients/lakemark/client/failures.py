@@ -1,4 +1,4 @@
-"""From what gRPC raises to the error tree: users never see a ``grpc.RpcError``."""
+"""Translates errors of gRPC into Lakemark's: users never see a ``grpc.RpcError``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _RETRYABLE: Final[dict[grpc.StatusCode, type[LakemarkError]]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
 }
 _UNKNOWN: Final[dict[grpc.StatusCode, type[LakemarkError]]] = {grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineUnknown}
-# The words with which gRPC says that a server has no room, and that a request never left this machine.
+# Phrases in gRPC's messages: the server has no room, and the request never left this machine.
 _TOO_MANY: Final = "concurrent rpc limit exceeded"
 _NOT_SENT: Final = (
     "failed to connect",
@@ -56,30 +56,30 @@ _NOT_SENT: Final = (
     "name resolution failure",
     "errors resolving",
 )
-# And that there is nothing to wait for: the machine is there and refuses, or there is no such machine.
+# Phrases that make waiting pointless: the machine refuses the connection, or does not exist.
 _REFUSED: Final = "connection refused"
 _NO_MACHINE: Final = ("domain name not found", "name or service not known")
 
 
 def is_away(error: grpc.RpcError) -> bool:
-    """Whether the connection is what failed: no service has said anything."""
+    """Whether the connection failed: no service has answered."""
     return isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNAVAILABLE and not _from_trailer(error)
 
 
 def is_not_sent(error: grpc.RpcError) -> bool:
-    """Whether the request never left this machine, so that nothing can have come of it."""
+    """Whether the request never left this machine, so that it had no effect."""
     return is_away(error) and _says(error, _NOT_SENT)
 
 
 def nobody_listens(error: grpc.RpcError) -> bool:
-    """Whether the address is wrong or its service is not running; a connection that is only slow is neither."""
+    """Whether the address is wrong or its service is not running. A slow connection is neither."""
     return is_not_sent(error) and _says(error, (_REFUSED, *_NO_MACHINE))
 
 
 def translate(error: grpc.RpcError, target: str, *, mutation: bool) -> LakemarkError:
-    """The error that the service sent, exactly; without one, what the status tells.
+    """The error that the service sent; without one, an error that fits the status.
 
-    ``mutation``: whether the request changes something, so that silence leaves its outcome unknown.
+    ``mutation``: whether the request changes something, so that without an answer its outcome is unknown.
     """
     if not isinstance(error, grpc.Call):
         return Internal(f"the call to {target} failed: {error}")
@@ -89,7 +89,7 @@ def translate(error: grpc.RpcError, target: str, *, mutation: bool) -> LakemarkE
 
 def _says(error: grpc.RpcError, words: tuple[str, ...]) -> bool:
     text = (error.details() or "") if isinstance(error, grpc.Call) else ""
-    return any(one in text.lower() for one in words)
+    return any(phrase in text.lower() for phrase in words)
 
 
 def _from_trailer(call: grpc.Call) -> LakemarkError | None:
@@ -104,8 +104,11 @@ def _from_trailer(call: grpc.Call) -> LakemarkError | None:
 
 
 def _class_of(detail: ErrorDetail, status: grpc.StatusCode) -> type[LakemarkError]:
-    """The error's own class. For a code that is not known here, a store's or a later release's, its family: whether
-    asking again helps, and whether the change may have happened, must not depend on knowing the code."""
+    """The class of an error.
+
+    A code that is not known here, from a store or a later release, gets the class of its family: whether to retry and
+    whether the change may have happened must not depend on knowing the code.
+    """
     known = by_code(detail.code)
     if known.code == detail.code:
         return known
@@ -146,10 +149,10 @@ def _from_status(call: grpc.Call, target: str, *, mutation: bool) -> LakemarkErr
 
 
 def _briefly(text: str) -> str:
-    """gRPC's words for the two common reasons are long, and say no more."""
+    """Shortens gRPC's messages for the two common reasons, which are long and say no more."""
     if _REFUSED in text.lower():
         return _REFUSED
-    if any(one in text.lower() for one in _NO_MACHINE):
+    if any(phrase in text.lower() for phrase in _NO_MACHINE):
         return "there is no machine of this name"
     return text
 

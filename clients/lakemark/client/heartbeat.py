@@ -1,4 +1,4 @@
-"""Keeps the instants of a client's writers alive: one thread for all of them, started when the first one needs it."""
+"""Keeps the instants of a client's writers alive, with one thread for all that starts when the first needs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTERVAL_S_MIN = 0.02
 
 @dataclass(slots=True)
 class Beat:
-    """One writer's heartbeat; ``lost`` once the service has said that its instant is not alive any more."""
+    """One writer's heartbeat. ``lost`` is true once the service has said that the instant is no longer alive."""
 
     table: TableName
     instant: int
@@ -28,7 +28,7 @@ class Beat:
 
 
 class Heartbeats:
-    """Thread-safe."""
+    """Heartbeats of all writers of a client. Thread-safe."""
 
     def __init__(self, calls: Calls) -> None:
         self._call = calls
@@ -39,7 +39,8 @@ class Heartbeats:
         self._closed = False
 
     def add(self, table: TableName, instant: int, timeout_ms: int) -> Beat:
-        """Keeps the instant alive from now on. ``timeout_ms``: after which silence the service gives it up."""
+        """Keeps the instant alive from now on. ``timeout_ms``: after this time without a heartbeat it would be given
+        up."""
         interval_s = max(timeout_ms / 1000 / _BEATS_PER_TIMEOUT, _INTERVAL_S_MIN)
         beat = Beat(table, instant, interval_s, time.monotonic() + interval_s)
         with self._changed:
@@ -51,6 +52,7 @@ class Heartbeats:
         return beat
 
     def remove(self, beat: Beat) -> None:
+        """Ends a heartbeat."""
         with self._changed:
             self._beats.pop(id(beat), None)
 
@@ -85,7 +87,7 @@ class Heartbeats:
         try:
             answer = self._call(self._stub.Heartbeat, request, mutation=True, timeout_s=beat.interval_s)
         except LakemarkError:
-            return  # the next beat tries again; if the service stays away, the writer's own calls will say so
+            return  # the next beat tries again; if the service stays away, the writer's own calls fail
         if beat.instant in answer.lost:
             beat.lost = True
             self.remove(beat)

@@ -1,4 +1,4 @@
-"""What the service tells about databases, tables, instants and versions, as plain objects."""
+"""Databases, tables, instants and versions, as plain objects."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from lakemark.arguments import Natural, Number64
-from lakemark_core.convert import schema_from_proto
 from lakemark_core.errors import InvalidArgument
+from lakemark_core.messages.types import schema_from_proto
 from lakemark_core.types import Schema
 from lakemark_proto.v1 import catalog_pb2, snapshot_pb2, timeline_pb2
 
@@ -40,7 +40,7 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """``kind`` is "lake" or "warehouse" (a Hive table)."""
+    """A table's name and kind. ``kind`` is "lake" or "warehouse" (a Hive table)."""
 
     name: str
     kind: str
@@ -49,7 +49,7 @@ class TableSummary:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``version`` is the latest one; 0: nothing was committed. ``schema`` is None for warehouse tables."""
+    """A table. ``version`` is the latest; 0: nothing was committed. ``schema`` is None for warehouse tables."""
 
     name: str
     kind: str
@@ -66,9 +66,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """A schema, the version of the table that came with it, and what it changed, in words.
+    """A schema, the version of the table that it came with, and what it changed, in words.
 
-    Version 0: the table was made with it.
+    Version 0: the table was created with it.
     """
 
     schema: Schema
@@ -79,7 +79,7 @@ class SchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """An action on a table's timeline. Times are milliseconds since 1970; ``version`` is 0 until it is completed."""
+    """An action on a table's timeline. Times are milliseconds since 1970. ``version`` is 0 until it is completed."""
 
     instant: int
     operation: str
@@ -114,9 +114,9 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A branch was replayed as one ``version`` of another, which has the changes of ``replayed`` versions.
+    """The result of a merge: one ``version`` of the target branch with the changes of ``replayed`` versions.
 
-    ``fast_forward``: both have the same now.
+    ``fast_forward``: both branches have the same content now.
     """
 
     version: int
@@ -126,7 +126,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A version that cleaning keeps; ``instant`` is the savepoint's own."""
+    """A version that cleaning keeps. ``instant`` is the savepoint's own."""
 
     branch: str
     version: int
@@ -137,7 +137,10 @@ class Savepoint:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """``earliest_version``: those before it have ended, but for ``kept_versions``. ``instant`` 0: nothing was done."""
+    """The result of cleaning: versions before ``earliest_version`` have ended, except ``kept_versions``.
+
+    ``instant`` 0: nothing was done.
+    """
 
     earliest_version: int
     expired_versions: int
@@ -151,7 +154,7 @@ class Cleaned:
 class Version:
     """A committed version. ``partitions`` are the names of those written; None: all, or too many to list.
 
-    ``schema_id``: of the schema that it is read with.
+    ``schema_id``: the schema that it is read with.
     """
 
     version: int
@@ -175,7 +178,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A published version; ``rebased_over`` versions of others were published since the writer began."""
+    """A published version. ``rebased_over``: how many versions of others were published since the writer began."""
 
     version: int
     instant: int
@@ -185,7 +188,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A version of a table as a whole; version 0 is the table before its first commit."""
+    """A version of a table as a whole. Version 0 is the table before its first commit."""
 
     version: int
     instant: int
@@ -200,7 +203,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOf:
-    """Which snapshot of a table: as the arguments of ``Client.snapshot``."""
+    """A reference to a snapshot of a table, with the same fields as the arguments of ``Client.snapshot``."""
 
     table: str
     version: Natural | None = None
@@ -210,6 +213,7 @@ class SnapshotOf:
 
 
 def database_from(message: catalog_pb2.Database) -> Database:
+    """A database, from a message."""
     return Database(
         message.name,
         message.location,
@@ -221,6 +225,7 @@ def database_from(message: catalog_pb2.Database) -> Database:
 
 
 def table_from(message: catalog_pb2.Table) -> Table:
+    """A table, from a message."""
     lake = message.kind == catalog_pb2.LAKE
     policy = catalog_pb2.ConflictPolicy.Name(message.conflict_policy)
     return Table(
@@ -239,11 +244,13 @@ def table_from(message: catalog_pb2.Table) -> Table:
 
 
 def schema_version_from(message: catalog_pb2.SchemaVersion) -> SchemaVersion:
+    """A schema and its version, from a message."""
     schema = schema_from_proto(message.schema)
     return SchemaVersion(schema, message.version, message.committed_ms, tuple(message.changes))
 
 
 def instant_from(message: timeline_pb2.Instant) -> Instant:
+    """An instant, from a message."""
     return Instant(
         instant=message.instant,
         operation=operation_word(message.operation),
@@ -265,6 +272,7 @@ def instant_from(message: timeline_pb2.Instant) -> Instant:
 
 
 def version_from(message: timeline_pb2.Version) -> Version:
+    """A version, from a message."""
     return Version(
         version=message.version,
         instant=message.instant,
@@ -287,10 +295,12 @@ def version_from(message: timeline_pb2.Version) -> Version:
 
 
 def savepoint_from(message: timeline_pb2.ListSavepointsResponse.Savepoint) -> Savepoint:
+    """A savepoint, from a message."""
     return Savepoint(message.branch, message.version, message.comment, message.created_ms, message.instant)
 
 
 def cleaned_from(message: timeline_pb2.CleanResponse) -> Cleaned:
+    """The result of cleaning, from a message."""
     return Cleaned(
         message.earliest_version,
         message.expired_versions,
@@ -302,6 +312,7 @@ def cleaned_from(message: timeline_pb2.CleanResponse) -> Cleaned:
 
 
 def reference_from(message: catalog_pb2.Reference) -> Reference:
+    """A branch or tag, from a message."""
     return Reference(
         name=message.name,
         kind="branch" if message.kind == catalog_pb2.BRANCH else "tag",
@@ -314,10 +325,12 @@ def reference_from(message: catalog_pb2.Reference) -> Reference:
 
 
 def commit_from(message: timeline_pb2.CommitResponse) -> Commit:
+    """A published version, from a message."""
     return Commit(message.version, message.instant, message.committed_ms, message.rebased_over)
 
 
 def snapshot_from(message: snapshot_pb2.Snapshot) -> Snapshot:
+    """A snapshot, from a message."""
     return Snapshot(
         version=message.version,
         instant=message.instant,
@@ -332,10 +345,12 @@ def snapshot_from(message: snapshot_pb2.Snapshot) -> Snapshot:
 
 
 def operation_word(value: timeline_pb2.Operation.ValueType) -> str:
+    """The operation in lower case, as in ``Operation``."""
     return _word(timeline_pb2.Operation.Name(value)) if value else ""
 
 
 def state_word(value: timeline_pb2.InstantState.ValueType) -> InstantState:
+    """The state in lower case, as in ``InstantState``."""
     word = _word(timeline_pb2.InstantState.Name(value))
     for known in get_args(InstantState):
         if word == known:
@@ -344,14 +359,14 @@ def state_word(value: timeline_pb2.InstantState.ValueType) -> InstantState:
 
 
 def operation_value(operation: Operation) -> timeline_pb2.Operation.ValueType:
-    """Raises InvalidArgument for another word."""
+    """The enum value of an operation. Raises InvalidArgument for another word."""
     if operation not in get_args(Operation):
         raise InvalidArgument(f"operation {operation!r} is not one of {', '.join(get_args(Operation))}")
     return timeline_pb2.Operation.Value(operation.upper())
 
 
 def milliseconds(moment: dt.datetime | int | str) -> int:
-    """Milliseconds since 1970 of a time: such a number, a datetime or ISO text; without a zone they are in UTC."""
+    """Milliseconds since 1970, from such a number, a datetime or ISO text. Times without a zone are UTC."""
     if isinstance(moment, int):
         return moment
     if isinstance(moment, str):

@@ -18,7 +18,7 @@ Columns: TypeAlias = Annotated[
 
 
 def parse_table_name(text: str) -> TableName:
-    """``database.table`` or ``catalog.database.table``; parts may stand in backquotes. Raises InvalidName."""
+    """``database.table`` or ``catalog.database.table``; parts may be in backquotes. Raises InvalidName."""
     table, at, snapshot = text.partition("@")
     if at:
         raise InvalidName(
@@ -34,7 +34,7 @@ def parse_table_name(text: str) -> TableName:
 
 
 def parse_columns(columns: Columns, partitioned_by: list[str] | tuple[str, ...] = ()) -> Schema:
-    """The schema that is meant, without ids. Raises InvalidSchema."""
+    """The schema, without column ids. Raises InvalidSchema."""
     if isinstance(columns, Schema):
         return Schema.build(columns.columns, partitioned_by or columns.partition_columns)
     if isinstance(columns, str):

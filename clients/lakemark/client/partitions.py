@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 from lakemark.arguments import Called
-from lakemark_core.convert import ColumnValue, partition_to_proto
 from lakemark_core.errors import InvalidArgument
-from lakemark_core.types import Schema, is_textual, partition_field_value
+from lakemark_core.messages.values import partition_to_proto
+from lakemark_core.types import ColumnValue, Schema, in_column_order, is_textual, partition_field_value
 from lakemark_proto.v1 import timeline_pb2 as pb
 
 Partition: TypeAlias = Annotated[
@@ -19,14 +19,14 @@ Partition: TypeAlias = Annotated[
 
 
 def partition_values(partition: Partition, schema: Schema) -> tuple[ColumnValue, ...]:
-    """Typed values in the schema's order; texts are read as the column's type. Raises InvalidArgument."""
+    """The values in the schema's order; texts are parsed as the column's type. Raises InvalidArgument."""
     fields = schema.partition_fields
     names = ", ".join(field.name for field in fields) or "none"
     if isinstance(partition, Mapping):
-        given = {name.lower(): value for name, value in partition.items()}
-        if set(given) != {field.name.lower() for field in fields}:
+        given = in_column_order(partition, schema.partition_columns)
+        if given is None:
             raise InvalidArgument(f"partition {dict(partition)} must name exactly the partition columns: {names}")
-        values: Sequence[ColumnValue] = [given[field.name.lower()] for field in fields]
+        values: Sequence[ColumnValue] = given
     else:
         values = [partition] if isinstance(partition, str | bytes) else list(partition)
         if len(values) != len(fields):
@@ -45,15 +45,16 @@ def work_profile(
     file_groups: Iterable[str] = (),
     columns: Iterable[str] = (),
 ) -> pb.WorkProfile:
-    """What a writer is going to change: these partitions (None: not told), file groups and columns (none: whole rows).
+    """What a writer is going to change.
 
-    ``whole_table``: any partition, those to come too.
+    ``partitions`` is None if that is not told; ``whole_table`` stands for all of them, those to come included. Without
+    ``columns`` whole rows are changed.
 
     Raises InvalidArgument for columns that the schema does not have.
     """
     named = [
-        pb.WorkProfile.Partition(values=partition_to_proto(partition_values(one, schema), schema))
-        for one in partitions or ()
+        pb.WorkProfile.Partition(values=partition_to_proto(partition_values(partition, schema), schema))
+        for partition in partitions or ()
     ]
     ids = {column.name.lower(): column.id for column in schema.columns}
     unknown = [name for name in columns if name.lower() not in ids]

@@ -1,4 +1,4 @@
-"""Quotas of tenants: what a catalog may have, and what it has."""
+"""Quotas of tenants: what a catalog may use, and what it uses."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ QUOTA_NAMES: Final = tuple(field.name for field in pb.Quota.DESCRIPTOR.fields)
 
 @dataclass(frozen=True, slots=True)
 class TenantQuota:
-    """Of one catalog, by name: the ``limits`` that hold, those that are its ``own``, and how much it uses.
+    """The quota of one catalog. All fields are by limit name.
 
+    ``limits`` are those in force, ``own`` those set for this catalog, ``usage`` is how much it uses.
     ``running_requests`` and ``refused_requests`` are those of the process that answered.
     """
 
@@ -33,17 +34,18 @@ class TenantQuota:
 
 @checked
 class Quotas:
-    """``client.quotas``. ``catalog`` "" is the default one."""
+    """``client.quotas``. ``catalog`` "" is the default catalog."""
 
     def __init__(self, calls: Calls) -> None:
         self._call = calls
         self._stub = AdminServiceStub(calls.channel)
 
     def get(self, catalog: str = "") -> TenantQuota:
+        """The quota of a catalog."""
         return _from(self._call(self._stub.GetQuota, pb.GetQuotaRequest(catalog=catalog)))
 
     def set(self, catalog: str = "", **limits: float) -> TenantQuota:
-        """Limits that are not named stay. Raises InvalidArgument for one that there is not, or that is negative."""
+        """Sets limits; the others stay. Raises InvalidArgument for an unknown name or a negative limit."""
         quota = pb.Quota()
         for name, value in limits.items():
             if name not in QUOTA_NAMES:
@@ -55,11 +57,11 @@ class Quotas:
         return self._set(pb.SetQuotaRequest(catalog=catalog, quota=quota))
 
     def clear(self, catalog: str = "", *names: str) -> TenantQuota:
-        """These limits, or all of them, are the service's defaults again."""
+        """Resets these limits, or all of them, to the service's defaults."""
         return self._set(pb.SetQuotaRequest(catalog=catalog, clear=names, clear_all=not names))
 
     def list(self) -> Iterator[TenantQuota]:
-        """Of all catalogs that have databases or limits of their own, in order of name."""
+        """The quotas of all catalogs with databases or own limits, in order of name."""
         token = ""
         while True:
             answer = self._call(self._stub.ListQuotas, pb.ListQuotasRequest(page_token=token))

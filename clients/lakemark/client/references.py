@@ -39,10 +39,10 @@ class _References:
 
     def _list(self, table: str) -> list[Reference]:
         request = pb.ListReferencesRequest(table=parse_table_name(table), kind=self._kind)
-        return [reference_from(one) for one in self._call(self._stub.ListReferences, request).references]
+        return [reference_from(message) for message in self._call(self._stub.ListReferences, request).references]
 
     def drop(self, table: str, name: str) -> None:
-        """Raises BranchNotFound, NotFound (tag), InvalidName (main)."""
+        """Drops a branch or tag. Raises BranchNotFound, NotFound (tag), InvalidName (main)."""
         request = pb.DropReferenceRequest(
             table=parse_table_name(table), name=name, kind=self._kind, request_id=str(uuid4())
         )
@@ -51,7 +51,7 @@ class _References:
 
 @checked
 class Branches(_References):
-    """``client.branches``: isolated views of a table that can be written; made at once, whatever its size."""
+    """``client.branches``: writable isolated views of a table. Creating one copies no data."""
 
     _kind = pb.BRANCH
 
@@ -64,21 +64,23 @@ class Branches(_References):
         from_version: Natural = 0,
         retain: Duration = dt.timedelta(0),
     ) -> Reference:
-        """``from_version`` 0: the latest of ``from_branch`` ("": main). ``retain``: dropped after it; 0: never.
+        """Creates a branch.
 
-        Raises InvalidName, AlreadyExists, BranchNotFound, VersionNotFound, TableNotFound.
+        ``from_version`` 0: the latest of ``from_branch`` ("": main). ``retain``: how long the branch lives; 0: for
+        ever. Raises InvalidName, AlreadyExists, BranchNotFound, VersionNotFound, TableNotFound.
         """
         return self._create(table, name, from_branch, from_version, retain)
 
     def list(self, table: str) -> list[Reference]:
-        """In order of name, main first."""
+        """All branches in order of name, main first."""
         return self._list(table)
 
     def merge(self, table: str, name: str, *, into: str = "", fast_forward_only: bool = False) -> Merge:
-        """What the branch has and ``into`` does not comes to be one version of ``into``; "" or "main": main, for both.
+        """Replays what the branch has and ``into`` lacks, as one version of ``into``. "" or "main" means main, for
+        both.
 
-        ``fast_forward_only``: only if ``into`` has nothing that the branch does not have. Raises CommitConflict (names
-        the version of the branch and what it collides with), FailedPrecondition (nothing to merge, not a fast-forward),
+        ``fast_forward_only``: only if ``into`` has nothing that the branch lacks. Raises CommitConflict (names the
+        version of the branch and what it collides with), FailedPrecondition (nothing to merge, not a fast-forward),
         InvalidArgument (into itself), BranchNotFound, LimitExceeded.
         """
         request = pb.MergeBranchRequest(
@@ -92,11 +94,11 @@ class Branches(_References):
         return Merge(answer.version, answer.replayed, answer.fast_forward)
 
     def compare(self, table: str, left: str, right: str, *, limit: Count = 100) -> Comparison:
-        """What two branches, tags or versions have that the other does not, and whether one could be merged.
+        """What each of two branches, tags or versions has that the other lacks, and whether one could be merged.
 
-        Each is named as in SQL: "dev", "dev@v5", "v5" (of main), "main" or a tag. ``limit``: partitions, those with the
-        most changed files; 0: all. Raises BranchNotFound, VersionNotFound, InvalidArgument (a version of a tag),
-        LimitExceeded (a side has more than is compared at once).
+        They are named as in SQL: "dev", "dev@v5", "v5" (of main), "main" or a tag. ``limit``: how many partitions,
+        those with the most changed files first; 0: all. Raises BranchNotFound, VersionNotFound, InvalidArgument (a
+        version of a tag), LimitExceeded (too many versions or changes).
         """
         stub = TimelineServiceStub(self._call.channel)
         request = CompareVersionsRequest(
@@ -126,9 +128,9 @@ class Tags(_References):
         branch: str = "",
         retain: Duration = dt.timedelta(0),
     ) -> Reference:
-        """``version`` 0: the latest of ``branch`` ("": main). Raises as ``Branches.create``."""
+        """Creates a tag. ``version`` 0: the latest of ``branch`` ("": main). Raises as ``Branches.create``."""
         return self._create(table, name, branch, version, retain)
 
     def list(self, table: str) -> list[Reference]:
-        """In order of name."""
+        """All tags in order of name."""
         return self._list(table)

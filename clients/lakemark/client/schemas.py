@@ -1,4 +1,4 @@
-"""The schema of a table: what it was, and changes of it."""
+"""The schemas of a table, and changes of its schema."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
 
 @checked
 class TableSchemas:
-    """What ``client.tables`` can do with schemas (docs/schemas.md). Each change is a version of the table.
+    """The part of ``client.tables`` that changes schemas (docs/schemas.md). Each change is a version of the table.
 
-    Columns are named by paths: ``fare``, ``address.city``, ``points.element.x``, ``prices.value``; a name with dots
-    stands in backquotes. Methods that change a schema raise InvalidSchema with the reason if the change is not legal.
+    Columns are named by paths: ``fare``, ``address.city``, ``points.element.x``, ``prices.value``. A name with dots is
+    put in backquotes. Methods that change a schema raise InvalidSchema with the reason if the change is not legal.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -44,17 +44,19 @@ class TableSchemas:
     def alter(
         self, name: str, changes: Sequence[SchemaChange] | str, *, expected_schema_id: Count = 0, dry_run: bool = False
     ) -> Table:
-        """Makes all changes, in their order, or none; returns the table with its new schema.
+        """Makes all changes in their order, or none. Returns the table with its new schema.
 
-        ``changes`` are objects of ``lakemark.evolution``, or what follows ALTER TABLE in SQL, with semicolons between:
+        ``changes`` are objects of ``lakemark.evolution``, or what follows ALTER TABLE in SQL, separated by semicolons:
         ``"ADD COLUMN tip DOUBLE AFTER fare; DROP COLUMN x"``.
-        ``expected_schema_id``: only if that is the latest schema; 0: whatever is. ``dry_run``: changes nothing, returns
-        the table as it would be. Raises InvalidSchema with every change that is refused and why, FailedPrecondition
+
+        ``expected_schema_id``: only if that is the latest schema; 0: any. ``dry_run``: changes nothing, and returns the
+        table as it would be. Raises InvalidSchema with every change that is refused and why, FailedPrecondition
         (another schema than expected).
         """
+        parsed = parse_changes(changes) if isinstance(changes, str) else changes
         request = pb.AlterSchemaRequest(
             name=parse_table_name(name),
-            changes=[change_to_proto(one) for one in (parse_changes(changes) if isinstance(changes, str) else changes)],
+            changes=[change_to_proto(change) for change in parsed],
             expected_schema_id=expected_schema_id,
             dry_run=dry_run,
             request_id=str(uuid4()),
@@ -62,47 +64,48 @@ class TableSchemas:
         return table_from(self._call(self._stub.AlterSchema, request, mutation=True))
 
     def schemas(self, name: str) -> list[SchemaVersion]:
-        """All schemas that the table has had, the latest one last."""
+        """All schemas that the table has had, the latest last."""
         answer = self._call(self._stub.ListSchemas, pb.ListSchemasRequest(name=parse_table_name(name)))
-        return [schema_version_from(one) for one in answer.schemas]
+        return [schema_version_from(message) for message in answer.schemas]
 
     def add_column(
         self, name: str, column: str | Field, *, parent: str = "", first: bool = False, after: str = ""
     ) -> Table:
-        """``column`` as in SQL: ``"tip decimal(8,2) COMMENT 'text'"``. Older rows have null.
+        """Adds a column, which is null in existing rows. ``column`` as in SQL: ``"tip decimal(8,2) COMMENT 'text'"``.
 
-        ``parent``, or a path in front of the name (``"address.zip string"``): the struct that gets it as a field. It
-        comes last unless it is ``first`` or ``after`` a sibling.
+        ``parent``, or a path before the name (``"address.zip string"``), is the struct that gets it as a field. It
+        comes last, unless it is ``first`` or ``after`` a sibling.
         """
         return self.alter(name, [added_column(column, parent, first=first, after=after)])
 
     def drop_column(self, name: str, column: str) -> Table:
-        """Its values are gone from the latest version on; older versions have them."""
+        """Drops a column. Older versions keep its values."""
         return self.alter(name, [DropColumn(column)])
 
     def rename_column(self, name: str, column: str, new_name: str) -> Table:
-        """``new_name`` without a path."""
+        """Renames a column. ``new_name`` has no path."""
         return self.alter(name, [RenameColumn(column, new_name)])
 
     def widen_column(self, name: str, column: str, new_type: str | Type) -> Table:
-        """To a type that holds every value of the old one: ``"bigint"`` for an int."""
+        """Changes a column to a type that holds every value of the old one: ``"bigint"`` for an int."""
         return self.alter(name, [WidenColumn(column, parse_type(new_type) if isinstance(new_type, str) else new_type)])
 
     def move_column(self, name: str, column: str, *, first: bool = False, after: str = "") -> Table:
-        """Among its siblings; partition columns stay where they are."""
+        """Moves a column among its siblings. Partition columns stay where they are."""
         return self.alter(name, [MoveColumn(column, first, after)])
 
     def comment_column(self, name: str, column: str, comment: str) -> Table:
-        """Sets the comment, or with "" takes it away."""
+        """Sets the comment of a column; "" removes it."""
         return self.alter(name, [CommentColumn(column, comment)])
 
     def relax_column(self, name: str, column: str) -> Table:
-        """NOT NULL becomes nullable; there is no way back."""
+        """Allows nulls in a NOT NULL column. This cannot be undone."""
         return self.alter(name, [RelaxColumn(column)])
 
 
 def added_column(column: str | Field, parent: str = "", *, first: bool = False, after: str = "") -> AddColumn:
-    """One column as SQL writes it; a path in front of its name goes on from ``parent``. Raises InvalidSchema."""
+    """The change that adds one column, written as in SQL. A path before its name continues ``parent``. Raises
+    InvalidSchema."""
     if isinstance(column, Field):
         return AddColumn(column, parent, first, after)
     columns = parse_columns(column).columns

@@ -37,7 +37,7 @@ class Timeline:
         self._stub = TimelineServiceStub(calls.channel)
 
     def instant(self, table: str, instant: Natural) -> Instant:
-        """Raises TableNotFound, InstantNotFound."""
+        """One instant. Raises TableNotFound, InstantNotFound."""
         request = pb.GetInstantRequest(table=parse_table_name(table), instant=instant)
         return instant_from(self._call(self._stub.GetInstant, request))
 
@@ -50,49 +50,49 @@ class Timeline:
         limit: Natural = 100,
         newest_first: bool = False,
     ) -> list[Instant]:
-        """Up to ``limit`` instants behind ``after``, those of all ``states`` if none is named."""
-        found: list[Instant] = []
+        """Up to ``limit`` instants after ``after``, of these ``states`` or of all."""
+        listed: list[Instant] = []
         before = 0
-        while len(found) < limit:
+        while len(listed) < limit:
             request = pb.ListInstantsRequest(
                 table=parse_table_name(table),
                 states=[pb.InstantState.Value(state.upper()) for state in states],
                 after_instant=after,
                 before_instant=before,
-                page_size=min(limit - len(found), _PAGE),
+                page_size=min(limit - len(listed), _PAGE),
                 newest_first=newest_first,
             )
             answer = self._call(self._stub.ListInstants, request)
-            found += [instant_from(one) for one in answer.instants]
+            listed += [instant_from(message) for message in answer.instants]
             if not answer.more:
                 break
             after, before = _next(after, before, answer.last_instant, newest_first=newest_first)
-        return found
+        return listed
 
     def versions(
         self, table: str, *, branch: str = "", after: Natural = 0, limit: Natural = 100, newest_first: bool = False
     ) -> list[Version]:
-        """Up to ``limit`` versions of a branch ("": main) greater than ``after``."""
-        found: list[Version] = []
+        """Up to ``limit`` versions of a branch ("": main) after ``after``."""
+        listed: list[Version] = []
         before = 0
-        while len(found) < limit:
+        while len(listed) < limit:
             request = pb.ListVersionsRequest(
                 table=parse_table_name(table),
                 branch=branch,
                 after_version=after,
                 before_version=before,
-                page_size=min(limit - len(found), _PAGE),
+                page_size=min(limit - len(listed), _PAGE),
                 newest_first=newest_first,
             )
             answer = self._call(self._stub.ListVersions, request)
-            found += [version_from(one) for one in answer.versions]
+            listed += [version_from(message) for message in answer.versions]
             if not answer.more or not answer.versions:
                 break
             after, before = _next(after, before, answer.versions[-1].version, newest_first=newest_first)
-        return found
+        return listed
 
     def restore(self, table: str, version: Natural, *, branch: str = "") -> Commit:
-        """A new version of the branch ("": main) with the files of an old one. Writers in flight lose.
+        """Makes a new version of the branch ("": main) with the files of an old one. Open writers lose.
 
         Raises VersionNotFound, BranchNotFound, TableNotFound, InvalidArgument.
         """
@@ -109,16 +109,16 @@ class Timeline:
         return instant_from(self._call(self._stub.CreateSavepoint, request, mutation=True))
 
     def drop_savepoint(self, table: str, version: Natural, *, branch: str = "") -> Instant:
-        """Raises NotFound."""
+        """Drops the savepoint of a version. Raises NotFound."""
         request = pb.SavepointRequest(
             table=parse_table_name(table), version=version, branch=branch, request_id=str(uuid4())
         )
         return instant_from(self._call(self._stub.DropSavepoint, request, mutation=True))
 
     def savepoints(self, table: str) -> list[Savepoint]:
-        """In order of branch and version."""
+        """All savepoints in order of branch and version."""
         answer = self._call(self._stub.ListSavepoints, pb.ListSavepointsRequest(table=parse_table_name(table)))
-        return [savepoint_from(one) for one in answer.savepoints]
+        return [savepoint_from(message) for message in answer.savepoints]
 
     def clean(
         self,
@@ -129,11 +129,11 @@ class Timeline:
         branch: str = "",
         dry_run: bool = False,
     ) -> Cleaned:
-        """Old versions end, and the data files that no version left has are deleted. Asked again, it goes on.
+        """Ends old versions and deletes the data files that no remaining version has. Repeated calls continue.
 
-        At least ``retain_versions`` of the newest stay, and every time since ``retain`` ago can be read; one of the two
-        must be said. Tags, savepoints, branches and live writers keep what they need. Readers of a version that ends
-        may find its files gone. Raises InvalidArgument, TableNotFound, BranchNotFound.
+        At least ``retain_versions`` of the newest versions stay, and every moment since ``retain`` ago can still be
+        read; one of the two must be given. Tags, savepoints, branches and open writers keep what they need. Readers of
+        a version that ends may find its files gone. Raises InvalidArgument, TableNotFound, BranchNotFound.
         """
         request = pb.CleanRequest(
             table=parse_table_name(table),
@@ -145,7 +145,7 @@ class Timeline:
         return cleaned_from(self._call(self._stub.Clean, request, mutation=True))
 
     def rollback(self, table: str, instant: Natural, reason: str = "") -> Instant:
-        """Gives up a requested or inflight instant; its files are never seen. Raises InstantStateError."""
+        """Gives up a requested or inflight instant; no reader ever sees its files. Raises InstantStateError."""
         request = pb.RollbackInstantRequest(table=parse_table_name(table), instant=instant, reason=reason)
         return instant_from(self._call(self._stub.RollbackInstant, request, mutation=True))
 

@@ -19,14 +19,14 @@ from lakemark.client.partitions import Partition, work_profile
 from lakemark.files import DataFile, files_message
 from lakemark.files.columns import arrow_stream
 from lakemark.parquet import Rows, WrittenFiles, write_table
-from lakemark_core.convert import schema_from_proto
 from lakemark_core.errors import InstantStateError, InvalidArgument, LakemarkError, UncommittedWarning
+from lakemark_core.messages.types import schema_from_proto
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 
 STAGE_FILES_MAX: Final = 20_000
-"""Files in one request; more are staged in several."""
+"""Files in one request. More files are staged in several requests."""
 
 REASON_CHARS_MAX: Final = 900
 
@@ -35,9 +35,9 @@ Files = pa.Table | Sequence[Annotated[DataFile, SHALLOW]]
 
 @checked
 class Writer:
-    """An open instant. Use it in a ``with`` block: leaving it without a commit rolls the instant back.
+    """An open instant. Use it in a ``with`` block: leaving the block without a commit rolls the instant back.
 
-    An error that ends the block goes on its way. Without one, UncommittedWarning tells that staged files are lost.
+    If an error ends the block, it propagates. Otherwise UncommittedWarning says that staged files are lost.
 
     Write files below ``location`` in the layout of ``DataFile.path``, ``stage`` them in as many calls as you like, then
     ``commit``. A heartbeat runs in the background. Made by ``Client.begin``; not thread-safe.
@@ -78,12 +78,12 @@ class Writer:
 
     @property
     def alive(self) -> bool:
-        """False once the service has given the instant up, or it is committed or rolled back."""
+        """False once the service has given the instant up, or it was committed or rolled back."""
         return self._beat is not None and not self._beat.lost
 
     @property
     def committed(self) -> bool:
-        """Whether it is committed; true at once if the request id of ``begin`` was committed before."""
+        """Whether it is committed. True from the start if the request id of ``begin`` was committed before."""
         return self.state == "completed"
 
     def start(
@@ -94,12 +94,13 @@ class Writer:
         file_groups: Iterable[str] = (),
         columns: Iterable[str] = (),
     ) -> None:
-        """Requested -> inflight: tells the service what this writer is going to change.
+        """Moves from requested to inflight, and tells the service what this writer is going to change.
 
-        ``partitions`` are those that will be written or, by an overwrite, replaced; ``whole_table`` says any, those to
-        come too (what the writer does depends on them all); ``file_groups`` those that get deltas or whose files are
-        replaced; ``columns`` those that an upsert writes (none: whole rows). Raises CommitConflict at once if the work
-        would collide with a commit since ``read_version`` or another live writer.
+        ``partitions`` are those that will be written or, by an overwrite, replaced. ``whole_table`` means any
+        partition, including new ones, because the result depends on all of them. ``file_groups`` are those that get
+        deltas or whose files are replaced. ``columns`` are those that an upsert writes (none: whole rows). Raises
+        CommitConflict at once if the work would collide with a commit since ``read_version`` or with another open
+        writer.
         """
         profile = work_profile(
             partitions, self.schema, whole_table=whole_table, file_groups=file_groups, columns=columns
@@ -109,7 +110,7 @@ class Writer:
         self.state = "inflight"
 
     def remove(self, paths: Sequence[str]) -> int:
-        """Files of the version that was read, which the commit takes out; returns how many are staged in all.
+        """Removes files of the version that was read, with the commit. Returns how many are staged in all.
 
         For upserts, deletes, overwrites by predicate, compactions and clusterings that replace files. Raises
         InvalidFile for a path that the version does not have, or that was removed before.
@@ -128,16 +129,16 @@ class Writer:
         return removed
 
     def stage(self, files: Files, *, file_schema: pa.Schema | None = None) -> int:
-        """Adds files to what will be committed; returns how many are staged in all.
+        """Adds files to what will be committed. Returns how many are staged in all.
 
         ``files`` are DataFile objects or an Arrow table with the columns of docs/files.md. ``file_schema``, the Arrow
-        schema of the data files, is checked against the table's, and for what plain Spark does not read of it. Raises
+        schema of the data files, is checked against the table's, and for types that plain Spark cannot read. Raises
         InvalidFile, InvalidSchema, InstantStateError.
         """
         staged = 0
         for start in range(0, max(len(files), 1), STAGE_FILES_MAX):
             page = files[start : start + STAGE_FILES_MAX]
-            # Counted only when it was taken: a request that failed may be repeated with other files.
+            # Count after success only: a failed request may be repeated with other files.
             request = pb.StageFilesRequest(
                 table=self._table,
                 instant=self.instant,
@@ -151,12 +152,12 @@ class Writer:
         return staged
 
     def write(self, rows: Rows) -> WrittenFiles:
-        """Writes rows as parquet, one file a partition, and stages the files.
+        """Writes rows as parquet, one file for each partition, and stages the files.
 
         ``rows``: a DataFrame of pandas or Polars, a relation of DuckDB, a pyarrow Table or RecordBatch, or anything
-        else that hands out Arrow data by ``__arrow_c_stream__`` or ``__arrow_c_array__``. It has the table's columns by
-        name, partition columns included; nullable ones may be missing. Raises InvalidSchema with every column that
-        does not fit, InvalidArgument for what cannot be read as rows, and what ``stage`` raises.
+        else that exports Arrow data by ``__arrow_c_stream__`` or ``__arrow_c_array__``. It has the table's columns by
+        name, partition columns included; nullable ones may be missing. Raises InvalidSchema with every column that does
+        not fit, InvalidArgument for what cannot be read as rows, and what ``stage`` raises.
         """
         written = write_table(rows, self)
         self.stage(written.files, file_schema=written.schema)
@@ -171,12 +172,12 @@ class Writer:
         file_schema: pa.Schema | None = None,
         begin_next: bool = False,
     ) -> Commit:
-        """Publishes what was staged, and ``files``, as one version. Asked again, it answers the same.
+        """Publishes what was staged, and ``files``, as one version. Repeated calls return the same commit.
 
-        ``removed``: paths of files of the version that was read, which are taken out (see ``remove``).
-        ``metadata`` is kept with the version. ``begin_next``: the same request opens the instant of ``next``, which
-        saves half of the requests to whoever commits again and again. Raises CommitConflict if another commit or writer
-        was first (the instant is rolled back then: open a new one), InstantStateError, InvalidFile, InvalidSchema.
+        ``removed``: paths of files to remove (see ``remove``). ``metadata`` is kept with the version. ``begin_next``:
+        the same request opens the instant of ``next``, which saves every second request in a loop of commits. Raises
+        CommitConflict if another commit or writer was first (the instant is rolled back then: open a new one),
+        InstantStateError, InvalidFile, InvalidSchema.
         """
         if self._commit is not None:
             return self._commit
@@ -204,22 +205,22 @@ class Writer:
         return self._commit
 
     def as_request(self, metadata: Mapping[str, str] | None = None) -> pb.CommitRequest:
-        """The commit of what was staged, as a part of a transaction (``Client.commit_together``)."""
+        """The commit of what was staged, as part of a transaction (``Client.commit_together``)."""
         return pb.CommitRequest(
             table=self._table, instant=self.instant, metadata=metadata, schema_id=self.schema.schema_id
         )
 
     def published(self, answer: pb.CommitResponse) -> Commit:
-        """What a transaction has made of it."""
+        """The commit that a transaction made of this writer."""
         self._end("completed")
         self._commit = commit_from(answer)
         return self._commit
 
     def next(self) -> Writer:
-        """The writer of the next commit, begun like this one: with its commit (``begin_next``), or now.
+        """The writer of the next commit, with the same arguments: opened with this commit (``begin_next``), or now.
 
-        Raises InvalidArgument for a writer that told partitions, file groups or columns, or that was not started when
-        it began: what the next one does only its user knows. And what ``Client.begin`` raises.
+        Raises InvalidArgument for a writer that named partitions, file groups or columns, or that was not started when
+        it began: only its user knows what the next one will change. Raises also what ``Client.begin`` raises.
         """
         opened, self._next = self._next, None
         again = self._again()
@@ -238,7 +239,7 @@ class Writer:
         return again
 
     def rollback(self, reason: str = "") -> None:
-        """Gives the instant up: nothing that it wrote is ever seen. Raises InstantStateError if it is committed."""
+        """Gives the instant up: nobody ever sees what it wrote. Raises InstantStateError if it is committed."""
         request = pb.RollbackInstantRequest(table=self._table, instant=self.instant, reason=reason)
         self._call(self._stub.RollbackInstant, request, mutation=True)
         self._end("rolled_back")
@@ -247,7 +248,7 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._next is not None:  # opened, and never asked for
+        if self._next is not None:  # opened, but never used
             unused = pb.RollbackInstantRequest(table=self._table, instant=self._next.instant, reason="it was not used")
             with contextlib.suppress(LakemarkError):
                 self._call(self._stub.RollbackInstant, unused, mutation=True)
@@ -260,7 +261,7 @@ class Writer:
             self.rollback(reason)
             self._warn()
             return
-        # The error that ended the block is what its user must see.
+        # The error that ended the block must stay visible.
         with contextlib.suppress(LakemarkError):
             self.rollback(reason)
         self._end("rolled_back")
@@ -275,7 +276,8 @@ class Writer:
             raise
 
     def _warn(self) -> None:
-        """Of what the end of a ``with`` block has just rolled back; after it, because a warning may be an error."""
+        """Warns of files that the end of a ``with`` block rolled back. Called last, because a warning may be an
+        error."""
         if self._staged_files or self._removed_files:
             added = f"the rows of {_files(self._staged_files, 'staged ')}" if self._staged_files else ""
             removed = f"the removal of {_files(self._removed_files)}" if self._removed_files else ""

@@ -1,6 +1,6 @@
-"""``lakemark demo``: the whole tour on real data, with plain Spark, checked step by step."""
+"""``lakemark demo``: a tour on real data with plain Spark, checked step by step."""
 
 import warnings
 
-# pyspark says at import which pandas it would like; the demo uses none.
+# At import pyspark warns about its preferred version of pandas, which the demo does not use.
 warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")

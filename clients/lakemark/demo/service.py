@@ -1,4 +1,4 @@
-"""A ``lakemark serve`` of the demo's own: a child process on free loopback ports."""
+"""A ``lakemark serve`` for the demo: a child process on free loopback ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOP_SECONDS_MAX = 20
 
 @dataclass(slots=True)
 class Served:
-    """Started on entering, stopped by its process on leaving. ``log`` has what it wrote."""
+    """Starts on entering and stops on leaving. ``log`` is the file with its output."""
 
     directory: Path
     grpc: str = ""

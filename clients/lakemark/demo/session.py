@@ -1,4 +1,4 @@
-"""Plain Spark: pyspark as it comes, told only where the metastore is and to use its built-in Hive catalog."""
+"""Plain Spark: pyspark as it comes, with its built-in Hive catalog and the address of the metastore."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lakemark.demo.report import Report
 
 
 class Sql:
-    """Runs statements and shows them."""
+    """Runs statements and prints them."""
 
     def __init__(self, spark: SparkSession, report: Report) -> None:
         self.spark = spark
         self._report = report
 
     def __call__(self, text: str, *, quiet: bool = False) -> list[Row]:
-        """Rows of the result."""
+        """The rows of the result."""
         if not quiet:
             self._report.sql(text)
         return self.spark.sql(text).collect()
@@ -36,11 +36,11 @@ class Sql:
         return [row[0] for row in self(text, quiet=quiet)]
 
     def tables(self, database: str) -> list[str]:
-        """Names, without Spark's temporary views."""
+        """The names of the database's tables, without Spark's temporary views."""
         return sorted(row[1] for row in self(f"SHOW TABLES IN {database}", quiet=True) if row[0] == database)
 
     def fails(self, text: str) -> str:
-        """The first line of the error that the statement ends with; "" if it works."""
+        """The first line of the error that the statement raises; "" if it succeeds."""
         self._report.sql(text)
         try:
             self.spark.sql(text).collect()
@@ -50,7 +50,7 @@ class Sql:
 
 
 def start(metastore: str, directory: Path) -> SparkSession:
-    """A new session; what Spark drops where it runs (spark-warehouse …) goes into the demo's directory."""
+    """A new session. What Spark writes to its working directory (spark-warehouse …) goes into the demo's directory."""
     os.chdir(directory)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -65,7 +65,7 @@ def start(metastore: str, directory: Path) -> SparkSession:
 
 @contextmanager
 def _errors_to(log: Path) -> Iterator[None]:
-    """What is started meanwhile, the JVM, writes its errors and progress bars to the log and not over ours."""
+    """Processes started meanwhile (the JVM) write their errors and progress bars to the log instead of our stderr."""
     kept = os.dup(2)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)

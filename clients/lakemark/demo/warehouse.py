@@ -15,7 +15,7 @@ _DATA = ", ".join(NAMES[:-1])
 
 
 def tour(sql: Sql, report: Report, flights: Flights) -> None:
-    """Leaves nothing behind but the database ``air``."""
+    """Runs the tour. Leaves only the database ``air`` behind."""
     report.chapter("Warehouse tables")
     sql("CREATE DATABASE air COMMENT 'flights of 2013'")
     report.check("SHOW DATABASES has it", "air" in sql.column("SHOW DATABASES"), True)
@@ -37,8 +37,8 @@ def _inserts(sql: Sql, report: Report, flights: Flights) -> None:
         sql(f"INSERT INTO air.wh PARTITION (month = 1) SELECT {_DATA} FROM source WHERE month = 1")
         sql("SET hive.exec.dynamic.partition.mode=nonstrict", quiet=True)
         sql(f"INSERT INTO air.wh PARTITION (month) SELECT {_DATA}, month FROM source WHERE month > 1")
-    found: dict[int, int] = dict(sql("SELECT month, count(*) FROM air.wh GROUP BY month ORDER BY month", quiet=True))
-    report.check("rows of each month", found, months)
+    rows: dict[int, int] = dict(sql("SELECT month, count(*) FROM air.wh GROUP BY month ORDER BY month", quiet=True))
+    report.check("rows of each month", rows, months)
     sql(f"INSERT OVERWRITE air.wh PARTITION (month = 2) SELECT {_DATA} FROM source WHERE month = 2 AND origin = 'JFK'")
     from_jfk = flights.of_month(2).filter(pc.field("origin") == "JFK").num_rows
     report.check("month 2 after INSERT OVERWRITE", sql.one("SELECT count(*) FROM air.wh WHERE month = 2"), from_jfk)
@@ -54,8 +54,8 @@ def _queries(sql: Sql, report: Report, flights: Flights) -> None:
         ("month NOT IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)", [11, 12]),
         ("month = 2 OR month > 11", [2, 12]),
     ):
-        found = sql.one(f"SELECT count(*) FROM air.wh WHERE {condition}")
-        report.check(f"WHERE {condition}", found, sum(months[month] for month in chosen))
+        count = sql.one(f"SELECT count(*) FROM air.wh WHERE {condition}")
+        report.check(f"WHERE {condition}", count, sum(months[month] for month in chosen))
 
 
 def _alters(sql: Sql, report: Report, flights: Flights) -> None:
@@ -112,7 +112,7 @@ def _views_and_functions(sql: Sql, report: Report, flights: Flights) -> None:
 
 
 def _has_function(sql: Sql, name: str) -> bool:
-    return any(found.endswith(f".{name}") for found in sql.column(f"SHOW USER FUNCTIONS IN air LIKE '{name}'"))
+    return any(function.endswith(f".{name}") for function in sql.column(f"SHOW USER FUNCTIONS IN air LIKE '{name}'"))
 
 
 def _all(flights: Flights) -> int:

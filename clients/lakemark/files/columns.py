@@ -1,4 +1,7 @@
-"""Data files as Arrow columns (docs/files.md): one row a file, statistics as ``min.N``, ``max.N`` … by column id N."""
+"""Data files as Arrow columns (docs/files.md), with one row for each file.
+
+The statistics of the column with id N are in the columns ``min.N``, ``max.N``, ``null_count.N`` and ``nan_count.N``.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakemark.files.model import KIND_NUMBERS, ColumnStatistics, DataFile, kind_number
-from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidArgument, InvalidFile
 from lakemark_core.types import (
+    ColumnValue,
     Schema,
     is_floating,
     is_nested,
-    parse_partition_name,
-    partition_name,
-    partition_value_from_string,
-    partition_value_to_string,
+    name_of_partition,
     to_arrow,
+    values_of_partition,
 )
 
 _FIELDS: Final[dict[str, pa.DataType]] = {
@@ -68,7 +69,7 @@ def files_from_arrow(table: pa.Table, schema: Schema) -> list[DataFile]:
     for row in table.to_pylist():
         name = row.get("partition") or ""
         if name not in partitions:
-            partitions[name] = partition_values(name, schema)
+            partitions[name] = values_of_partition(name, schema)
         statistics = (_statistics_of(row, column_id) for column_id in ids)
         files.append(
             DataFile(
@@ -91,24 +92,6 @@ def files_from_arrow(table: pa.Table, schema: Schema) -> list[DataFile]:
     return files
 
 
-def partition_values(name: str, schema: Schema) -> tuple[ColumnValue, ...]:
-    """The values in a partition's name, ``month=1/origin=JFK``; "" in a table without partition columns."""
-    pairs = parse_partition_name(name) if name else []
-    fields = schema.partition_fields
-    if [column.lower() for column, _ in pairs] != [field.name.lower() for field in fields]:
-        raise InvalidArgument(f"partition {name!r} does not name the columns {', '.join(schema.partition_columns)}")
-    return tuple(partition_value_from_string(text, field.type) for (_, text), field in zip(pairs, fields, strict=True))
-
-
-def name_of_partition(values: Sequence[ColumnValue], schema: Schema) -> str:
-    """``month=1/origin=JFK``: a partition's name and path. Raises InvalidArgument for values that do not fit."""
-    fields = schema.partition_fields
-    if len(values) != len(fields):
-        raise InvalidArgument(f"{len(values)} partition values for the {len(fields)} partition columns of the table")
-    texts = [partition_value_to_string(value, field.type) for value, field in zip(values, fields, strict=True)]
-    return partition_name([field.name for field in fields], texts)
-
-
 def arrow_stream(table: pa.Table) -> bytes:
     """The table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
@@ -127,20 +110,20 @@ def _name_of(file: DataFile, schema: Schema) -> str:
 def _statistics_columns(files: Sequence[DataFile], schema: Schema) -> list[tuple[str, pa.DataType, list[Any]]]:
     by_id: dict[int, list[ColumnStatistics | None]] = {}
     for index, file in enumerate(files):
-        for one in file.statistics:
-            by_id.setdefault(one.column_id, [None] * len(files))[index] = one
+        for known in file.statistics:
+            by_id.setdefault(known.column_id, [None] * len(files))[index] = known
     columns: list[tuple[str, pa.DataType, list[Any]]] = []
-    for column_id, found in sorted(by_id.items()):
+    for column_id, statistics in sorted(by_id.items()):
         field = schema.find_id(column_id)
         if field is None:
             raise InvalidFile(f"the files have statistics on column id {column_id}, which the table does not have")
         if not is_nested(field.type):
             bound_type = to_arrow(field.type)
-            columns.append((f"min.{column_id}", bound_type, [one and one.min for one in found]))
-            columns.append((f"max.{column_id}", bound_type, [one and one.max for one in found]))
-        columns.append((f"null_count.{column_id}", pa.int64(), [one and one.null_count for one in found]))
+            columns.append((f"min.{column_id}", bound_type, [one and one.min for one in statistics]))
+            columns.append((f"max.{column_id}", bound_type, [one and one.max for one in statistics]))
+        columns.append((f"null_count.{column_id}", pa.int64(), [one and one.null_count for one in statistics]))
         if is_floating(field.type):
-            columns.append((f"nan_count.{column_id}", pa.int64(), [one and one.nan_count for one in found]))
+            columns.append((f"nan_count.{column_id}", pa.int64(), [one and one.nan_count for one in statistics]))
     return columns
 
 

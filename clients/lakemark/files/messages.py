@@ -10,15 +10,9 @@ import pyarrow as pa
 from lakemark.arguments import check
 from lakemark.files.columns import arrow_stream, files_to_arrow
 from lakemark.files.model import ColumnStatistics, DataFile, kind_number
-from lakemark_core.convert import (
-    ColumnValue,
-    partition_from_proto,
-    partition_to_proto,
-    value_from_proto,
-    value_to_proto,
-)
 from lakemark_core.errors import InvalidArgument, InvalidFile
-from lakemark_core.types import Field, Schema
+from lakemark_core.messages.values import partition_from_proto, partition_to_proto, value_from_proto, value_to_proto
+from lakemark_core.types import ColumnValue, Field, Schema
 from lakemark_proto.v1 import types_pb2 as pb
 
 MESSAGES_MAX: Final = 64

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from lakemark.arguments import Count, Number64
-from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidFile
+from lakemark_core.types import ColumnValue
 
 FileKind: TypeAlias = Literal["base", "delta"]
 KIND_NUMBERS: Final[Mapping[str, int]] = {"base": 1, "delta": 2}

@@ -14,14 +14,20 @@ import pyarrow as pa
 from pyarrow import fs
 
 from lakemark.files import DataFile
-from lakemark.files.columns import name_of_partition
 from lakemark.parquet.footers import describe_metadata, read_metadata
 from lakemark.parquet.stored import check_stored
 from lakemark.parquet.writer import Staging, WrittenFiles
-from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidArgument, InvalidFile, InvalidSchema
 from lakemark_core.storage import has_directories, join, open_location, storage_error
-from lakemark_core.types import Schema, check_fits, parse_partition_name, partition_field_value
+from lakemark_core.types import (
+    ColumnValue,
+    Schema,
+    check_fits,
+    in_column_order,
+    name_of_partition,
+    parse_partition_name,
+    partition_field_value,
+)
 
 
 def adopt_files(paths: Sequence[Path], writer: Staging, partition: Mapping[str, str] | None = None) -> WrittenFiles:
@@ -67,31 +73,34 @@ def _once(paths: Sequence[Path]) -> Sequence[Path]:
 
 
 def _values_given(partition: Mapping[str, str], schema: Schema) -> tuple[ColumnValue, ...]:
-    given = {name.lower(): text for name, text in partition.items()}
-    if set(given) != {field.name.lower() for field in schema.partition_fields}:
+    texts = in_column_order(partition, schema.partition_columns)
+    if texts is None:
         wanted = ", ".join(schema.partition_columns) or "the table has none"
         raise InvalidArgument(f"{', '.join(partition)}: these are not the partition columns: {wanted}")
-    return _values(given, schema)
+    return _values(texts, schema)
 
 
 def _values_of_path(path: Path, writer: Staging) -> tuple[ColumnValue, ...]:
-    found = {
-        key.lower(): value
+    columns = writer.schema.partition_columns
+    told = {
+        key.lower(): text
         for part in path.absolute().parts[:-1]
         if "=" in part.lstrip("=")
-        for key, value in parse_partition_name(part)
+        for key, text in parse_partition_name(part)
+        if writer.schema.is_partition(key)
     }
-    missing = [field.name for field in writer.schema.partition_fields if field.name.lower() not in found]
-    if missing:
+    texts = in_column_order(told, columns)
+    if texts is None:
+        missing = [column for column in columns if column.lower() not in told]
         raise InvalidArgument(
             f"the path of {path} does not tell its partition of {writer.table}: give {', '.join(missing)} with "
             "--partition column=value, or put it below directories such as month=1"
         )
-    return _values(found, writer.schema)
+    return _values(texts, writer.schema)
 
 
-def _values(texts: Mapping[str, str], schema: Schema) -> tuple[ColumnValue, ...]:
-    return tuple(partition_field_value(texts[one.name.lower()], one) for one in schema.partition_fields)
+def _values(texts: Sequence[str], schema: Schema) -> tuple[ColumnValue, ...]:
+    return tuple(partition_field_value(text, field) for text, field in zip(texts, schema.partition_fields, strict=True))
 
 
 def _bring(path: Path, target: str, system: fs.FileSystem) -> None:

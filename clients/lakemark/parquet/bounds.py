@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import decimal
 import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from lakemark_core.convert import ColumnValue
-from lakemark_core.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    Decimal,
-    Type,
-    is_floating,
-    is_integer,
-    is_textual,
-)
+from lakemark_core.types import CODECS, ColumnValue, Decimal, Type, ValueKind
 
 TEXT_LENGTH_MAX: Final = 64
 """Characters (or bytes) of a bound that are kept: enough to prune, small enough to keep a million of them."""
 
-_EPOCH_DAY: Final = dt.date(1970, 1, 1)
-_EPOCH: Final = dt.datetime(1970, 1, 1)
 _UNITS: Final = {"milliseconds": Fraction(1000), "microseconds": Fraction(1), "nanoseconds": Fraction(1, 1000)}
 _LAST_CODE_POINT: Final = 0x10FFFF
 _SURROGATES: Final = (0xD800, 0xDFFF)
@@ -58,34 +43,34 @@ def read_bound(raw: Any, logical: dict[str, Any], physical: str, column_type: Ty
 
 
 def _read(raw: Any, logical: dict[str, Any], column_type: Type, *, is_max: bool) -> Bound:
-    if is_integer(column_type) and isinstance(raw, int):
-        unsigned = logical.get("Type") == "Int" and not logical.get("isSigned", True)
-        return Bound(raw % (1 << int(logical["bitWidth"])) if unsigned else raw)
-    if is_floating(column_type) and isinstance(raw, float):
-        return UNKNOWN if math.isnan(raw) else Bound(raw)
-    if is_textual(column_type) and isinstance(raw, bytes):
-        return cut_text(raw.decode(), is_max=is_max)
-    if column_type == BINARY and isinstance(raw, bytes):
-        return cut_bytes(raw, is_max=is_max)
-    if column_type == BOOLEAN and isinstance(raw, bool):
-        return Bound(raw)
-    if column_type == DATE and isinstance(raw, int):
-        return Bound(_EPOCH_DAY + dt.timedelta(days=raw))
-    if column_type in (TIMESTAMP, TIMESTAMP_NTZ) and isinstance(raw, int):
-        return _read_timestamp(raw, logical, column_type, is_max=is_max)
-    if isinstance(column_type, Decimal):
-        return _read_decimal(raw, logical, column_type)
+    match column_type.kind:
+        case ValueKind.INTEGER if isinstance(raw, int):
+            unsigned = logical.get("Type") == "Int" and not logical.get("isSigned", True)
+            return Bound(raw % (1 << int(logical["bitWidth"])) if unsigned else raw)
+        case ValueKind.FLOATING if isinstance(raw, float):
+            return UNKNOWN if math.isnan(raw) else Bound(raw)
+        case ValueKind.TEXT if isinstance(raw, bytes):
+            return cut_text(raw.decode(), is_max=is_max)
+        case ValueKind.BINARY if isinstance(raw, bytes):
+            return cut_bytes(raw, is_max=is_max)
+        case ValueKind.BOOLEAN if isinstance(raw, bool):
+            return Bound(raw)
+        case ValueKind.DATE if isinstance(raw, int):
+            return Bound(CODECS[ValueKind.DATE].from_plain(raw))
+        case ValueKind.TIMESTAMP | ValueKind.TIMESTAMP_NTZ if isinstance(raw, int):
+            return _read_timestamp(raw, logical, column_type.kind, is_max=is_max)
+        case ValueKind.DECIMAL if isinstance(column_type, Decimal):
+            return _read_decimal(raw, logical, column_type)
     return UNKNOWN
 
 
-def _read_timestamp(raw: int, logical: dict[str, Any], column_type: Type, *, is_max: bool) -> Bound:
+def _read_timestamp(raw: int, logical: dict[str, Any], kind: ValueKind, *, is_max: bool) -> Bound:
     unit = _UNITS.get(logical.get("timeUnit", ""))
-    if unit is None or logical.get("isAdjustedToUTC") != (column_type == TIMESTAMP):
+    if unit is None or logical.get("isAdjustedToUTC") != (kind is ValueKind.TIMESTAMP):
         return UNKNOWN
     exact = raw * unit
     micros = math.ceil(exact) if is_max else math.floor(exact)
-    value = _EPOCH + dt.timedelta(microseconds=micros)
-    return Bound(value.replace(tzinfo=dt.UTC) if column_type == TIMESTAMP else value, micros != exact)
+    return Bound(CODECS[kind].from_plain(micros), micros != exact)
 
 
 def _read_decimal(raw: Any, logical: dict[str, Any], column_type: Decimal) -> Bound:
@@ -99,7 +84,9 @@ def _read_decimal(raw: Any, logical: dict[str, Any], column_type: Decimal) -> Bo
 
 
 def cut_text(text: str, *, is_max: bool) -> Bound:
-    """The text, or if it is too long one that is not above it or (``is_max``) not below it; None if there is none.
+    """The text itself, or a shorter one if it is too long; UNKNOWN if there is none.
+
+    The shorter one is not above the text, or with ``is_max`` not below it.
 
     Texts are ordered by code points, which is the order of their UTF-8 bytes.
     """

@@ -13,10 +13,9 @@ from pyarrow import fs
 
 from lakemark.files import ColumnStatistics, DataFile
 from lakemark.parquet.bounds import UNKNOWN, Bound, read_bound
-from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidFile
 from lakemark_core.storage import again, open_location
-from lakemark_core.types import BINARY, Field, Schema, is_floating, is_textual
+from lakemark_core.types import ColumnValue, Field, Schema, is_floating, may_be_cut
 
 # parquet-mr (Spark, Hive) takes NaN for the greatest value: a chunk with a NaN has NaN as its max, or no bounds.
 _NAN_IS_GREATEST: Final = ("parquet-mr",)
@@ -88,9 +87,9 @@ def describe_metadata(metadata: pq.FileMetaData, schema: Schema) -> Footer:
         path = [leaf.path] if leaf.path == leaf.name else leaf.path.split(".")
         field = schema.find_path(path) if leaf.max_repetition_level == 0 else None
         if field is not None and field.id:
-            found = _column(metadata, index, field, creator)
-            if found != ColumnStatistics(field.id):
-                statistics.append(found)
+            known = _column(metadata, index, field, creator)
+            if known != ColumnStatistics(field.id):
+                statistics.append(known)
     return Footer(metadata.num_rows, metadata.schema.to_arrow_schema(), tuple(statistics))
 
 
@@ -112,7 +111,7 @@ def _column(metadata: pq.FileMetaData, index: int, field: Field, creator: str) -
         if not bounds or any(one.value is None for one in bounds):
             return UNKNOWN
         value = pick([one.value for one in bounds])
-        shortened = (is_textual(field.type) or field.type == BINARY) and not creator.startswith(_WHOLE_BOUNDS)
+        shortened = may_be_cut(field.type) and not creator.startswith(_WHOLE_BOUNDS)
         return Bound(value, shortened or any(one.truncated for one in bounds if one.value == value))
 
     low, high = bound(min, is_max=False), bound(max, is_max=True)

@@ -13,14 +13,20 @@ from pyarrow import fs
 
 from lakemark.arguments import checked
 from lakemark.files import ColumnStatistics, DataFile
-from lakemark.files.columns import name_of_partition
 from lakemark.parquet.footers import describe_metadata
 from lakemark.parquet.lengths import too_long
 from lakemark.parquet.rows import Rows, table_of
-from lakemark_core.convert import ColumnValue
 from lakemark_core.errors import InvalidArgument, InvalidSchema
 from lakemark_core.storage import has_directories, join, open_location, storage_error
-from lakemark_core.types import Schema, check_fits, is_floating, schema_to_arrow, unescape_path_name
+from lakemark_core.types import (
+    ColumnValue,
+    Schema,
+    check_fits,
+    is_floating,
+    name_of_partition,
+    schema_to_arrow,
+    unescape_path_name,
+)
 
 FILE_NAME: Final = "data.parquet"
 NAME_BYTES_MAX: Final = 255

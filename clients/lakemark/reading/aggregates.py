@@ -9,9 +9,10 @@ from lakemark.client.calls import Calls
 from lakemark.client.names import parse_table_name
 from lakemark.files import ColumnStatistics
 from lakemark.files.messages import statistics_from_message
-from lakemark_core.convert import ColumnValue, partition_from_proto, schema_from_proto
-from lakemark_core.convert_predicate import predicate_to_proto
-from lakemark_core.types import Schema
+from lakemark_core.messages.predicates import predicate_to_proto
+from lakemark_core.messages.types import schema_from_proto
+from lakemark_core.messages.values import partition_from_proto
+from lakemark_core.types import ColumnValue, Schema
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 

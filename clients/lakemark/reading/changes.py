@@ -8,7 +8,7 @@ from lakemark.client.calls import Calls
 from lakemark.client.names import parse_table_name
 from lakemark.files import DataFile
 from lakemark.files.pages import files_of_page
-from lakemark_core.convert import schema_from_proto
+from lakemark_core.messages.types import schema_from_proto
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lakemark_core.convert import field_from_proto, field_to_proto, type_from_proto, type_to_proto
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.evolution.changes import (
     AddColumn,
@@ -14,6 +13,7 @@ from lakemark_core.evolution.changes import (
     SchemaChange,
     WidenColumn,
 )
+from lakemark_core.messages.types import field_from_proto, field_to_proto, type_from_proto, type_to_proto
 from lakemark_proto.v1 import catalog_pb2 as pb
 
 

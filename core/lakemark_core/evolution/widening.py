@@ -1,4 +1,4 @@
-"""Which types of a column may take the place of which others: those that hold every value of the old type, exactly.
+"""Which types a column may change to: those that hold every value of its old type exactly.
 
 docs/schemas.md has the table with reasons. The rules are those of Delta's type widening, which contain Iceberg's,
 without a change of a decimal's scale.
@@ -6,36 +6,28 @@ without a change of a decimal's scale.
 
 from __future__ import annotations
 
-from typing import Final
-
 from lakemark_core.types import (
-    BIGINT,
     DATE,
     DOUBLE,
     FLOAT,
-    INT,
     INTEGER_BITS,
-    SMALLINT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
-    TINYINT,
     Char,
     Decimal,
+    Primitive,
     Type,
     Varchar,
     format_type,
+    is_floating,
     is_nested,
     is_textual,
 )
 
-_DIGITS: Final[dict[Type, int]] = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 19}
-# Floating-point numbers hold every integer up to 2 to the 24th (float) or the 53rd (double).
-_EXACT_AS_FLOATING: Final[dict[Type, tuple[Type, ...]]] = {FLOAT: (TINYINT, SMALLINT), DOUBLE: (TINYINT, SMALLINT, INT)}
-
 
 def why_not_widen(old: Type, new: Type) -> str:
-    """Why a column of type ``old`` cannot become ``new``; "" if it can, or is it already."""
+    """Why a column of type ``old`` cannot become ``new``; "" if it can, or if the two are the same."""
     if is_nested(old) or is_nested(new):
         return "the fields of a struct, list or map are changed one by one, by their own paths"
     if old == new:
@@ -76,16 +68,19 @@ def _integer(old: Type, new: Type) -> str:
         if INTEGER_BITS[new] < INTEGER_BITS[old]:
             return f"{format_type(new)} is narrower than {format_type(old)}"
         return ""
+    limit = 1 << (INTEGER_BITS[old] - 1)
     if isinstance(new, Decimal):
-        if new.precision - new.scale < _DIGITS[old]:
+        digits = len(str(limit))
+        if new.precision - new.scale < digits:
             return (
                 f"{format_type(new)} has {new.precision - new.scale} digits before the point; "
-                f"{format_type(old)} needs {_DIGITS[old]}"
+                f"{format_type(old)} needs {digits}"
             )
         return ""
-    if new in (FLOAT, DOUBLE) and old not in _EXACT_AS_FLOATING[new]:
-        return f"{format_type(new)} would round large values of {format_type(old)}"
-    if new in (FLOAT, DOUBLE):
+    if isinstance(new, Primitive) and is_floating(new):
+        # Floating-point numbers hold every integer up to 2 to the power of their significand's bits.
+        if limit > 1 << new.record.significand_bits:
+            return f"{format_type(new)} would round large values of {format_type(old)}"
         return ""
     return _not_lossless(old, new)
 

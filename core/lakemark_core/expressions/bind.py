@@ -8,7 +8,7 @@ from lakemark_core.errors import InvalidPredicate
 from lakemark_core.expressions import spans
 from lakemark_core.expressions.calls import as_decimal_type, call_type
 from lakemark_core.expressions.casts import DECIMAL_DIGITS_MAX, decimal_type_of
-from lakemark_core.expressions.coerce import coerce_comparison, is_canonical_text
+from lakemark_core.expressions.comparisons import coerce_comparison, is_canonical_text
 from lakemark_core.expressions.render import to_sql
 from lakemark_core.expressions.tree import (
     NULL,

@@ -1,4 +1,6 @@
-"""Constants from one type to another, as Spark's CAST does it: the one place where constants are computed.
+"""Constants as constants of another type, as Spark's CAST makes them: the one place where constants are computed.
+
+No column is involved here; ``comparisons`` brings a constant to the type of the column that it is compared with.
 
 Spark 4 is strict (ANSI): what does not fit, or is no number, ends the query. Spark 3.5 gives null, wraps around or cuts
 off instead. Where they differ, where a session's settings decide, or where Java's rules are not known here, the answer
@@ -13,25 +15,12 @@ import fractions
 import math
 import re
 import struct
-from collections.abc import Callable
 from typing import Final
 
 from lakemark_core.errors import InvalidPredicate
 from lakemark_core.expressions.literals import parse_date, parse_local, parse_timestamp, trim
 from lakemark_core.expressions.tree import Literal, LiteralValue
-from lakemark_core.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER_BITS,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    Decimal,
-    Type,
-)
+from lakemark_core.types import DOUBLE, FLOAT, INTEGER_BITS, STRING, Decimal, Type, ValueKind
 
 DECIMAL_DIGITS_MAX: Final = 38
 EXACT: Final = decimal.Context(prec=200, traps=[decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow])
@@ -65,12 +54,27 @@ def cast(literal: Literal, to: Type) -> Literal | None:
 
 
 def _value(value: LiteralValue, to: Type) -> LiteralValue:
-    if to in INTEGER_BITS:
-        return _to_integer(value, INTEGER_BITS[to])
-    if isinstance(to, Decimal):
-        return _to_decimal(value, to)
-    convert = _CONVERSIONS.get(to)
-    return None if convert is None else convert(value)
+    match to.kind:
+        case ValueKind.INTEGER:
+            return _to_integer(value, INTEGER_BITS[to])
+        case ValueKind.FLOATING:
+            return _to_float(value) if to == FLOAT else _to_double(value)
+        case ValueKind.DECIMAL:
+            return _to_decimal(value, to) if isinstance(to, Decimal) else None
+        case ValueKind.BOOLEAN:
+            return _to_boolean(value)
+        case ValueKind.TEXT:
+            return _to_text(value) if to == STRING else None
+        case ValueKind.BINARY:
+            return _to_bytes(value)
+        case ValueKind.DATE:
+            return _to_date(value)
+        case ValueKind.TIMESTAMP:
+            return _to_timestamp(value)
+        case ValueKind.TIMESTAMP_NTZ:
+            return _to_local(value)
+        case None:
+            return None
 
 
 def negated(literal: Literal) -> Literal | None:
@@ -96,12 +100,12 @@ def negated(literal: Literal) -> Literal | None:
 
 def combined(sign: str, left: Literal, right: Literal) -> Literal | None:
     """``left + right``, ``-`` or ``*`` of two integers, in the wider of their types. None as in ``cast``."""
-    one, other = left.value, right.value
-    if type(one) is not int or type(other) is not int or left.type is None or right.type is None:
+    first, second = left.value, right.value
+    if type(first) is not int or type(second) is not int or left.type is None or right.type is None:
         return None
-    kind = max(left.type, right.type, key=lambda each: INTEGER_BITS[each])
-    result = {"+": one + other, "-": one - other, "*": one * other}[sign]
-    return Literal(result, kind) if _fits(result, INTEGER_BITS[kind]) else None
+    wider = max(left.type, right.type, key=lambda each: INTEGER_BITS[each])
+    result = {"+": first + second, "-": first - second, "*": first * second}[sign]
+    return Literal(result, wider) if _fits(result, INTEGER_BITS[wider]) else None
 
 
 def number_of_text(text: str) -> float | None:
@@ -166,8 +170,8 @@ def _next_float32(number: float, direction: int) -> float:
     ordered = bits if bits >= 0 else -(bits & 0x7FFFFFFF)
     ordered += direction
     moved = ordered if ordered >= 0 else -ordered | -0x80000000
-    found = float(struct.unpack("<f", struct.pack("<i", moved))[0])
-    return found if math.isfinite(found) else number
+    neighbour = float(struct.unpack("<f", struct.pack("<i", moved))[0])
+    return neighbour if math.isfinite(neighbour) else number
 
 
 def _fits(number: int, bits: int) -> bool:
@@ -183,10 +187,10 @@ def _to_integer(value: LiteralValue, bits: int) -> int | None:
         case float() if math.isfinite(value):
             number = int(value)
         case str():
-            found = integer_of_text(value)
-            if found is None:
+            whole = integer_of_text(value)
+            if whole is None:
                 return None
-            number = found
+            number = whole
         case _:
             return None
     return number if _fits(number, bits) else None
@@ -332,15 +336,3 @@ def _to_local(value: LiteralValue) -> datetime.datetime | None:
         case datetime.date():
             return datetime.datetime.combine(value, datetime.time())
     return None
-
-
-_CONVERSIONS: Final[dict[Type, Callable[[LiteralValue], LiteralValue]]] = {
-    DOUBLE: _to_double,
-    FLOAT: _to_float,
-    BOOLEAN: _to_boolean,
-    STRING: _to_text,
-    BINARY: _to_bytes,
-    DATE: _to_date,
-    TIMESTAMP: _to_timestamp,
-    TIMESTAMP_NTZ: _to_local,
-}

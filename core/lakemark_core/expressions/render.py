@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from typing import Final
 
 from lakemark_core.expressions.tree import (
     And,
@@ -24,9 +23,7 @@ from lakemark_core.expressions.tree import (
     TrueConst,
     Unknown,
 )
-from lakemark_core.types import BIGINT, FLOAT, SMALLINT, TIMESTAMP, TINYINT, Type
-
-_LETTERS: Final[dict[Type | None, str]] = {TINYINT: "Y", SMALLINT: "S", BIGINT: "L"}
+from lakemark_core.types import FLOAT, TIMESTAMP, Primitive
 
 
 def to_sql(expr: Expr) -> str:
@@ -93,8 +90,10 @@ def literal_sql(literal: Literal) -> str:
 
 def typed_sql(literal: Literal) -> str:
     """A constant as Spark reads it, with its type: ``5L`` is a bigint."""
-    letter = _LETTERS.get(literal.type) if isinstance(literal.value, int) else None
-    return literal_sql(literal) + (letter or "")
+    text = literal_sql(literal)
+    if isinstance(literal.value, int) and isinstance(literal.type, Primitive):
+        text += literal.type.record.literal_suffix
+    return text
 
 
 def _within(expr: Expr) -> str:

@@ -19,15 +19,15 @@ from lakemark_core.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
-    FLOAT,
     INT,
     INTEGER_BITS,
+    PRIMITIVES,
     SMALLINT,
     STRING,
     TIMESTAMP,
-    TIMESTAMP_NTZ,
     TINYINT,
     Decimal,
+    Primitive,
     Type,
 )
 
@@ -196,26 +196,17 @@ def type_of(node: exp.DataType) -> Type | None:
 
 @functools.cache
 def _simple_types() -> dict[object, Type]:
+    """Types without parameters by sqlglot's names."""
     from sqlglot import exp
 
     kind = exp.DataType.Type
-    return {
-        kind.DATE: DATE,
-        kind.DATE32: DATE,
-        kind.TIMESTAMP: TIMESTAMP,
-        kind.TIMESTAMPTZ: TIMESTAMP,
-        kind.TIMESTAMPLTZ: TIMESTAMP,
-        kind.TIMESTAMPNTZ: TIMESTAMP_NTZ,
-        kind.TINYINT: TINYINT,
-        kind.SMALLINT: SMALLINT,
-        kind.INT: INT,
-        kind.BIGINT: BIGINT,
-        kind.FLOAT: FLOAT,
-        kind.DOUBLE: DOUBLE,
-        kind.BOOLEAN: BOOLEAN,
-        kind.BINARY: BINARY,
-        kind.TEXT: STRING,  # sqlglot makes it of CHAR(n) and VARCHAR(n), too, to which Spark casts without their length
+    # CHAR(n) and VARCHAR(n) are TEXT to sqlglot, too: Spark's casts to them do not look at the length.
+    named = {
+        exp.DataType.build(name, dialect="spark").this: Primitive(record.name)
+        for record in PRIMITIVES.values()
+        for name in (record.name, *record.aliases)
     }
+    return {**named, kind.TIMESTAMP: TIMESTAMP, kind.DATE32: DATE}
 
 
 def text_of(node: exp.Expr) -> str:

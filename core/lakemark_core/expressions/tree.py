@@ -8,7 +8,6 @@ Floating point is ordered as Spark orders it: NaN equals itself and is greater t
 from __future__ import annotations
 
 import datetime
-import decimal
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from typing import Literal as OneOf
 from typing import TypeAlias
 
 from lakemark_core.errors import InvalidPredicate
-from lakemark_core.types import Type
+from lakemark_core.types import ColumnValue, Type
 
-LiteralValue: TypeAlias = bool | int | float | decimal.Decimal | str | bytes | datetime.date | datetime.datetime | None
+LiteralValue: TypeAlias = ColumnValue
+"""None is SQL's NULL."""
 Operator: TypeAlias = OneOf["=", "!=", "<", "<=", ">", ">=", "<=>"]
 
 StepName: TypeAlias = OneOf[

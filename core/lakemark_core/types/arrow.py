@@ -8,51 +8,34 @@ from typing import Any, TypeAlias, cast
 import pyarrow as pa
 
 from lakemark_core.types.model import (
-    BIGINT,
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INT,
     INTEGER_BITS,
-    SMALLINT,
     TIMESTAMP,
     TIMESTAMP_NTZ,
-    TINYINT,
+    Char,
     Decimal,
     Field,
     ListOf,
     MapOf,
+    Primitive,
     Struct,
     Type,
-    is_textual,
+    Varchar,
 )
+from lakemark_core.types.primitives import ValueKind
 from lakemark_core.types.schema import Schema
 from lakemark_core.types.text import format_type
 
 _ArrowField: TypeAlias = "pa.Field[Any]"
 _FIELD_ID_KEY = b"PARQUET:field_id"
-_ARROW: dict[Type, pa.DataType] = {
-    BOOLEAN: pa.bool_(),
-    TINYINT: pa.int8(),
-    SMALLINT: pa.int16(),
-    INT: pa.int32(),
-    BIGINT: pa.int64(),
-    FLOAT: pa.float32(),
-    DOUBLE: pa.float64(),
-    BINARY: pa.binary(),
-    DATE: pa.date32(),
-    TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    TIMESTAMP_NTZ: pa.timestamp("us"),
-}
 
 
 def to_arrow(column_type: Type) -> pa.DataType:
     """The Arrow type in which Lakemark holds values of a column type; nested fields carry their parquet field ids."""
-    if is_textual(column_type):
-        return pa.string()
     match column_type:
+        case Primitive():
+            return column_type.record.arrow
+        case Varchar() | Char():
+            return pa.string()
         case Decimal(precision, scale):
             return pa.decimal128(precision, scale)
         case Struct(fields):
@@ -64,12 +47,10 @@ def to_arrow(column_type: Type) -> pa.DataType:
             build_map = cast("Callable[[_ArrowField, _ArrowField], pa.DataType]", pa.map_)
             key_field = _arrow_field(Field(key_id, "key", key, nullable=False))
             return build_map(key_field, _arrow_field(Field(value_id, "value", value, nullable)))
-        case _:
-            return _ARROW[column_type]
 
 
 def schema_to_arrow(schema: Schema) -> pa.Schema:
-    """All columns of the table, partition columns last; what ``to_arrow`` says of each."""
+    """All columns of the table in their Arrow types (``to_arrow``), partition columns last."""
     return pa.schema([_arrow_field(column) for column in schema.columns])
 
 
@@ -99,9 +80,9 @@ def _fields_misfit(wanted: Sequence[Field], given: Sequence[_ArrowField], prefix
             reasons.append(f"the file has column '{prefix}{arrow_field.name}' twice (case does not matter)")
         by_name[arrow_field.name.lower()] = arrow_field
     for field in wanted:
-        found = by_name.pop(field.name.lower(), None)
-        if found is not None:
-            reasons += _type_misfit(field.type, found.type, prefix + field.name)
+        arrow_column = by_name.pop(field.name.lower(), None)
+        if arrow_column is not None:
+            reasons += _type_misfit(field.type, arrow_column.type, prefix + field.name)
         elif not field.nullable:
             reasons.append(f"column '{prefix}{field.name}' is NOT NULL in the table and missing in the file")
     reasons += [f"column '{prefix}{field.name}' of the file is not in the table" for field in by_name.values()]
@@ -133,24 +114,27 @@ _TIMESTAMP_ADVICE: dict[Type, str] = {
 
 
 def _simple_fits(wanted: Type, given: pa.DataType) -> bool:
-    if wanted in INTEGER_BITS:
-        # An unsigned type needs one bit more: Spark, too, reads uint8 as smallint.
-        if pa.types.is_signed_integer(given):
-            return given.bit_width <= INTEGER_BITS[wanted]
-        return pa.types.is_unsigned_integer(given) and given.bit_width * 2 <= INTEGER_BITS[wanted]
-    if wanted in (FLOAT, DOUBLE):
-        return pa.types.is_float32(given) or (wanted == DOUBLE and pa.types.is_float64(given))
-    if is_textual(wanted):
-        return pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given)
-    if wanted == BINARY:
-        return pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_fixed_size_binary(given)
-    if isinstance(wanted, Decimal):
-        return isinstance(given, pa.Decimal128Type) and (
-            given.scale == wanted.scale and given.precision <= wanted.precision
-        )
-    if wanted in (TIMESTAMP, TIMESTAMP_NTZ):
-        return isinstance(given, pa.TimestampType) and _timestamp_fits(wanted, given)
-    return given == _ARROW.get(wanted)
+    match wanted.kind:
+        case ValueKind.INTEGER:
+            # An unsigned type needs one bit more: Spark, too, reads uint8 as smallint.
+            if pa.types.is_signed_integer(given):
+                return given.bit_width <= INTEGER_BITS[wanted]
+            return pa.types.is_unsigned_integer(given) and given.bit_width * 2 <= INTEGER_BITS[wanted]
+        case ValueKind.FLOATING:
+            return pa.types.is_float32(given) or given == to_arrow(wanted)
+        case ValueKind.TEXT:
+            return pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given)
+        case ValueKind.BINARY:
+            return pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_fixed_size_binary(given)
+        case ValueKind.DECIMAL if isinstance(wanted, Decimal):
+            return isinstance(given, pa.Decimal128Type) and (
+                given.scale == wanted.scale and given.precision <= wanted.precision
+            )
+        case ValueKind.TIMESTAMP | ValueKind.TIMESTAMP_NTZ:
+            return isinstance(given, pa.TimestampType) and _timestamp_fits(wanted, given)
+        case None:
+            return False
+    return given == to_arrow(wanted)
 
 
 def _timestamp_fits(wanted: Type, given: pa.TimestampType[Any, Any]) -> bool:

@@ -1,30 +1,22 @@
 """The types of table columns: immutable values that compare by content.
 
-They are Spark's and Hive's, without intervals, unions and variants. A column, a struct's field, a list's element, a
-map's key and value each carry a column id: what statistics and schema evolution refer to. Id 0: not yet assigned.
+They are Spark's and Hive's, without intervals, unions and variants. Each column, struct field, list element, map key
+and map value has a column id, by which statistics and schema evolution refer to it. Id 0 means that none is assigned
+yet.
+
+``kind`` tells what the values of a type are. It is None for nested types.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
-from typing import TypeAlias
+from decimal import Decimal as PyDecimal
+from typing import ClassVar, TypeAlias
 
 from lakemark_core.errors import InvalidSchema
+from lakemark_core.types.primitives import PRIMITIVES, PrimitiveRecord, ValueKind
 
-PRIMITIVE_NAMES = (
-    "boolean",
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-    "float",
-    "double",
-    "string",
-    "binary",
-    "date",
-    "timestamp",
-    "timestamp_ntz",
-)
 DECIMAL_PRECISION_MAX = 38
 VARCHAR_LENGTH_MAX = 65535
 CHAR_LENGTH_MAX = 255
@@ -37,14 +29,24 @@ class Primitive:
     name: str
 
     def __post_init__(self) -> None:
-        if self.name not in PRIMITIVE_NAMES:
-            raise InvalidSchema(f"'{self.name}' is not a type; known are {', '.join(PRIMITIVE_NAMES)}")
+        if self.name not in PRIMITIVES:
+            raise InvalidSchema(f"'{self.name}' is not a type; known are {', '.join(PRIMITIVES)}")
+
+    @property
+    def record(self) -> PrimitiveRecord:
+        """The type's row in the table of primitive types."""
+        return PRIMITIVES[self.name]
+
+    @property
+    def kind(self) -> ValueKind:
+        return PRIMITIVES[self.name].kind
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
     """Exact numbers of up to ``precision`` digits, ``scale`` of them after the point."""
 
+    kind: ClassVar[ValueKind] = ValueKind.DECIMAL
     precision: int
     scale: int
 
@@ -59,6 +61,7 @@ class Decimal:
 class Varchar:
     """Strings of at most ``length`` characters."""
 
+    kind: ClassVar[ValueKind] = ValueKind.TEXT
     length: int
 
     def __post_init__(self) -> None:
@@ -70,6 +73,7 @@ class Varchar:
 class Char:
     """Strings of ``length`` characters; shorter ones compare as if padded with spaces."""
 
+    kind: ClassVar[ValueKind] = ValueKind.TEXT
     length: int
 
     def __post_init__(self) -> None:
@@ -92,6 +96,7 @@ class Field:
 class Struct:
     """Named fields in order."""
 
+    kind: ClassVar[None] = None
     fields: tuple[Field, ...]
 
 
@@ -99,6 +104,7 @@ class Struct:
 class ListOf:
     """Hive's ``array``."""
 
+    kind: ClassVar[None] = None
     element: Type
     element_id: int = 0
     element_nullable: bool = True
@@ -108,6 +114,7 @@ class ListOf:
 class MapOf:
     """Keys are never null."""
 
+    kind: ClassVar[None] = None
     key: Type
     value: Type
     key_id: int = 0
@@ -116,6 +123,9 @@ class MapOf:
 
 
 Type: TypeAlias = Primitive | Decimal | Varchar | Char | Struct | ListOf | MapOf
+
+ColumnValue: TypeAlias = bool | int | float | str | bytes | PyDecimal | dt.date | dt.datetime | None
+"""A value of a column that is not nested; a datetime is in UTC for timestamp and naive for timestamp_ntz."""
 
 BOOLEAN = Primitive("boolean")
 TINYINT = Primitive("tinyint")
@@ -130,25 +140,25 @@ DATE = Primitive("date")
 TIMESTAMP = Primitive("timestamp")
 TIMESTAMP_NTZ = Primitive("timestamp_ntz")
 
-INTEGER_BITS: dict[Type, int] = {TINYINT: 8, SMALLINT: 16, INT: 32, BIGINT: 64}
+INTEGER_BITS: dict[Type, int] = {Primitive(record.name): record.bits for record in PRIMITIVES.values() if record.bits}
 """Width of each integer type."""
 
 
 def is_integer(column_type: Type) -> bool:
-    """tinyint, smallint, int or bigint."""
-    return isinstance(column_type, Primitive) and column_type in INTEGER_BITS
+    """Whether it is tinyint, smallint, int or bigint."""
+    return column_type.kind is ValueKind.INTEGER
 
 
 def is_floating(column_type: Type) -> bool:
-    """float or double."""
-    return column_type in (FLOAT, DOUBLE)
+    """Whether it is float or double."""
+    return column_type.kind is ValueKind.FLOATING
 
 
 def is_textual(column_type: Type) -> bool:
-    """string, varchar or char."""
-    return column_type == STRING or isinstance(column_type, Varchar | Char)
+    """Whether it is string, varchar or char."""
+    return column_type.kind is ValueKind.TEXT
 
 
 def is_nested(column_type: Type) -> bool:
-    """struct, array or map."""
-    return isinstance(column_type, Struct | ListOf | MapOf)
+    """Whether it is a struct, an array or a map."""
+    return column_type.kind is None

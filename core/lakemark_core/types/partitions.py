@@ -6,44 +6,25 @@ either are understood and the other way round.
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import math
 import re
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 from lakemark_core.errors import InvalidArgument
-from lakemark_core.types.model import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    INTEGER_BITS,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    Decimal,
-    Field,
-    Type,
-    is_floating,
-    is_nested,
-    is_textual,
-)
+from lakemark_core.types.model import ColumnValue, Field, Type
+from lakemark_core.types.schema import Schema
 from lakemark_core.types.text import format_type
+from lakemark_core.types.values import CODECS
 
-DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+T = TypeVar("T")
+
+DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """The text of null. Hive and Spark write the empty string as null, too."""
-
-PartitionValue = bool | int | float | str | bytes | decimal.Decimal | datetime.date | datetime.datetime | None
 
 # ASCII control characters, DEL, and what means something in a path, a URL or a glob.
 _ESCAPED = frozenset([*map(chr, range(0x20)), "\x7f", *"\"#%'*/:=?\\{[]^"])
 _TO_ESCAPE = re.compile("[" + re.escape("".join(sorted(_ESCAPED))) + "]")
 _ESCAPE_SEQUENCE = re.compile("%([0-9A-Fa-f]{2})")
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
-_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
-_TIMESTAMP = re.compile(
-    r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?Z?", re.ASCII
-)
 
 
 def escape_path_name(text: str) -> str:
@@ -77,43 +58,64 @@ def parse_partition_name(name: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def partition_value_to_string(value: PartitionValue, column_type: Type) -> str:
-    """The text of a value: what Spark writes under an UTC session.
+def partition_texts(name: str, columns: Sequence[str]) -> tuple[str, ...] | None:
+    """The texts of the values in a partition's name; None unless it names these columns, in any case, in this order.
+
+    The name of the one partition of an unpartitioned table is "".
+    """
+    pairs = parse_partition_name(name) if name else []
+    if [column.lower() for column, _ in pairs] != [column.lower() for column in columns]:
+        return None
+    return tuple(text for _, text in pairs)
+
+
+def in_column_order(given: Mapping[str, T], columns: Sequence[str]) -> list[T] | None:
+    """What is given for each column, by its name in any case; None unless exactly these columns are named."""
+    by_name = {name.lower(): value for name, value in given.items()}
+    names = [column.lower() for column in columns]
+    return [by_name[name] for name in names] if set(by_name) == set(names) else None
+
+
+def values_of_partition(name: str, schema: Schema) -> tuple[ColumnValue, ...]:
+    """The values in a partition's name, ``month=1/origin=JFK``. Raises InvalidArgument for the name of no partition."""
+    texts = partition_texts(name, schema.partition_columns)
+    if texts is None:
+        raise InvalidArgument(f"partition {name!r} does not name the columns {', '.join(schema.partition_columns)}")
+    pairs = zip(texts, schema.partition_fields, strict=True)
+    return tuple(partition_value_from_string(text, field.type) for text, field in pairs)
+
+
+def name_of_partition(values: Sequence[ColumnValue], schema: Schema) -> str:
+    """``month=1/origin=JFK``: a partition's name and path. Raises InvalidArgument for values that do not fit."""
+    fields = schema.partition_fields
+    if len(values) != len(fields):
+        raise InvalidArgument(f"{len(values)} partition values for the {len(fields)} partition columns of the table")
+    texts = [partition_value_to_string(value, field.type) for value, field in zip(values, fields, strict=True)]
+    return partition_name([field.name for field in fields], texts)
+
+
+def partition_value_to_string(value: ColumnValue, column_type: Type) -> str:
+    """The text of a value: what Spark writes in a session whose time zone is UTC.
 
     Dates are ``2013-01-31``, instants ``2013-01-31 12:00:00[.fraction]`` in UTC, decimals have all digits of their
     scale. Raises InvalidArgument if the value is not one of the type, and for the text that stands for null.
     """
     if value is None or value == "":
         return DEFAULT_PARTITION
-    match value:
-        case bool() if column_type == BOOLEAN:
-            return "true" if value else "false"
-        case int() if column_type in INTEGER_BITS and not isinstance(value, bool):
-            return str(_check_range(value, column_type))
-        case decimal.Decimal() | int() if isinstance(column_type, Decimal) and not isinstance(value, bool):
-            return f"{_fit_decimal(decimal.Decimal(value), column_type, str(value)):f}"
-        case float() | int() if is_floating(column_type) and not isinstance(value, bool):
-            return _java_double(float(value))
-        case str() if is_textual(column_type):
-            if value == DEFAULT_PARTITION:
-                raise InvalidArgument(
-                    f"the text {value!r} stands for null in the names of partitions, and no partition has it as a value"
-                )
-            return value
-        case bytes() if column_type == BINARY:
-            return value.decode("utf-8", "replace")
-        case datetime.datetime() if column_type in (TIMESTAMP, TIMESTAMP_NTZ):
-            if column_type == TIMESTAMP and value.tzinfo is not None:
-                value = value.astimezone(datetime.UTC)
-            text = value.replace(tzinfo=None).isoformat(sep=" ")
-            return text.rstrip("0") if "." in text else text
-        case datetime.date() if column_type == DATE and not isinstance(value, datetime.datetime):
-            return value.isoformat()
-        case _:
-            raise InvalidArgument(f"{value!r} is not a value of type {format_type(column_type)}")
+    if column_type.kind is None:
+        raise _not_of_type(value, column_type)
+    try:
+        text = CODECS[column_type.kind].to_text(value, column_type)
+    except TypeError:
+        raise _not_of_type(value, column_type) from None
+    if value == DEFAULT_PARTITION:
+        raise InvalidArgument(
+            f"the text {value!r} stands for null in the names of partitions, and no partition has it as a value"
+        )
+    return text
 
 
-def partition_value_from_string(text: str, column_type: Type) -> PartitionValue:
+def partition_value_from_string(text: str, column_type: Type) -> ColumnValue:
     """The value that a partition's text stands for; ``timestamp`` texts are taken as UTC.
 
     Raises InvalidArgument if the text is not a value of the type.
@@ -121,13 +123,14 @@ def partition_value_from_string(text: str, column_type: Type) -> PartitionValue:
     if text == DEFAULT_PARTITION:
         return None
     try:
-        return _parse_value(text, column_type)
+        if column_type.kind is not None:
+            return CODECS[column_type.kind].from_text(text, column_type)
     except (ValueError, ArithmeticError, InvalidArgument):
-        message = f"partition value '{text}' is not a value of type {format_type(column_type)}"
-        raise InvalidArgument(message) from None
+        pass
+    raise InvalidArgument(f"partition value '{text}' is not a value of type {format_type(column_type)}")
 
 
-def partition_field_value(text: str, field: Field) -> PartitionValue:
+def partition_field_value(text: str, field: Field) -> ColumnValue:
     """Like ``partition_value_from_string``; the error names the column."""
     try:
         return partition_value_from_string(text, field.type)
@@ -135,64 +138,5 @@ def partition_field_value(text: str, field: Field) -> PartitionValue:
         raise InvalidArgument(f"partition column {field.name}: {error.message}", column=field.name) from None
 
 
-def _parse_value(text: str, column_type: Type) -> PartitionValue:
-    if is_textual(column_type):
-        return text
-    if column_type in INTEGER_BITS:
-        if not _INTEGER.fullmatch(text):
-            raise ValueError(text)
-        return _check_range(int(text), column_type)
-    if isinstance(column_type, Decimal):
-        return _fit_decimal(decimal.Decimal(text), column_type, text)
-    if is_floating(column_type):
-        return float(text)
-    if column_type == BOOLEAN:
-        return text.lower() == "true" if text.lower() in ("true", "false") else _reject(text)
-    if column_type == BINARY:
-        return text.encode()
-    if column_type == DATE:
-        match = _DATE.fullmatch(text) or _reject(text)
-        return datetime.date(*map(int, match.groups()))
-    if is_nested(column_type):
-        _reject(text)
-    match = _TIMESTAMP.fullmatch(text) or _reject(text)
-    *parts, fraction = match.groups()
-    microsecond = int((fraction or "").ljust(6, "0")[:6])
-    zone = datetime.UTC if column_type == TIMESTAMP else None
-    year, month, day, hour, minute, second = (int(part or 0) for part in parts)
-    return datetime.datetime(year, month, day, hour, minute, second, microsecond, tzinfo=zone)
-
-
-def _reject(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
-def _check_range(value: int, column_type: Type) -> int:
-    limit = 1 << (INTEGER_BITS[column_type] - 1)
-    if not -limit <= value < limit:
-        raise InvalidArgument(f"{value} is out of the range of {format_type(column_type)}")
-    return value
-
-
-def _fit_decimal(value: decimal.Decimal, column_type: Decimal, text: str) -> decimal.Decimal:
-    if value.is_finite():
-        with decimal.localcontext(prec=2 * 38 + 2):
-            fitted = value.quantize(decimal.Decimal(1).scaleb(-column_type.scale))
-        if fitted == value and len(fitted.as_tuple().digits) <= max(column_type.precision, column_type.scale + 1):
-            return fitted
-    raise InvalidArgument(f"{text} is not a value of type {format_type(column_type)}")
-
-
-def _java_double(value: float) -> str:
-    """Java's ``Double.toString``, which Spark and Hive use: scientific from 10^7 on and below 10^-3."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    sign, digits, exponent = decimal.Decimal(repr(value)).normalize().as_tuple()
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        plain = f"{decimal.Decimal(repr(value)):f}"
-        return plain if "." in plain else plain + ".0"
-    mantissa = "".join(map(str, digits))
-    power = int(exponent) + len(digits) - 1
-    return f"{'-' if sign else ''}{mantissa[0]}.{mantissa[1:] or '0'}E{power}"
+def _not_of_type(value: ColumnValue, column_type: Type) -> InvalidArgument:
+    return InvalidArgument(f"{value!r} is not a value of type {format_type(column_type)}")

@@ -15,24 +15,26 @@ import pyarrow as pa
 from lakemark_core.types.arrow import to_arrow
 from lakemark_core.types.model import (
     BIGINT,
-    DATE,
     DOUBLE,
-    INT,
-    SMALLINT,
     TIMESTAMP,
     TIMESTAMP_NTZ,
-    TINYINT,
     Decimal,
     ListOf,
     MapOf,
+    Primitive,
     Struct,
     Type,
 )
+from lakemark_core.types.primitives import PRIMITIVES, ValueKind
 from lakemark_core.types.schema import Schema
 from lakemark_core.types.text import format_type
 
 _BYTES: Final = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
-_FLOATING: Final[dict[pa.DataType, str]] = {pa.float32(): "FLOAT", pa.float64(): "DOUBLE"}
+_FLOATING: Final[dict[pa.DataType, str]] = {
+    record.arrow: record.parquet for record in PRIMITIVES.values() if record.kind is ValueKind.FLOATING
+}
+_STORED_NULLS: Final = "INT32"
+"""The parquet type of a column that was written without a type."""
 _BITS_OF_INT64: Final = 64
 _DIGITS_OF_INT32: Final = 9
 _DIGITS_OF_INT64: Final = 18
@@ -41,8 +43,8 @@ _DIGITS_OF_INT64: Final = 18
 def check_readable(schema: Schema, file_schema: pa.Schema) -> list[str]:
     """Why plain Spark does not read files of this Arrow schema, which fits (``check_fits``), as ``schema`` has them.
 
-    It does not tell how decimals and nanoseconds are stored, nor compressions and encodings: those count as readable
-    here, and ``lakemark.parquet.stored`` looks at them in the files.
+    An Arrow schema does not tell how a file stores decimals and nanoseconds, nor how it is compressed and encoded. All
+    of these count as readable here; ``lakemark.parquet.stored`` checks them in the files.
     """
     return [
         reason for leaf in leaves_of(schema, file_schema) for reason in misread(leaf, _surely_stored(leaf.given), {})
@@ -64,10 +66,13 @@ def leaves_of(schema: Schema, file_schema: pa.Schema) -> Iterator[Leaf]:
 
 
 def misread(leaf: Leaf, physical: str, logical: dict[str, Any]) -> list[str]:
-    """``physical`` is the parquet type of the column, "" if that is not known; ``logical`` the other one, as JSON."""
+    """Why Spark does not read the column; empty if it does.
+
+    ``physical`` is the column's physical parquet type, "" if it is not known; ``logical`` is its logical type as JSON.
+    """
     name, wanted, given = leaf
     if pa.types.is_null(given):
-        if wanted in (TINYINT, SMALLINT, INT, DATE):  # the types that are INT32 in parquet, as nulls are
+        if isinstance(wanted, Primitive) and wanted.record.parquet == _STORED_NULLS:
             return []
         return [
             f"column '{name}' is {format_type(wanted)} in the table and has nothing but nulls, without a type, "

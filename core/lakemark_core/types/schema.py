@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lakemark_core.errors import InvalidSchema
-from lakemark_core.types.model import BINARY, Field, ListOf, MapOf, Struct, Type, is_floating, is_nested
+from lakemark_core.types.model import Field, ListOf, MapOf, Struct, Type
 from lakemark_core.types.text import format_type
+from lakemark_core.types.values import CODECS
 
 NAME_LENGTH_MAX = 255
 COLUMNS_MAX = 20_000
@@ -241,7 +242,7 @@ def _check_name(name: str) -> None:
 
 def _check_partition_type(column: Field) -> None:
     # A partition's value is text in paths and in the metastore: what has not exactly one text cannot name a partition.
-    if is_nested(column.type) or is_floating(column.type) or column.type == BINARY:
+    if column.type.kind is None or not CODECS[column.type.kind].names_partitions:
         raise InvalidSchema(
             f"column '{column.name}' of type {format_type(column.type)} cannot be a partition column; "
             "use an integer, string, date, timestamp, decimal or boolean column"

@@ -4,54 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from lakemark_core.errors import InvalidSchema
-from lakemark_core.types.model import (
-    BIGINT,
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INT,
-    SMALLINT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    TINYINT,
-    Char,
-    Decimal,
-    Field,
-    ListOf,
-    MapOf,
-    Primitive,
-    Struct,
-    Type,
-    Varchar,
-)
+from lakemark_core.types.model import Char, Decimal, Field, ListOf, MapOf, Primitive, Struct, Type, Varchar
+from lakemark_core.types.primitives import PRIMITIVES
 
 TEXT_LENGTH_MAX = 1_000_000
 DEPTH_MAX = 64
 
-_SIMPLE: dict[str, Primitive] = {
-    "boolean": BOOLEAN,
-    "tinyint": TINYINT,
-    "byte": TINYINT,
-    "smallint": SMALLINT,
-    "short": SMALLINT,
-    "int": INT,
-    "integer": INT,
-    "bigint": BIGINT,
-    "long": BIGINT,
-    "float": FLOAT,
-    "real": FLOAT,
-    "double": DOUBLE,
-    "string": STRING,
-    "binary": BINARY,
-    "date": DATE,
-    "timestamp": TIMESTAMP,
-    "timestamp_ltz": TIMESTAMP,
-    "timestamp_ntz": TIMESTAMP_NTZ,
+_PRIMITIVES: Final[dict[str, Primitive]] = {
+    name: Primitive(record.name) for record in PRIMITIVES.values() for name in (record.name, *record.aliases)
 }
 _DECIMALS = ("decimal", "dec", "numeric")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -107,16 +70,16 @@ def _quote(name: str) -> str:
 
 
 def _tokens(text: str) -> list[_Token]:
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     position, end = 0, len(text.rstrip())
     while position < end:
         match = _TOKEN.match(text, position)
         if match is None:
             raise InvalidSchema(f"type string: cannot read {text[position : position + 20]!r} at position {position}")
         kind = match.lastgroup or ""
-        found.append(_Token(kind, match.group(kind), match.start(kind)))
+        tokens.append(_Token(kind, match.group(kind), match.start(kind)))
         position = match.end()
-    return found
+    return tokens
 
 
 class _Parser:
@@ -136,8 +99,8 @@ class _Parser:
             self._word_if("precision")
         if name == "timestamp":
             self._time_zone()
-        if name in _SIMPLE:
-            return _SIMPLE[name]
+        if name in _PRIMITIVES:
+            return _PRIMITIVES[name]
         if name in _DECIMALS:
             numbers = self._numbers(2, optional=True)
             return Decimal(numbers[0] if numbers else 10, numbers[1] if len(numbers) > 1 else 0)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name
-from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct
-from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.dispatch import Call
+from lakemark_server.admission.ranks import Rank
 from lakemark_thrift.ttypes import FieldSchema, GetFieldsResponse, GetSchemaResponse, Table
 
 
-class _Columns:
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
+class Columns(Subject, title="Columns of a table"):
+    @method("get_fields", Rank.READ)
+    @method("get_fields_with_environment_context", Rank.READ)
     def fields(self, call: Call) -> list[FieldSchema]:
         return self._columns(database_name(call.args.db_name), call.args.table_name, keys=False)
 
+    @method("get_fields_req", Rank.READ)
     def fields_req(self, call: Call) -> GetFieldsResponse:
         request = call.args.req
         database = database_name(request.dbName, request.catName)
         return GetFieldsResponse(fields=self._columns(database, request.tblName, keys=False))
 
+    @method("get_schema", Rank.READ)
+    @method("get_schema_with_environment_context", Rank.READ)
     def schema(self, call: Call) -> list[FieldSchema]:
         return self._columns(database_name(call.args.db_name), call.args.table_name, keys=True)
 
+    @method("get_schema_req", Rank.READ)
     def schema_req(self, call: Call) -> GetSchemaResponse:
         request = call.args.req
         database = database_name(request.dbName, request.catName)
@@ -34,15 +38,3 @@ class _Columns:
         table = decode_struct(Table, struct)
         columns = list(table.sd.cols or ()) if table.sd is not None else []
         return columns + list(table.partitionKeys or ()) if keys else columns
-
-
-def handlers(services: Services) -> dict[str, Handler]:
-    subject = _Columns(services)
-    return {
-        "get_fields": subject.fields,
-        "get_fields_with_environment_context": subject.fields,
-        "get_fields_req": subject.fields_req,
-        "get_schema": subject.schema,
-        "get_schema_with_environment_context": subject.schema,
-        "get_schema_req": subject.schema_req,
-    }

@@ -1,13 +1,11 @@
-"""Constraints: there are none on any table, which is what engines want to know."""
+"""Constraints: no table has any, which is what engines want to know."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import database_name
-from lakemark_hms.services import Services
-from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.dispatch import Call
+from lakemark_server.admission.ranks import Rank
 from lakemark_thrift.ttypes import (
     AllTableConstraintsResponse,
     CheckConstraintsResponse,
@@ -20,25 +18,49 @@ from lakemark_thrift.ttypes import (
 )
 
 
-def handlers(services: Services) -> dict[str, Handler]:
-    def none_of(make: Callable[[], Any], database: str = "db_name", table: str = "tbl_name") -> Handler:
-        def handler(call: Call) -> Any:
-            request = call.args.request
-            name = getattr(request, table)
-            if name:  # foreign keys may be asked by either of their tables
-                services.find(database_name(getattr(request, database), request.catName), name)
-            return make()
+class Constraints(Subject, title="Constraints"):
+    @method("get_primary_keys", Rank.READ)
+    def primary_keys(self, call: Call) -> PrimaryKeysResponse:
+        self._require_table(call)
+        return PrimaryKeysResponse(primaryKeys=[])
 
-        return handler
+    @method("get_foreign_keys", Rank.READ)
+    def foreign_keys(self, call: Call) -> ForeignKeysResponse:
+        self._require_table(call, "foreign_db_name", "foreign_tbl_name")
+        return ForeignKeysResponse(foreignKeys=[])
 
-    return {
-        "get_primary_keys": none_of(lambda: PrimaryKeysResponse(primaryKeys=[])),
-        "get_foreign_keys": none_of(lambda: ForeignKeysResponse(foreignKeys=[]), "foreign_db_name", "foreign_tbl_name"),
-        "get_unique_constraints": none_of(lambda: UniqueConstraintsResponse(uniqueConstraints=[])),
-        "get_not_null_constraints": none_of(lambda: NotNullConstraintsResponse(notNullConstraints=[])),
-        "get_default_constraints": none_of(lambda: DefaultConstraintsResponse(defaultConstraints=[])),
-        "get_check_constraints": none_of(lambda: CheckConstraintsResponse(checkConstraints=[])),
-        "get_all_table_constraints": none_of(
-            lambda: AllTableConstraintsResponse(allTableConstraints=SQLAllTableConstraints()), "dbName", "tblName"
-        ),
-    }
+    @method("get_unique_constraints", Rank.READ)
+    def unique(self, call: Call) -> UniqueConstraintsResponse:
+        self._require_table(call)
+        return UniqueConstraintsResponse(uniqueConstraints=[])
+
+    @method("get_not_null_constraints", Rank.READ)
+    def not_null(self, call: Call) -> NotNullConstraintsResponse:
+        self._require_table(call)
+        return NotNullConstraintsResponse(notNullConstraints=[])
+
+    @method("get_default_constraints", Rank.READ)
+    def default(self, call: Call) -> DefaultConstraintsResponse:
+        self._require_table(call)
+        return DefaultConstraintsResponse(defaultConstraints=[])
+
+    @method("get_check_constraints", Rank.READ)
+    def check(self, call: Call) -> CheckConstraintsResponse:
+        self._require_table(call)
+        return CheckConstraintsResponse(checkConstraints=[])
+
+    @method("get_all_table_constraints", Rank.READ)
+    def all_of_table(self, call: Call) -> AllTableConstraintsResponse:
+        self._require_table(call, "dbName", "tblName")
+        return AllTableConstraintsResponse(allTableConstraints=SQLAllTableConstraints())
+
+    def _require_table(self, call: Call, database: str = "db_name", table: str = "tbl_name") -> None:
+        """Raises DatabaseNotFound or TableNotFound if the request names a table that does not exist.
+
+        ``database`` and ``table`` are fields of the request. Foreign keys may be asked for by either of their tables,
+        so the name may be missing.
+        """
+        request = call.args.request
+        name = getattr(request, table)
+        if name:
+            self._services.find(database_name(getattr(request, database), request.catName), name)

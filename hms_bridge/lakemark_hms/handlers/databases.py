@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakemark_core.errors import AlreadyExists, DatabaseNotFound, NotFound, UnsupportedOperation
+from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
 from lakemark_hms.objects import database_record, database_struct
 from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import encode_struct
 from lakemark_hms.wire.cut import Cut
-from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import reply_struct, struct, struct_list_field
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog import directories
 from lakemark_server.catalog.names import DEFAULT_CATALOG
 from lakemark_thrift.ttypes import (
@@ -25,17 +27,19 @@ from lakemark_thrift.ttypes import (
 )
 
 
-class _Databases:
+class Databases(Subject, title="Databases and catalogs"):
     def __init__(self, services: Services) -> None:
-        self._services = services
+        super().__init__(services)
         self._catalog = services.catalog
 
     # -- databases
 
+    @method("create_database", Rank.WRITE)
     def create(self, call: Call) -> None:
         (sent,) = call.cut(Database, 1)
         self._create(sent, sent.value.catalogName)
 
+    @method("create_database_req", Rank.WRITE)
     def create_req(self, call: Call) -> None:
         request: CreateDatabaseRequest = call.args.createDatabaseRequest
         database = Database(
@@ -61,10 +65,12 @@ class _Databases:
         except AlreadyExists:
             raise AlreadyExists(f"Database {name.name} already exists", database=name.name) from None
 
+    @method("get_database", Rank.READ)
     def get(self, call: Call) -> bytes:
         record = self._catalog.get_database(*database_name(call.args.name))
         return reply_struct(call.name, call.seqid, self._struct(record))
 
+    @method("get_database_req", Rank.READ)
     def get_req(self, call: Call) -> bytes:
         request = call.args.request
         record = self._catalog.get_database(*database_name(request.name, request.catalogName))
@@ -73,12 +79,15 @@ class _Databases:
     def _struct(self, record: DatabaseRecord) -> bytes:
         return database_struct(record, self._services.for_engines(record.location))
 
+    @method("get_all_databases", Rank.READ)
     def get_all(self, _call: Call) -> list[str]:
         return [record.name for record in self._catalog.list_databases(DEFAULT_CATALOG)]
 
+    @method("get_databases", Rank.READ)
     def get_matching(self, call: Call) -> list[str]:
         return [record.name for record in self._matching(call.args.pattern)]
 
+    @method("get_databases_req", Rank.READ)
     def get_matching_req(self, call: Call) -> bytes:
         request = call.args.request
         found = self._matching(request.pattern, request.catalogName)
@@ -92,10 +101,12 @@ class _Databases:
         records = self._catalog.list_databases(catalog)
         return [record for record in records if fits(record.name)]
 
+    @method("alter_database", Rank.WRITE)
     def alter(self, call: Call) -> None:
         (sent,) = call.cut(Database, 2)
         self._alter(database_name(call.args.dbname), sent)
 
+    @method("alter_database_req", Rank.WRITE)
     def alter_req(self, call: Call) -> None:
         (sent,) = call.cut(Database, 1, 2)
         self._alter(database_name(call.args.alterDbReq.oldDbName, sent.value.catalogName), sent)
@@ -106,10 +117,12 @@ class _Databases:
             raise UnsupportedOperation(f"database {name.name!r} cannot be renamed", database=name.name)
         self._services.warehouse.alter_database(*name, lambda _old: database_record(sent, name.catalog, name.name))
 
+    @method("drop_database", Rank.WRITE)
     def drop(self, call: Call) -> None:
         args = call.args
         self._drop(database_name(args.name), delete_data=bool(args.deleteData), cascade=bool(args.cascade))
 
+    @method("drop_database_req", Rank.WRITE)
     def drop_req(self, call: Call) -> AsyncOperationResp:
         request = call.args.req
         try:
@@ -134,9 +147,11 @@ class _Databases:
 
     # -- catalogs: there is one
 
+    @method("get_catalogs", Rank.READ)
     def get_catalogs(self, _call: Call) -> GetCatalogsResponse:
         return GetCatalogsResponse(names=[DEFAULT_CATALOG])
 
+    @method("get_catalog", Rank.READ)
     def get_catalog(self, call: Call) -> GetCatalogResponse:
         _require_catalog((call.args.catName.name or "").lower())
         catalog = Catalog(
@@ -150,22 +165,3 @@ class _Databases:
 def _require_catalog(name: str) -> None:
     if name != DEFAULT_CATALOG:
         raise NotFound(f"there is no catalog {name!r}: the only one is {DEFAULT_CATALOG!r}", catalog=name)
-
-
-def handlers(services: Services) -> dict[str, Handler]:
-    subject = _Databases(services)
-    return {
-        "create_database": subject.create,
-        "create_database_req": subject.create_req,
-        "get_database": subject.get,
-        "get_database_req": subject.get_req,
-        "get_all_databases": subject.get_all,
-        "get_databases": subject.get_matching,
-        "get_databases_req": subject.get_matching_req,
-        "alter_database": subject.alter,
-        "alter_database_req": subject.alter_req,
-        "drop_database": subject.drop,
-        "drop_database_req": subject.drop_req,
-        "get_catalogs": subject.get_catalogs,
-        "get_catalog": subject.get_catalog,
-    }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from lakemark_core.errors import InvalidArgument, Unimplemented
+from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.partition_objects import (
     added_partition,
@@ -19,9 +20,10 @@ from lakemark_hms.request_heads import AddPartitionsHead, AlterHead, AlterPartit
 from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct, encode_struct
 from lakemark_hms.wire.cut import Cut
-from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.heads import PartitionHead
 from lakemark_hms.wire.splice import reply_struct, struct, struct_list_field
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values
 from lakemark_thrift.ttypes import (
     AlterPartitionsResponse,
@@ -33,39 +35,48 @@ from lakemark_thrift.ttypes import (
 from lakemark_thrift.ttypes import Partition as ThriftPartition
 
 
-class _PartitionChanges:
+class PartitionChanges(Subject, title="Changes of partitions"):
     def __init__(self, services: Services) -> None:
-        self._services = services
+        super().__init__(services)
         self._partitions = services.warehouse.partitions
 
     # -- add
 
+    @method("add_partition", Rank.WRITE)
+    @method("add_partition_with_environment_context", Rank.WRITE)
     def add_one(self, call: Call) -> bytes:
         sent = call.cut(PartitionHead, 1)
         table = self._table_of(sent[0].value)
         (added,) = self._add(table, sent)
         return reply_struct(call.name, call.seqid, full_struct(table, added))
 
+    @method("add_partitions", Rank.WRITE)
     def add_list(self, call: Call) -> int:
         sent = call.cut(PartitionHead, 1)
         return len(self._add(self._table_of(sent[0].value), sent)) if sent else 0
 
+    @method("add_partitions_req", Rank.WRITE)
     def add_req(self, call: Call) -> bytes:
         request = call.read(AddPartitionsHead).request
         table = self._services.hive_table(database_name(request.dbName, request.catName), request.tblName)
         added = self._add(table, call.cut(PartitionHead, 1, 3), if_not_exists=bool(request.ifNotExists))
         return _reply_rows(call, table, added, wanted=request.needResult is not False)
 
+    @method("append_partition", Rank.WRITE)
+    @method("append_partition_with_environment_context", Rank.WRITE)
     def append(self, call: Call) -> bytes:
         args = call.args
         table = self._services.hive_table(database_name(args.db_name), args.tbl_name)
         return self._append(call, table, values_of(args.part_vals))
 
+    @method("append_partition_by_name", Rank.WRITE)
+    @method("append_partition_by_name_with_environment_context", Rank.WRITE)
     def append_by_name(self, call: Call) -> bytes:
         args = call.args
         table = self._services.hive_table(database_name(args.db_name), args.tbl_name)
         return self._append(call, table, values_of_name(table, args.part_name or ""))
 
+    @method("append_partition_req", Rank.WRITE)
     def append_req(self, call: Call) -> bytes:
         request = call.args.appendPartitionsReq
         table = self._services.hive_table(database_name(request.dbName, request.catalogName), request.tableName)
@@ -93,11 +104,16 @@ class _PartitionChanges:
 
     # -- alter and rename
 
+    @method("alter_partition", Rank.WRITE)
+    @method("alter_partition_with_environment_context", Rank.WRITE)
+    @method("alter_partitions", Rank.WRITE)
+    @method("alter_partitions_with_environment_context", Rank.WRITE)
     def alter(self, call: Call) -> None:
         """One partition, or a list."""
         args = call.read(AlterHead)
         self._alter(database_name(args.db_name), args.tbl_name, call.cut(PartitionHead, 3))
 
+    @method("alter_partitions_req", Rank.WRITE)
     def alter_req(self, call: Call) -> AlterPartitionsResponse:
         request = call.read(AlterPartitionsHead).request
         database = database_name(request.dbName, request.catName)
@@ -116,11 +132,13 @@ class _PartitionChanges:
             changes[values] = partial(replaced_partition, table, one, now)
         self._partitions.alter(table, changes)
 
+    @method("rename_partition", Rank.WRITE)
     def rename(self, call: Call) -> None:
         args = call.args
         (sent,) = call.cut(PartitionHead, 4)
         self._rename(database_name(args.db_name), args.tbl_name, args.part_vals, sent)
 
+    @method("rename_partition_req", Rank.WRITE)
     def rename_req(self, call: Call) -> RenamePartitionResponse:
         request = call.args.req
         (sent,) = call.cut(PartitionHead, 1, 5)
@@ -136,18 +154,23 @@ class _PartitionChanges:
 
     # -- drop
 
+    @method("drop_partition", Rank.WRITE)
+    @method("drop_partition_with_environment_context", Rank.WRITE)
     def drop(self, call: Call) -> bool:
         args = call.args
         table = self._services.hive_table(database_name(args.db_name), args.tbl_name)
         self._drop(table, [values_of(args.part_vals)], delete_data=bool(args.deleteData))
         return True
 
+    @method("drop_partition_by_name", Rank.WRITE)
+    @method("drop_partition_by_name_with_environment_context", Rank.WRITE)
     def drop_by_name(self, call: Call) -> bool:
         args = call.args
         table = self._services.hive_table(database_name(args.db_name), args.tbl_name)
         self._drop(table, [values_of_name(table, args.part_name or "")], delete_data=bool(args.deleteData))
         return True
 
+    @method("drop_partition_req", Rank.WRITE)
     def drop_req(self, call: Call) -> bool:
         request = call.args.dropPartitionReq
         table = self._services.hive_table(database_name(request.dbName, request.catName), request.tblName)
@@ -155,6 +178,7 @@ class _PartitionChanges:
         self._drop(table, [values], delete_data=bool(request.deleteData))
         return True
 
+    @method("drop_partitions_req", Rank.WRITE)
     def drop_list_req(self, call: Call) -> bytes:
         request: DropPartitionsRequest = call.args.req
         table = self._services.hive_table(database_name(request.dbName, request.catName), request.tblName)
@@ -190,31 +214,3 @@ def _require_one_table(table: HiveTable, sent: Sequence[Cut[PartitionHead]]) -> 
             raise InvalidArgument(
                 f"Partition does not belong to target table {table.label}: it names {database}.{name}"
             )
-
-
-def handlers(services: Services) -> dict[str, Handler]:
-    subject = _PartitionChanges(services)
-    return {
-        "add_partition": subject.add_one,
-        "add_partition_with_environment_context": subject.add_one,
-        "add_partitions": subject.add_list,
-        "add_partitions_req": subject.add_req,
-        "append_partition": subject.append,
-        "append_partition_with_environment_context": subject.append,
-        "append_partition_by_name": subject.append_by_name,
-        "append_partition_by_name_with_environment_context": subject.append_by_name,
-        "append_partition_req": subject.append_req,
-        "alter_partition": subject.alter,
-        "alter_partition_with_environment_context": subject.alter,
-        "alter_partitions": subject.alter,
-        "alter_partitions_with_environment_context": subject.alter,
-        "alter_partitions_req": subject.alter_req,
-        "rename_partition": subject.rename,
-        "rename_partition_req": subject.rename_req,
-        "drop_partition": subject.drop,
-        "drop_partition_with_environment_context": subject.drop,
-        "drop_partition_by_name": subject.drop_by_name,
-        "drop_partition_by_name_with_environment_context": subject.drop_by_name,
-        "drop_partition_req": subject.drop_req,
-        "drop_partitions_req": subject.drop_list_req,
-    }

@@ -5,33 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakemark_core.errors import PartitionNotFound
+from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.partition_objects import full_struct, values_of, values_of_name, view_of
 from lakemark_hms.partition_view import PartitionView, Values, limited
 from lakemark_hms.services import Found, Services
 from lakemark_hms.wire.cut import LIST
-from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import Pieces, reply_struct, reply_value, struct, struct_field
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.warehouse_partitions import check_values
 
 
-class _Partitions:
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
+class Partitions(Subject, title="Partitions"):
     # -- one
 
+    @method("get_partition", Rank.READ)
+    @method("get_partition_with_auth", Rank.READ)
     def get(self, call: Call) -> bytes:
         args = call.args
         found = self._services.find(database_name(args.db_name), args.tbl_name)
         return reply_struct(call.name, call.seqid, self._one(found, values_of(args.part_vals)))
 
+    @method("get_partition_by_name", Rank.READ)
     def get_by_name(self, call: Call) -> bytes:
         args = call.args
         found = self._services.find(database_name(args.db_name), args.tbl_name)
         values = values_of_name(found.hive or self._services.partitions(found), args.part_name or "")
         return reply_struct(call.name, call.seqid, self._one(found, values))
 
+    @method("get_partition_req", Rank.READ)
     def get_req(self, call: Call) -> bytes:
         request = call.args.req
         found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
@@ -51,21 +54,27 @@ class _Partitions:
 
     # -- several
 
+    @method("get_partitions", Rank.READ)
+    @method("get_partitions_with_auth", Rank.READ)
     def all(self, call: Call) -> bytes:
         args = call.args
         view, chosen = self._leading(database_name(args.db_name), args.tbl_name, (), args.max_parts)
         return _reply(call, view, chosen)
 
+    @method("get_partitions_req", Rank.READ)
     def all_req(self, call: Call) -> bytes:
         request = call.args.req
         database = database_name(request.dbName, request.catName)
         return _reply_req(call, *self._leading(database, request.tblName, (), request.maxParts))
 
+    @method("get_partitions_ps", Rank.READ)
+    @method("get_partitions_ps_with_auth", Rank.READ)
     def leading(self, call: Call) -> bytes:
         args = call.args
         database = database_name(args.db_name)
         return _reply(call, *self._leading(database, args.tbl_name, args.part_vals or (), args.max_parts))
 
+    @method("get_partitions_ps_with_auth_req", Rank.READ)
     def leading_req(self, call: Call) -> bytes:
         request = call.args.req
         database = database_name(request.dbName, request.catName)
@@ -78,10 +87,12 @@ class _Partitions:
     ) -> tuple[PartitionView, Sequence[int]]:
         return leading(self._services, database, table, wanted, max_parts)
 
+    @method("get_partitions_by_names", Rank.READ)
     def by_names(self, call: Call) -> bytes:
         args = call.args
         return _reply(call, *self._named(database_name(args.db_name), args.tbl_name, args.names or []))
 
+    @method("get_partitions_by_names_req", Rank.READ)
     def by_names_req(self, call: Call) -> bytes:
         request = call.args.req
         return _reply_req(call, *self._named(database_name(request.db_name), request.tbl_name, request.names or []))
@@ -95,11 +106,13 @@ class _Partitions:
         view = self._services.partitions(found)
         return view, [at for name in dict.fromkeys(names) for at in view.at(values_of_name(view, name))]
 
+    @method("get_partitions_by_filter", Rank.READ)
     def by_filter(self, call: Call) -> bytes:
         args = call.args
         view, chosen = self._filtered(database_name(args.db_name), args.tbl_name, args.filter)
         return _reply(call, view, limited(chosen, args.max_parts))
 
+    @method("get_partitions_by_filter_req", Rank.READ)
     def by_filter_req(self, call: Call) -> bytes:
         request = call.args.req
         database = database_name(request.dbName, request.catName)
@@ -107,6 +120,7 @@ class _Partitions:
         # Here the result is the list itself.
         return _reply(call, view, limited(chosen, request.maxParts))
 
+    @method("get_num_partitions_by_filter", Rank.READ)
     def number_by_filter(self, call: Call) -> int:
         args = call.args
         return len(self._filtered(database_name(args.db_name), args.tbl_name, args.filter)[1])
@@ -114,8 +128,7 @@ class _Partitions:
     def _filtered(
         self, database: DatabaseName, table: str, filter_text: str | None
     ) -> tuple[PartitionView, Sequence[int]]:
-        view = self._services.partitions(self._services.find(database, table), filter_text or "")
-        return view, view.matching(filter_text or "")
+        return self._services.filtered(self._services.find(database, table), filter_text or "")
 
 
 def leading(
@@ -149,24 +162,3 @@ def _reply_req(call: Call, view: PartitionView, chosen: Sequence[int]) -> bytes:
     """For the methods whose result is a struct with the partitions as field 1."""
     head = bytes((LIST,)) + (1).to_bytes(2, "big")
     return reply_struct(call.name, call.seqid, struct([head, *_pieces(view, chosen)]))
-
-
-def handlers(services: Services) -> dict[str, Handler]:
-    subject = _Partitions(services)
-    return {
-        "get_partition": subject.get,
-        "get_partition_with_auth": subject.get,
-        "get_partition_by_name": subject.get_by_name,
-        "get_partition_req": subject.get_req,
-        "get_partitions": subject.all,
-        "get_partitions_with_auth": subject.all,
-        "get_partitions_req": subject.all_req,
-        "get_partitions_ps": subject.leading,
-        "get_partitions_ps_with_auth": subject.leading,
-        "get_partitions_ps_with_auth_req": subject.leading_req,
-        "get_partitions_by_names": subject.by_names,
-        "get_partitions_by_names_req": subject.by_names_req,
-        "get_partitions_by_filter": subject.by_filter,
-        "get_partitions_by_filter_req": subject.by_filter_req,
-        "get_num_partitions_by_filter": subject.number_by_filter,
-    }

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakemark_core.errors import InvalidArgument, NotFound
+from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.partition_objects import values_of_name
 from lakemark_hms.services import Found, Services
 from lakemark_hms.wire.codec import encode_struct
 from lakemark_hms.wire.cut import Cut
-from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import (
     reply_struct,
     struct,
@@ -18,6 +19,7 @@ from lakemark_hms.wire.splice import (
     struct_list_field,
     struct_list_map_field,
 )
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.column_statistics import OF_TABLE
 from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_thrift.ttypes import (
@@ -28,19 +30,23 @@ from lakemark_thrift.ttypes import (
 )
 
 
-class _Statistics:
+class Statistics(Subject, title="Column statistics"):
     def __init__(self, services: Services) -> None:
-        self._services = services
+        super().__init__(services)
         self._statistics = services.warehouse.statistics
 
     # -- update
 
+    @method("update_table_column_statistics", Rank.WRITE)
+    @method("update_partition_column_statistics", Rank.WRITE)
     def update(self, call: Call) -> bool:
         """Of a table or of a partition, as the struct says."""
         description: ColumnStatisticsDesc = call.args.stats_obj.statsDesc
         self._put(description, call.cut(ColumnStatisticsObj, 1, 2))
         return True
 
+    @method("update_table_column_statistics_req", Rank.WRITE)
+    @method("update_partition_column_statistics_req", Rank.WRITE)
     def update_req(self, call: Call) -> SetPartitionsStatsResponse:
         for one in call.cut(ColumnStatistics, 1, 1):
             if one.value.statsDesc is None:
@@ -49,6 +55,7 @@ class _Statistics:
             self._put(one.value.statsDesc, structs)
         return SetPartitionsStatsResponse(result=True)
 
+    @method("set_aggr_stats_for", Rank.WRITE)
     def set_aggregated(self, call: Call) -> bool:
         self.update_req(call)
         return True
@@ -63,11 +70,13 @@ class _Statistics:
 
     # -- get
 
+    @method("get_table_column_statistics", Rank.READ)
     def of_table(self, call: Call) -> bytes:
         args = call.args
         found = self._services.find(database_name(args.db_name), args.tbl_name)
         return self._column(call, found, OF_TABLE, args.col_name or "")
 
+    @method("get_partition_column_statistics", Rank.READ)
     def of_partition(self, call: Call) -> bytes:
         args = call.args
         found = self._services.find(database_name(args.db_name), args.tbl_name)
@@ -86,6 +95,7 @@ class _Statistics:
         answer = struct(struct_field(1, encode_struct(description)), struct_list_field(2, stored))
         return reply_struct(call.name, call.seqid, answer)
 
+    @method("get_table_statistics_req", Rank.READ)
     def of_table_req(self, call: Call) -> bytes:
         request = call.args.request
         found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
@@ -94,6 +104,7 @@ class _Statistics:
             stored = self._statistics.get(found.hive, [OF_TABLE], request.colNames or []).get(OF_TABLE, ())
         return reply_struct(call.name, call.seqid, struct(struct_list_field(1, stored)))
 
+    @method("get_partitions_statistics_req", Rank.READ)
     def of_partitions_req(self, call: Call) -> bytes:
         request = call.args.request
         found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
@@ -106,14 +117,17 @@ class _Statistics:
 
     # -- delete
 
+    @method("delete_table_column_statistics", Rank.WRITE)
     def delete_of_table(self, call: Call) -> bool:
         args = call.args
         return self._delete(database_name(args.db_name), args.tbl_name, [""], [args.col_name])
 
+    @method("delete_partition_column_statistics", Rank.WRITE)
     def delete_of_partition(self, call: Call) -> bool:
         args = call.args
         return self._delete(database_name(args.db_name), args.tbl_name, [args.part_name or ""], [args.col_name])
 
+    @method("delete_column_statistics_req", Rank.WRITE)
     def delete_req(self, call: Call) -> bool:
         request = call.args.req
         database = database_name(request.db_name, request.cat_name)
@@ -135,21 +149,3 @@ class _Statistics:
 def _place(table: HiveTable, name: str) -> str:
     """The partition's name in its normal form. Raises InvalidArgument."""
     return table.partition_name(values_of_name(table, name))
-
-
-def handlers(services: Services) -> dict[str, Handler]:
-    subject = _Statistics(services)
-    return {
-        "update_table_column_statistics": subject.update,
-        "update_table_column_statistics_req": subject.update_req,
-        "update_partition_column_statistics": subject.update,
-        "update_partition_column_statistics_req": subject.update_req,
-        "set_aggr_stats_for": subject.set_aggregated,
-        "get_table_column_statistics": subject.of_table,
-        "get_partition_column_statistics": subject.of_partition,
-        "get_table_statistics_req": subject.of_table_req,
-        "get_partitions_statistics_req": subject.of_partitions_req,
-        "delete_table_column_statistics": subject.delete_of_table,
-        "delete_partition_column_statistics": subject.delete_of_partition,
-        "delete_column_statistics_req": subject.delete_req,
-    }

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from lakemark_core import storage
 from lakemark_core.errors import FailedPrecondition, InvalidArgument, Unimplemented, UnsupportedOperation
+from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.lake_ddl import LakeDdl
 from lakemark_hms.lake_intent import check_not_meant, is_lake
 from lakemark_hms.names import DatabaseName, database_name
@@ -23,7 +24,8 @@ from lakemark_hms.partition_objects import values_of_name, with_columns
 from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_hms.wire.cut import Cut, fields
-from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.dispatch import Call
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition
 from lakemark_server.catalog.warehouse_tables import (
     TableChange,
@@ -53,22 +55,26 @@ _CONSTRAINTS: Final = (
 _COLUMNS = 1
 
 
-class _TableChanges:
+class TableChanges(Subject, title="Changes of tables"):
     def __init__(self, services: Services) -> None:
-        self._services = services
+        super().__init__(services)
         self._tables = services.warehouse.tables
         self._lake = LakeDdl(services)
 
     # -- create
 
+    @method("create_table", Rank.WRITE)
+    @method("create_table_with_environment_context", Rank.WRITE)
     def create(self, call: Call) -> None:
         (sent,) = call.cut(Table, 1)
         self._create(sent)
 
+    @method("create_table_with_constraints", Rank.WRITE)
     def create_with_constraints(self, call: Call) -> None:
         _refuse_constraints(call.args)
         self.create(call)
 
+    @method("create_table_req", Rank.WRITE)
     def create_req(self, call: Call) -> None:
         _refuse_constraints(call.args.request)
         (sent,) = call.cut(Table, 1, 1)
@@ -94,16 +100,20 @@ class _TableChanges:
 
     # -- alter
 
+    @method("alter_table", Rank.WRITE)
+    @method("alter_table_with_environment_context", Rank.WRITE)
     def alter(self, call: Call) -> None:
         (sent,) = call.cut(Table, 3)
         args = call.args
         self._alter(database_name(args.dbname), args.tbl_name, sent, _properties(args))
 
+    @method("alter_table_with_cascade", Rank.WRITE)
     def alter_with_cascade(self, call: Call) -> None:
         (sent,) = call.cut(Table, 3)
         args = call.args
         self._alter(database_name(args.dbname), args.tbl_name, sent, {"CASCADE": "true"} if args.cascade else {})
 
+    @method("alter_table_req", Rank.WRITE)
     def alter_req(self, call: Call) -> AlterTableResponse:
         (sent,) = call.cut(Table, 1, 4)
         request = call.args.req
@@ -150,6 +160,7 @@ class _TableChanges:
         cascades = properties.get("CASCADE", "").lower() == "true"
         self._tables.alter(*database, (name or "").lower(), change, _to_partitions if cascades else None)
 
+    @method("update_table_params", Rank.WRITE)
     def update_params(self, call: Call) -> None:
         """Compare-and-swap on parameters. One table at a time: several would need one transaction for all."""
         updates: list[TableParamsUpdate] = call.args.updates or []
@@ -172,11 +183,14 @@ class _TableChanges:
 
     # -- drop and truncate
 
+    @method("drop_table", Rank.WRITE)
+    @method("drop_table_with_environment_context", Rank.WRITE)
     def drop(self, call: Call) -> None:
         args = call.args
         purge = _is_purge(_properties(args))
         self._drop(database_name(args.dbname), args.name, delete_data=bool(args.deleteData), purge=purge)
 
+    @method("drop_table_req", Rank.WRITE)
     def drop_req(self, call: Call) -> AsyncOperationResp:
         request = call.args.dropTableReq
         database = database_name(request.dbName, request.catalogName)
@@ -191,10 +205,12 @@ class _TableChanges:
         else:
             self._lake.drop(found, delete_data=delete_data, now=purge)
 
+    @method("truncate_table", Rank.WRITE)
     def truncate(self, call: Call) -> None:
         args = call.args
         self._truncate(database_name(args.dbName), args.tableName, args.partNames)
 
+    @method("truncate_table_req", Rank.WRITE)
     def truncate_req(self, call: Call) -> TruncateTableResponse:
         request = call.args.req
         self._truncate(database_name(request.dbName), request.tableName, request.partNames)
@@ -281,23 +297,3 @@ def _columns_of(table: bytes) -> bytes:
     descriptor = fields(table)[7]
     found = fields(table, descriptor.start)[_COLUMNS]
     return table[found.start : found.end]
-
-
-def handlers(services: Services) -> dict[str, Handler]:
-    subject = _TableChanges(services)
-    return {
-        "create_table": subject.create,
-        "create_table_with_environment_context": subject.create,
-        "create_table_with_constraints": subject.create_with_constraints,
-        "create_table_req": subject.create_req,
-        "alter_table": subject.alter,
-        "alter_table_with_environment_context": subject.alter,
-        "alter_table_with_cascade": subject.alter_with_cascade,
-        "alter_table_req": subject.alter_req,
-        "update_table_params": subject.update_params,
-        "drop_table": subject.drop,
-        "drop_table_with_environment_context": subject.drop,
-        "drop_table_req": subject.drop_req,
-        "truncate_table": subject.truncate,
-        "truncate_table_req": subject.truncate_req,
-    }

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from lakemark_core.errors import InvalidPredicate, TableNotFound
+from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
-from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct
-from lakemark_hms.wire.dispatch import Call, Handler
+from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import reply_struct, reply_struct_list, struct, struct_field, struct_list_field
 from lakemark_proto.store.v1.store_pb2 import TableEntry
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
+from lakemark_server.admission.ranks import Rank
 from lakemark_thrift.ttypes import ExtendedTableInfo, Table, TableMeta
 
 _PARAMETER_FILTER: Final = re.compile(
@@ -22,26 +23,27 @@ _PARAMETER_FILTER: Final = re.compile(
 )
 
 
-class _Tables:
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
+class Tables(Subject, title="Tables"):
+    @method("get_table", Rank.READ)
     def get(self, call: Call) -> bytes:
         args = call.args
         found = self._services.find(database_name(args.dbname), args.tbl_name)
         return reply_struct(call.name, call.seqid, self._services.table_struct(found))
 
+    @method("get_table_req", Rank.READ)
     def get_req(self, call: Call) -> bytes:
         request = call.args.req
         found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
         table = self._services.table_struct(found)
         return reply_struct(call.name, call.seqid, struct(struct_field(1, table)))
 
+    @method("get_table_objects_by_name", Rank.READ)
     def get_by_names(self, call: Call) -> bytes:
         args = call.args
         found = self._structs(database_name(args.dbname), args.tbl_names or [])
         return reply_struct_list(call.name, call.seqid, found)
 
+    @method("get_table_objects_by_name_req", Rank.READ)
     def get_by_names_req(self, call: Call) -> bytes:
         request = call.args.req
         database = database_name(request.dbName, request.catName)
@@ -62,12 +64,15 @@ class _Tables:
                 continue
         return found
 
+    @method("get_all_tables", Rank.READ)
     def get_all(self, call: Call) -> list[str]:
         return self._names(database_name(call.args.db_name), None)
 
+    @method("get_tables", Rank.READ)
     def get_matching(self, call: Call) -> list[str]:
         return self._names(database_name(call.args.db_name), call.args.pattern)
 
+    @method("get_tables_by_type", Rank.READ)
     def get_by_type(self, call: Call) -> list[str]:
         wanted = call.args.tableType
         return self._names(
@@ -83,6 +88,7 @@ class _Tables:
         fits = matcher(pattern)
         return [name for name, entry in self._services.catalog.list_tables(*database) if fits(name) and wanted(entry)]
 
+    @method("get_table_meta", Rank.READ)
     def get_meta(self, call: Call) -> list[TableMeta]:
         args = call.args
         catalog, pattern = database_pattern(args.db_patterns)
@@ -108,12 +114,14 @@ class _Tables:
             dbName=database.name, tableName=name, tableType=entry.hive_type, comments=comment, catName=database.catalog
         )
 
+    @method("get_tables_ext", Rank.READ)
     def get_ext(self, call: Call) -> list[ExtendedTableInfo]:
         request = call.args.req
         names = self._names(database_name(request.database, request.catalog), request.tableNamePattern)
         limit = request.limit or 0
         return [ExtendedTableInfo(tblName=name) for name in (names[:limit] if limit > 0 else names)]
 
+    @method("get_table_names_by_filter", Rank.READ)
     def get_names_by_filter(self, call: Call) -> list[str]:
         """Only conditions on one parameter, which is what engines send (to find Iceberg tables, for instance)."""
         args = call.args
@@ -144,19 +152,3 @@ def _comparison(operator: str, wanted: str) -> Callable[[str | None], bool]:
         pattern = re.compile(re.escape(wanted).replace(r"\.\*", ".*").replace("%", ".*"), re.DOTALL)
         return lambda value: value is not None and pattern.fullmatch(value) is not None
     return lambda value: value is not None and value != wanted
-
-
-def handlers(services: Services) -> dict[str, Handler]:
-    subject = _Tables(services)
-    return {
-        "get_table": subject.get,
-        "get_table_req": subject.get_req,
-        "get_table_objects_by_name": subject.get_by_names,
-        "get_table_objects_by_name_req": subject.get_by_names_req,
-        "get_all_tables": subject.get_all,
-        "get_tables": subject.get_matching,
-        "get_tables_by_type": subject.get_by_type,
-        "get_table_meta": subject.get_meta,
-        "get_tables_ext": subject.get_ext,
-        "get_table_names_by_filter": subject.get_names_by_filter,
-    }

@@ -16,18 +16,19 @@ from lakemark_core.errors import (
 )
 from lakemark_core.storage import in_scheme
 from lakemark_core.types import Schema
+from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake import names, tables
 from lakemark_hms.lake.scans import Scan, only_scan, scans_of
 from lakemark_hms.lake.slices import slices_view
 from lakemark_hms.partition_view import PartitionView
 from lakemark_hms.wire.splice import encode_struct
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.file_index.parts.changes import added_between
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.planning.merge_on_read import merged_on_read
-from lakemark_server.snapshots.service import At, Reference, Snapshots
+from lakemark_server.snapshots.service import ResolvedVersion, SnapshotReference, Snapshots
 from lakemark_server.store.keyspace import MAIN
 
 _STRUCTS_BYTES: Final = 16 << 20
@@ -39,7 +40,7 @@ _Key = tuple[bytes, str, int]
 class _Resolved:
     """What a name stands for now."""
 
-    found: Reference
+    found: ResolvedVersion
     name: str
     wanted: names.SnapshotName
 
@@ -75,13 +76,12 @@ class SparkFacet:
         self._structs: ByteLru[_Key, bytes] = ByteLru(_STRUCTS_BYTES, len)
         self._views: ByteLru[_Key, PartitionView] = ByteLru(_VIEWS_BYTES, _view_bytes)
 
-    def get_table(self, database: DatabaseRecord, name: str, entry: TableEntry | None) -> bytes | None:
+    def get_table(self, database: DatabaseRecord, name: str) -> bytes | None:
         """A serialized Thrift Table for ``t``, ``t@v12``, ``t@<time>``, ``t@v1..v2``, or for a hidden table:
         ``t@v12@files``, ``t@v12@files@s3``.
 
         None if there is no lake table ``t``. Raises InvalidName (no such snapshot).
         """
-        del entry
         found = self._resolve(database, name)
         if found is None:
             return None
@@ -97,11 +97,8 @@ class SparkFacet:
             self._structs.put(found.key, struct)
         return struct
 
-    def partitions(
-        self, database: DatabaseRecord, name: str, entry: TableEntry | None, filter_text: str
-    ) -> PartitionView | None:
-        """The file slices of a hidden table; any other name has none: UnsupportedOperation."""
-        del entry
+    def partitions(self, database: DatabaseRecord, name: str, selection: PartitionFilter) -> PartitionView | None:
+        """The selected file slices of a hidden table. Raises UnsupportedOperation for a name that has none."""
         found = self._resolve(database, name)
         if found is None:
             return None
@@ -111,17 +108,16 @@ class SparkFacet:
                 f"are those of {database.name}.{found.hidden()}",
                 table=f"{database.name}.{name}",
             )
-        if filter_text.strip():
-            return self._snapshots.again(lambda: self._slices(found, filter_text))
-        view = self._views.get(found.key)
+        view = self._views.get(found.key) if selection.selects_all else None
         if view is None:
-            view = self._snapshots.again(lambda: self._slices(found))
-            self._views.put(found.key, view)
+            view = self._snapshots.again(lambda: self._slices(found, selection))
+            if selection.selects_all:
+                self._views.put(found.key, view)
         return view
 
-    def _slices(self, found: _Resolved, filter_text: str = "") -> PartitionView:
+    def _slices(self, found: _Resolved, selection: PartitionFilter) -> PartitionView:
         scan, snapshot = self._scan(found)
-        return slices_view(found.table, found.name, self._location(found), scan, snapshot, filter_text)
+        return slices_view(found.table, found.name, self._location(found), scan, snapshot, selection)
 
     def _location(self, found: _Resolved) -> str:
         """The table's, as engines read it."""
@@ -130,7 +126,7 @@ class SparkFacet:
     def _resolve(self, database: DatabaseRecord, name: str) -> _Resolved | None:
         base = name.partition("@")[0]
         try:
-            self._snapshots.version(database.catalog, database.name, base, At())
+            self._snapshots.version(database.catalog, database.name, base, SnapshotReference())
         except (DatabaseNotFound, TableNotFound, UnsupportedOperation):  # there is none, or it is a warehouse table
             return None
         wanted = names.parse(name)
@@ -143,17 +139,17 @@ class SparkFacet:
             raise InvalidName(error.message, **error.details) from error
         return _Resolved(found, name, wanted)
 
-    def _found(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> Reference:
+    def _found(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> ResolvedVersion:
         """Branches and tags share their names. Raises NotFound."""
         reference, at = wanted.reference, wanted.at
         try:
             return self._snapshots.resolve(database.catalog, database.name, base, replace(at, branch=reference))
         except BranchNotFound as no_branch:
             try:
-                found = self._snapshots.resolve(database.catalog, database.name, base, At(tag=reference))
+                found = self._snapshots.resolve(database.catalog, database.name, base, SnapshotReference(tag=reference))
             except NotFound as no_tag:
                 raise InvalidName(f"{no_branch.message}; {no_tag.message}", name=reference) from no_branch
-        if at != At():
+        if at != SnapshotReference():
             raise InvalidName(f"{reference!r} is a tag, which is one version: write {base}@{reference}", name=reference)
         return found
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from lakemark_core.errors import InvalidName
 from lakemark_core.snapshot_names import FORMS, is_pinned, parse_parts
-from lakemark_server.snapshots.service import At
+from lakemark_server.snapshots.service import SnapshotReference
 
 FILES_SUFFIX: Final = "files"
 _GROUP = re.compile(r"s(\d{1,9})")
@@ -26,7 +26,7 @@ class SnapshotName:
     """
 
     table: str
-    at: At
+    at: SnapshotReference
     files: bool = False
     since: int | None = None
     group: int | None = None
@@ -58,5 +58,5 @@ def parse(name: str) -> SnapshotName:
     if files and not (rest and is_pinned(rest[-1])):
         raise InvalidName(f"{name!r} names no snapshot; write {FORMS}", name=name)
     part = parse_parts(name, rest)
-    at = At(version=part.version, timestamp_ms=part.timestamp_ms)
+    at = SnapshotReference(version=part.version, timestamp_ms=part.timestamp_ms)
     return SnapshotName(table, at, files, part.since, number, part.reference)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, cast
+from functools import partial
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakemark_core.errors import InvalidPredicate
-from lakemark_core.types import format_type, parse_partition_name, partition_value_from_string, to_arrow
-from lakemark_hms.filters import evaluate, parse_filter
+from lakemark_core.types import format_type, parse_partition_name
+from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake.scans import Scan
 from lakemark_hms.lake.tables import parquet_storage, slice_key
-from lakemark_hms.partition_view import PartitionView, Values
+from lakemark_hms.partition_view import PartitionView, Values, typed_columns
 from lakemark_hms.wire.splice import encode_struct, string_list_value, string_value
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.parts.fold import Snapshot
@@ -26,25 +25,26 @@ _VALUES_HEAD: Final = b"\x0f\x00\x01"  # field 1, a list
 
 
 def slices_view(
-    table: LakeTable, name: str, location: str, scan: Scan, snapshot: Snapshot, filter_text: str = ""
+    table: LakeTable, name: str, location: str, scan: Scan, snapshot: Snapshot, selection: PartitionFilter
 ) -> PartitionView:
-    """The live file slices of a snapshot in the order of their versions, as partitions of the hidden table ``name``.
+    """The live file slices of a snapshot that the filter selects, as partitions of the hidden table ``name``.
 
-    ``location``: the table's, as engines read it.
-
-    Those of partitions that the filter surely does not select are left out, decided once for each partition; a filter
-    that cannot be understood leaves out nothing.
+    They are in the order of their versions. The filter is evaluated once for each partition of the lake table, or for
+    each slice if it is about the key that tells slices apart. ``location`` is
+    the table's, as engines read it.
     """
     schema = snapshot.schema
+    key = slice_key(schema, scan)
+    by_slice = selection.names(key) or not schema.partition_columns
     before, after = _template(table, name)
     values: list[Values] = []
     structs: list[bytes] = []
     for part in snapshot.parts:
         codes, names = part.partition_codes
         live = np.ones(len(codes), np.bool_) if part.live is None else part.live
-        if filter_text and schema.partition_columns:
-            live = live & _matching(names, snapshot, filter_text)[codes]
-        own = [tuple(text for _, text in parse_partition_name(name)) if name else () for name in names]
+        own: list[Values] = [tuple(text for _, text in parse_partition_name(name)) if name else () for name in names]
+        if not by_slice and not selection.selects_all:
+            live = live & selection.mask(partial(typed_columns, schema.partition_fields, own), len(own))[codes]
         for code, path in zip(codes[live].tolist(), _paths(part, live), strict=True):
             row = (*own[code], _slice_value(path))
             values.append(row)
@@ -52,24 +52,12 @@ def slices_view(
             structs.append(b"".join((_VALUES_HEAD, string_list_value(row), before, directory)))
     columns = [field.name.lower() for field in schema.partition_fields]
     types = [format_type(field.type) for field in schema.partition_fields]
-    return PartitionView([*columns, slice_key(schema, scan)], [*types, "string"], values, structs, after)
+    view = PartitionView([*columns, key], [*types, "string"], values, structs, after)
+    return view.only(view.matching(selection)) if by_slice and not selection.selects_all else view
 
 
 def _paths(part: Part, live: npt.NDArray[np.bool_]) -> list[str]:
     return cast("list[str]", part.column("path").filter(pa.array(live)).to_pylist())
-
-
-def _matching(names: Sequence[str], snapshot: Snapshot, filter_text: str) -> npt.NDArray[np.bool_]:
-    fields = snapshot.schema.partition_fields
-    texts = [[text for _, text in parse_partition_name(name)] for name in names]
-    columns: dict[str, pa.Array[Any]] = {}
-    for at, field in enumerate(fields):
-        values = [partition_value_from_string(row[at], field.type) for row in texts]
-        columns[field.name.lower()] = pa.array(values, to_arrow(field.type))
-    try:
-        return evaluate(parse_filter(filter_text), columns, len(names))
-    except InvalidPredicate:
-        return np.ones(len(names), np.bool_)
 
 
 def _slice_value(path: str) -> str:

@@ -7,13 +7,12 @@ unique, and makes sure that an INSERT into the hidden table never meets an exist
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from lakemark_core.evolution.sql import quoted, scanned_sql
-from lakemark_core.types import STRING, Field, ListOf, MapOf, Schema, Struct, Type, Varchar, format_type
-from lakemark_core.types import Char as CharType
+from lakemark_core.types import STRING, Field, Schema, format_type
+from lakemark_core.types.spark_json import columns_to_spark_json
 from lakemark_hms.lake.scans import Scan
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.parts.fold import Snapshot
@@ -43,7 +42,7 @@ def view(
     parameters[VERSION_PARAMETER] = str(version)
     parameters[SCHEMA_PARAMETER] = str(schema.schema_id)
     parameters["lakemark.location"] = location
-    parameters["spark.sql.sources.schema"] = spark_schema(schema.columns)
+    parameters["spark.sql.sources.schema"] = columns_to_spark_json(schema.columns)
     if record.comment:
         parameters["comment"] = record.comment
     return ttypes.Table(
@@ -87,7 +86,7 @@ def _aliased(expression: str, column: Field) -> str:
 
 
 def hidden(table: LakeTable, name: str, location: str, scan: Scan, snapshot: Snapshot) -> ttypes.Table:
-    """The table ``name`` of a snapshot's file slices, which are all of this scan.
+    """The table ``name`` of a snapshot's file slices, all of which belong to this scan.
 
     ``location``: the table's, as engines read it.
     """
@@ -105,7 +104,7 @@ def hidden(table: LakeTable, name: str, location: str, scan: Scan, snapshot: Sna
         partitionKeys=_columns(keys),
         parameters={
             "EXTERNAL": "TRUE",
-            "spark.sql.sources.schema": spark_schema([*columns, *keys]),
+            "spark.sql.sources.schema": columns_to_spark_json([*columns, *keys]),
             "spark.sql.sources.schema.numPartCols": str(len(keys)),
             **{f"spark.sql.sources.schema.partCol.{at}": key.name for at, key in enumerate(keys)},
             "spark.sql.partitionProvider": "catalog",
@@ -140,61 +139,6 @@ def slice_key(schema: Schema, scan: Scan) -> str:
     while schema.find(name) is not None or name in scanned:
         name = "_" + name
     return name
-
-
-def spark_schema(columns: list[Field] | tuple[Field, ...]) -> str:
-    """Spark's JSON of a struct type, which keeps the case of names and the nullability of columns."""
-    return json.dumps(_struct_json(tuple(columns)), separators=(",", ":"))
-
-
-def _struct_json(fields: tuple[Field, ...]) -> dict[str, Any]:
-    return {
-        "type": "struct",
-        "fields": [
-            {
-                "name": field.name,
-                "type": _type_json(field.type),
-                "nullable": field.nullable,
-                "metadata": _metadata(field),
-            }
-            for field in fields
-        ],
-    }
-
-
-def _metadata(field: Field) -> dict[str, str]:
-    found = {"comment": field.comment} if field.comment else {}
-    if isinstance(field.type, Varchar | CharType):
-        found["__CHAR_VARCHAR_TYPE_STRING"] = format_type(field.type)
-    return found
-
-
-_SPARK_NAMES: Final = {
-    "tinyint": "byte",
-    "smallint": "short",
-    "int": "integer",
-    "bigint": "long",
-}
-
-
-def _type_json(column_type: Type) -> Any:
-    match column_type:
-        case Struct(fields):
-            return _struct_json(fields)
-        case ListOf(element, _, nullable):
-            return {"type": "array", "elementType": _type_json(element), "containsNull": nullable}
-        case MapOf(key, value, _, _, nullable):
-            return {
-                "type": "map",
-                "keyType": _type_json(key),
-                "valueType": _type_json(value),
-                "valueContainsNull": nullable,
-            }
-        case Varchar() | CharType():
-            return "string"
-        case _:
-            text = format_type(column_type)
-            return _SPARK_NAMES.get(text, text)
 
 
 def _columns(fields: list[Field] | tuple[Field, ...]) -> list[ttypes.FieldSchema]:

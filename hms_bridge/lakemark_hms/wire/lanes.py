@@ -1,62 +1,50 @@
-"""The threads that run calls, in lanes: bounded queues, and a share that a flood cannot take.
-
-Everything may use the main lane. When all of its threads are busy, reads go to a lane of their own, so that they are
-answered while changes wait; and what keeps locks and transactions alive always has its own.
-"""
+"""The threads that run calls, in three lanes with bounded queues. Who made the server says which lane takes a call."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from enum import Enum
 from queue import SimpleQueue
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
 VITAL_THREADS: Final = 2
 
 
-class Rank(Enum):
-    """What a call is to others: which lanes it may use."""
-
-    ORDINARY = 0
-    READ = 1
-    VITAL = 2
-
-
 class Lane(Generic[T]):
-    """Threads and a queue. ``pending`` counts what waits and what runs."""
+    """Threads and their queue. ``pending`` counts calls that wait or run."""
 
     def __init__(self, name: str, threads: int, waiting_max: int, work: Callable[[T], None]) -> None:
         self.threads = threads
-        self._pending_max = threads + waiting_max
+        self.pending_max = threads + waiting_max
         self._work = work
         self._lock = threading.Lock()
         self._pending = 0
         self._queue: SimpleQueue[tuple[T] | None] = SimpleQueue()
         names = (f"{name}-{number}" for number in range(threads))
-        self._workers = [threading.Thread(target=self._run, name=one, daemon=True) for one in names]
+        self._workers = [threading.Thread(target=self._run, name=worker, daemon=True) for worker in names]
 
     @property
     def pending(self) -> int:
         return self._pending
 
-    def offer(self, item: T, *, wait: bool = True) -> bool:
-        """False if it was not taken: the queue is full, or (without ``wait``) all threads are busy."""
+    @property
+    def has_room(self) -> bool:
+        return self._pending < self.pending_max
+
+    def put(self, item: T) -> None:
+        """Queues the item, whether there is room or not."""
         with self._lock:
-            if self._pending >= (self._pending_max if wait else self.threads):
-                return False
             self._pending += 1
         self._queue.put((item,))
-        return True
 
     def start(self) -> None:
         for worker in self._workers:
             worker.start()
 
     def stop(self) -> None:
-        """The threads end when everything before is done; see ``join``."""
+        """The threads end when everything queued before is done; see ``join``."""
         for _ in self._workers:
             self._queue.put(None)
 
@@ -74,34 +62,38 @@ class Lane(Generic[T]):
 
 
 class Lanes(Generic[T]):
-    """``offer`` is for one thread, ``work`` runs in those of the lanes."""
+    """``work`` runs in the threads of the lanes; ``main``, ``reads`` and ``vital`` are the lanes."""
 
     def __init__(self, threads: int, reserved_threads: int, waiting_max: int, work: Callable[[T], None]) -> None:
-        self._main = Lane("hms-worker", threads, waiting_max, work)
-        self._reads = Lane("hms-read", reserved_threads, waiting_max, work)
-        self._vital = Lane("hms-vital", VITAL_THREADS, waiting_max, work)
-        self._all = (self._main, self._reads, self._vital)
+        self.main = Lane("hms-worker", threads, waiting_max, work)
+        self.reads = Lane("hms-read", reserved_threads, waiting_max, work)
+        self.vital = Lane("hms-vital", VITAL_THREADS, waiting_max, work)
+        self._all = (self.main, self.reads, self.vital)
 
     @property
     def pending(self) -> int:
         """Calls that wait or run."""
         return sum(lane.pending for lane in self._all)
 
-    def offer(self, item: T, rank: Rank) -> bool:
-        """False: there is no room for it."""
-        if rank is Rank.VITAL:
-            return self._vital.offer(item)
-        if rank is Rank.READ:
-            return self._main.offer(item, wait=False) or self._reads.offer(item)
-        return self._main.offer(item)
-
     def start(self) -> None:
         for lane in self._all:
             lane.start()
 
     def stop(self, timeout_s: Callable[[], float]) -> None:
-        """Waits for what runs, each time at most ``timeout_s()`` seconds."""
+        """Waits for the calls that run, each time at most ``timeout_s()`` seconds."""
         for lane in self._all:
             lane.stop()
         for lane in self._all:
             lane.join(timeout_s)
+
+
+LaneChoice: TypeAlias = Callable[[str, Lanes[Any]], Lane[Any] | None]
+"""The lane of a call by the name of its method; None if there is no room for the call.
+
+Only one thread asks, and it queues the call before it asks again, so a lane cannot fill up in between.
+"""
+
+
+def main_lane(_method: str, lanes: Lanes[T]) -> Lane[T] | None:
+    """A LaneChoice that treats all methods alike."""
+    return lanes.main if lanes.main.has_room else None

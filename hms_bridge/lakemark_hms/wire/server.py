@@ -14,13 +14,13 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from lakemark_hms.wire import codec
 from lakemark_hms.wire.connection import Connection
 from lakemark_hms.wire.dispatch import Dispatcher, RefusedError
 from lakemark_hms.wire.inbox import Inbox, Message, RejectedError
-from lakemark_hms.wire.lanes import Lanes, Rank
+from lakemark_hms.wire.lanes import LaneChoice, Lanes, main_lane
 from lakemark_hms.wire.limits import Room, ServerSettings, Unbounded
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ _IDLE_SWEEP_SECONDS = 10.0
 class HmsServer:
     """Serves a dispatcher on one address; ``port`` 0 takes a free one. Use as a context manager, or start and stop.
 
-    ``rank_of`` says of a method's name which lanes it may use; ``room`` bounds the bytes of calls that wait or run.
+    ``lane_of`` chooses the lane of each call; ``room`` bounds the bytes of calls that wait or run.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class HmsServer:
         port: int = 0,
         settings: ServerSettings | None = None,
         *,
-        rank_of: Callable[[str], Rank] = lambda _: Rank.ORDINARY,
+        lane_of: LaneChoice = main_lane,
         room: Room | None = None,
     ) -> None:
         self._dispatcher = dispatcher
-        self._rank_of = rank_of
+        self._lane_of = lane_of
         self._room = room or Unbounded()
         self._settings = settings or ServerSettings()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -278,7 +278,9 @@ class HmsServer:
         reason = f"the service is full: {self._lanes.pending} calls wait or run; try again in a second"
         try:
             self._room.enter(message.size)
-            if self._lanes.offer((connection, message), self._rank_of(message.header.name)):
+            lane = self._lane_of(message.header.name, self._lanes)
+            if lane is not None:
+                lane.put((connection, message))
                 return
             self._room.leave(message.size)
         except RefusedError as error:

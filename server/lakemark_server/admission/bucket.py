@@ -1,14 +1,14 @@
-"""A token bucket: so many a second on average, so many at once after a pause."""
+"""A token bucket: it limits a rate on average, and how many may come at once after a pause."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_LEAST: Final = 1e-9  # what rounding may take from a token
+_LEAST: Final = 1e-9  # what rounding may cost a token
 
 
 class TokenBucket:
-    """Pure: the caller says what time it is, in seconds that never go back. Full at first."""
+    """Pure: the caller passes the time, in seconds that never go back. A new bucket is full."""
 
     __slots__ = ("_at_s", "_burst", "_rate", "_tokens")
 
@@ -19,7 +19,7 @@ class TokenBucket:
         self._at_s = now_s
 
     def take(self, now_s: float, reserve: float = 0.0) -> float:
-        """0.0 and a token is taken, or the seconds after which there is one (``inf`` if never).
+        """Takes a token and returns 0.0, or returns the seconds until there is one (``inf``: there never will be).
 
         ``reserve``: tokens that stay in the bucket for others.
         """
@@ -34,7 +34,7 @@ class TokenBucket:
         return missing / self._rate
 
     def reshape(self, rate: float, burst: float, now_s: float) -> None:
-        """Other limits from now on. What was taken stays taken: a larger bucket has more in it, a smaller one less."""
+        """Changes the limits. Tokens that were taken stay taken: a larger bucket has more left, a smaller one less."""
         missing = self._burst - min(self._burst, self._tokens + (now_s - self._at_s) * self._rate)
         self._tokens = max(0.0, burst - missing)
         self._rate, self._burst, self._at_s = rate, burst, now_s

@@ -1,4 +1,4 @@
-"""The limits of a tenant: their names, their defaults, and how a tenant's own change them. Pure."""
+"""The limits of a tenant: their names, their defaults, and how a tenant's own limits override them. Pure."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ LIMIT_MAX: Final = (1 << 62) - 1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one tenant may have. The defaults are far above what is usual, and below what would harm others."""
+    """What one tenant may have. The defaults are far above usual needs and below what would harm other tenants."""
 
     requests_per_second: float = 10_000.0
     """On average, in each process."""
 
     request_burst: int = 20_000
-    """That may come at once after a pause, in each process."""
+    """How many may come at once after a pause, in each process."""
 
     concurrent_requests: int = 1_000
     """At the same time, in each process."""
 
     open_instants: int = 100_000
-    """Requested and inflight, of all tables together."""
+    """Requested and inflight instants of all tables together."""
 
     staged_files: int = 200_000_000
-    """Staged and not committed yet, of all open instants."""
+    """Files that are staged and not committed yet, of all open instants."""
 
     staged_bytes: int = 1 << 50
-    """Size of those files."""
+    """Total size of those files."""
 
     tables: int = 1_000_000
     """Lake and warehouse tables."""
@@ -52,12 +52,12 @@ NAMES: Final = tuple(field.name for field in dataclasses.fields(Limits))
 
 
 def merged(defaults: Limits, own: Quota) -> Limits:
-    """The defaults, with what is set in ``own``."""
+    """The defaults, overridden by what is set in ``own``."""
     return dataclasses.replace(defaults, **_given(own))
 
 
 def to_quota(limits: Limits) -> Quota:
-    """Every field set."""
+    """The limits as a message in which every field is set."""
     return Quota(**{name: getattr(limits, name) for name in NAMES})
 
 
@@ -74,7 +74,7 @@ def changed(own: Quota, changes: Quota, clear: Iterable[str], *, clear_all: bool
 
 
 def _given(quota: Quota) -> dict[str, Any]:
-    """Only fields that are set; a limit of 0 is one."""
+    """The fields that are set, which includes a limit of 0."""
     return {field.name: value for field, value in quota.ListFields() if field.name in NAMES}
 
 

@@ -1,4 +1,4 @@
-"""Bytes of requests that are being worked on, of all tenants together: memory is given out before it is used."""
+"""A bound on the bytes of all requests in progress, of all tenants together: memory is reserved before it is used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RETRY_MS: Final = 100
 
 
 class InflightBytes:
-    """Thread-safe. A request of any size is let in when nothing else is: it would never be otherwise."""
+    """Thread-safe. A request of any size is let in when no other is in progress, or it never would be."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -23,7 +23,7 @@ class InflightBytes:
         return self._bytes
 
     def enter(self, size_bytes: int) -> None:
-        """Counts them until ``leave``. Raises Overloaded."""
+        """Counts the bytes of a request until ``leave``. Raises Overloaded."""
         with self._lock:
             total = self._bytes + size_bytes
             if total > self.most and self._bytes:

@@ -1,4 +1,4 @@
-"""The limits of every tenant: the service's defaults, and what the store says of a tenant's own."""
+"""The limits of every tenant: the service's defaults, overridden by the tenant's own limits in the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakemark_server.admission.usage import Tenant
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import ReadTransaction, Space, Store, Transaction, strinc
 from lakemark_server.store.keyspace import DATABASES, QUOTAS
-from lakemark_server.store.requests import once
+from lakemark_server.store.mutations import Mutation, Mutations
 
 CACHE_S: Final = 5.0
 CACHED_MAX: Final = 10_000
@@ -27,8 +27,10 @@ _log = structlog.get_logger(__name__)
 
 
 class Quotas:
-    """Thread-safe. Limits are read from the store at most every ``cache_s`` seconds, so that a change which another
-    process made holds here soon after that time; one made here holds at once."""
+    """Thread-safe. Limits are kept in memory for ``cache_s`` seconds.
+
+    A change made by another process takes effect here when that time is over; a change made here takes effect at once.
+    """
 
     def __init__(
         self,
@@ -43,51 +45,58 @@ class Quotas:
         self._defaults = defaults or Limits()
         self._cache_s = cache_s
         self._clock_s = clock_s
-        self._clock = clock
+        self._mutations = Mutations(store, clock)
         self._lock = threading.Lock()
-        self._cached: dict[str, tuple[float, Limits]] = {}  # by catalog: until when, and which
-        self._changes = 0  # made here
+        self._cached: dict[str, tuple[float, Limits]] = {}  # by catalog: the limits, and until when they need no read
+        self._changes = 0  # made by this process
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="quotas")
 
     def of(self, catalog: str, tx: ReadTransaction | None = None) -> Limits:
-        """``catalog`` in lower case, not "". Within a transaction give it: nothing is read besides it then."""
-        found = self._cached.get(catalog)
-        if found is not None and self._clock_s() < found[0]:
-            return found[1]
-        if found is not None:  # one thread reads afresh, the others go on with what was known
-            self._keep(catalog, found[1])
+        """The limits of ``catalog``, in lower case and not "".
+
+        Within a transaction pass it as ``tx``: then no other transaction is opened to read them.
+        """
+        cached = self._cached.get(catalog)
+        if cached is not None and self._clock_s() < cached[0]:
+            return cached[1]
+        if cached is not None:  # this thread reads afresh, and the others go on with what was known
+            self._keep(catalog, cached[1])
         own = self._own(tx, catalog) if tx is not None else self._store.read(lambda tx: self._own(tx, catalog))
         limits = merged(self._defaults, own)
         self._keep(catalog, limits)
         return limits
 
     def known(self, catalog: str) -> Limits:
-        """As ``of``, but never waits: what was known last, or the defaults, while a thread reads what holds now."""
-        found = self._cached.get(catalog)
-        if found is not None and self._clock_s() < found[0]:
-            return found[1]
-        limits = found[1] if found is not None else self._defaults
+        """Like ``of``, but never waits: the limits as last read, or the defaults, while another thread reads them."""
+        cached = self._cached.get(catalog)
+        if cached is not None and self._clock_s() < cached[0]:
+            return cached[1]
+        limits = cached[1] if cached is not None else self._defaults
         self._keep(catalog, limits)
         with contextlib.suppress(RuntimeError):  # closed
             self._reader.submit(self._read_again, catalog, self._changes)
         return limits
 
     def close(self) -> None:
-        """Nothing is read by ``known`` any more."""
+        """Ends the thread that reads for ``known``."""
         self._reader.shutdown(cancel_futures=True)
 
     def _read_again(self, catalog: str, changes: int) -> None:
         try:
             own = self._store.read(lambda tx: self._own(tx, catalog))
-        except LakemarkError as error:  # what was known goes on to hold
+        except LakemarkError as error:  # the limits as last read stay in force
             _log.warning("quotas cannot be read; they are tried again", catalog=catalog, reason=error.message)
             return
-        if changes == self._changes:  # else it may be older than what is known
+        if changes == self._changes:  # otherwise this may be older than what is known
             self._keep(catalog, merged(self._defaults, own))
 
     def tenant(self, catalog: str, tx: ReadTransaction | None = None) -> Tenant:
         """The catalog with its limits; see ``of``."""
         return Tenant(catalog, self.of(catalog, tx))
+
+    def take(self, tx: Transaction, catalog: str, what: str, amount: int = 1) -> None:
+        """Counts ``amount`` more of ``what`` (``usage.COUNTED``). Raises QuotaExceeded; nothing is written then."""
+        usage.take(tx, self.tenant(catalog, tx), what, amount)
 
     def get(self, catalog: str) -> TenantQuota:
         return self._store.read(lambda tx: self._described(tx, catalog))
@@ -95,40 +104,40 @@ class Quotas:
     def set(
         self, catalog: str, changes: Quota, clear: Iterable[str] = (), *, clear_all: bool = False, request_id: str = ""
     ) -> TenantQuota:
-        """Changes a tenant's own limits. Raises InvalidArgument for limits that there are not, or below 0."""
+        """Changes a tenant's own limits. Raises InvalidArgument for an unknown limit, or one below 0."""
         names = list(clear)
 
-        def body(tx: Transaction) -> TenantQuota:
-            def change() -> Quota:
-                new = changed(self._own(tx, catalog), changes, names, clear_all=clear_all)
-                key = QUOTAS.key(catalog)
-                if new.ByteSize():
-                    tx.set(key, new.SerializeToString())
-                else:
-                    tx.clear(key)
-                return new
+        def change(mutation: Mutation) -> Quota:
+            new = changed(self._own(mutation.tx, catalog), changes, names, clear_all=clear_all)
+            key = QUOTAS.key(catalog)
+            if new.ByteSize():
+                mutation.tx.set(key, new.SerializeToString())
+            else:
+                mutation.tx.clear(key)
+            return new
 
-            once(tx, request_id, f"SetQuota {catalog}", self._clock(), Quota, change)
-            return self._described(tx, catalog)
+        def body(mutation: Mutation) -> TenantQuota:
+            mutation.once(request_id, f"SetQuota {catalog}", Quota, change)
+            return self._described(mutation.tx, catalog)
 
-        answer = self._store.transact(body)
+        answer = self._mutations.run(body)
         self._changes += 1
         self._keep(catalog, merged(self._defaults, answer.own))
         return answer
 
     def list(self, after: str = "", limit: int = 0) -> list[TenantQuota]:
-        """Of all tenants with databases or limits of their own, in order of name, from the first after ``after``."""
+        """All tenants that have databases or limits of their own, in order of name, beginning behind ``after``."""
 
         def body(tx: ReadTransaction) -> list[TenantQuota]:
-            found: list[TenantQuota] = []
+            tenants: list[TenantQuota] = []
             name = after
-            while not limit or len(found) < limit:
-                following = [one for one in (_next(tx, QUOTAS, name), _next(tx, DATABASES, name)) if one is not None]
-                if not following:
+            while not limit or len(tenants) < limit:
+                following = [_next(tx, space, name) for space in (QUOTAS, DATABASES)]
+                name = min((catalog for catalog in following if catalog is not None), default="")
+                if not name:
                     break
-                name = min(following)
-                found.append(self._described(tx, name))
-            return found
+                tenants.append(self._described(tx, name))
+            return tenants
 
         return self._store.read(body)
 
@@ -150,7 +159,7 @@ class Quotas:
 
 
 def _next(tx: ReadTransaction, space: Space, after: str) -> str | None:
-    """The first catalog that has a key in the space, after the one named."""
+    """The first catalog behind ``after`` that has a key in the space."""
     begin, end = space.range()
-    found = tx.get_range(strinc(space.key(after)) if after else begin, end, limit=1)
-    return cast(str, space.unpack(found[0][0])[0]) if found else None
+    first = tx.get_range(strinc(space.key(after)) if after else begin, end, limit=1)
+    return cast(str, space.unpack(first[0][0])[0]) if first else None

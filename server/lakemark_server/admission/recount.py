@@ -1,4 +1,4 @@
-"""What tenants have, counted by looking: how their counters are verified."""
+"""Counts what tenants have, to verify their counters."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ Pairs: TypeAlias = Callable[[Space], Iterable[tuple[tuple[object, ...], bytes]]]
 """The items and the value of every key of a space."""
 
 Counts: TypeAlias = dict[tuple[str, str], int]
-"""By catalog and what is counted; what is 0 need not be there."""
+"""By catalog and name of the counter; zeros may be left out."""
 
 
 def wrong(store: Store, pairs: Pairs) -> list[str]:
-    """A sentence for each counter that is not what there is."""
-    there = count(pairs, lambda key: store.read(lambda tx: tx.get(key)))
+    """A sentence for each counter that differs from what was counted."""
+    actual = count(pairs, lambda key: store.read(lambda tx: tx.get(key)))
     kept = {(str(items[0]), str(items[1])): counter(value) for items, value in pairs(USAGE)}
     return [
         f"catalog {catalog!r}: its counter says {kept.get((catalog, what), 0)} {what}, there are "
-        f"{there.get((catalog, what), 0)}"
-        for catalog, what in sorted(kept.keys() | there.keys())
-        if kept.get((catalog, what), 0) != there.get((catalog, what), 0)
+        f"{actual.get((catalog, what), 0)}"
+        for catalog, what in sorted(kept.keys() | actual.keys())
+        if kept.get((catalog, what), 0) != actual.get((catalog, what), 0)
     ]
 
 
 def count(pairs: Pairs, get: Callable[[bytes], bytes | None]) -> Counts:
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     catalogs: dict[int, str] = {}
     for _, value in pairs(DATABASES):
         database = DatabaseRecord.FromString(value)
         catalogs[database.database_id] = database.catalog
-        found[database.catalog, usage.DATABASES] += 1
+        counts[database.catalog, usage.DATABASES] += 1
     owners: dict[int, str] = {}
     for (database_id, _), value in pairs(TABLE_NAMES):
         catalog = catalogs.get(cast(int, database_id), "")
         owners[TableEntry.FromString(value).table_id] = catalog
-        found[catalog, usage.TABLES] += 1
+        counts[catalog, usage.TABLES] += 1
     for (tenant, _, _, table_id), _ in pairs(DROPPED):
         owners[cast(int, table_id)] = str(tenant)
-        found[str(tenant), usage.DROPPED_TABLES] += 1
+        counts[str(tenant), usage.DROPPED_TABLES] += 1
     for (table_id, instant), _ in pairs(ALIVE):
         catalog = owners.get(cast(int, table_id), "")
         stored = get(INSTANTS.key(cast(int, table_id), cast(int, instant)))
         staged = InstantRecord.FromString(stored or b"").staged
-        found[catalog, usage.OPEN_INSTANTS] += 1
-        found[catalog, usage.STAGED_FILES] += staged.files
-        found[catalog, usage.STAGED_BYTES] += staged.bytes
-    return {key: number for key, number in found.items() if number}
+        counts[catalog, usage.OPEN_INSTANTS] += 1
+        counts[catalog, usage.STAGED_FILES] += staged.files
+        counts[catalog, usage.STAGED_BYTES] += staged.bytes
+    return {key: number for key, number in counts.items() if number}

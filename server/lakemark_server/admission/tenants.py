@@ -11,28 +11,18 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from enum import Enum
 from typing import Final, TypeAlias
 
 from lakemark_core.errors import Overloaded
 from lakemark_server.admission.bucket import TokenBucket
 from lakemark_server.admission.limits import Limits
+from lakemark_server.admission.ranks import RESERVED_PARTS, Rank, share_of
 
-RESERVED_PARTS: Final = 8  # of which one is for reads
 TENANTS_MAX: Final = 10_000
 RETRY_MS_MIN: Final = 20
 RETRY_MS_MAX: Final = 5_000
 _SERVICE_S_FIRST: Final = 0.02
 _SMOOTHING: Final = 0.1
-
-
-class Kind(Enum):
-    """What a request is to others: which share it may use."""
-
-    READ = "read"
-    WRITE = "write"
-    VITAL = "vital"
-    """A heartbeat, or an operator at work: not to be held back by a flood."""
 
 
 class Tenant:
@@ -62,7 +52,7 @@ class Tenants:
         self._lock = threading.Lock()
         self._tenants: dict[str, Tenant] = {}
 
-    def enter(self, catalog: str, kind: Kind) -> Entered:
+    def enter(self, catalog: str, rank: Rank) -> Entered:
         """Counts a request until ``leave`` is given what this gives. Raises Overloaded.
 
         ``catalog`` in lower case, not ""; not for VITAL, which is never refused.
@@ -76,12 +66,10 @@ class Tenants:
             elif tenant.limits is not limits:
                 tenant.limits = limits
                 tenant.bucket.reshape(limits.requests_per_second, limits.request_burst, now_s)
-            writes = kind is Kind.WRITE
-            most = limits.concurrent_requests
-            if tenant.running >= (most - most // RESERVED_PARTS if writes else most):
+            if tenant.running >= share_of(limits.concurrent_requests, rank):
                 tenant.refused += 1
                 raise _busy(tenant)
-            wait_s = tenant.bucket.take(now_s, _reserve(limits) if writes else 0.0)
+            wait_s = tenant.bucket.take(now_s, _reserve(limits) if rank is Rank.WRITE else 0.0)
             if wait_s:
                 tenant.refused += 1
                 raise _too_fast(tenant, wait_s)

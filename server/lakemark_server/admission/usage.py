@@ -1,10 +1,10 @@
-"""What a tenant has: counters in the store, moved in the transaction that takes or gives back what they count.
+"""What a tenant has: counters in the store, changed in the transaction that takes or gives back what they count.
 
-A counter is moved by atomic addition, which makes no two transactions conflict. Taking reads it, too: while the limit
-is far away as a snapshot read, which conflicts with nobody; within the reach of ``TAKERS_MAX`` transactions like this
-one as a real read, so that of two which would only fit one by one, one sees the other. So a limit on things that are
-taken one at a time is exact while fewer than ``TAKERS_MAX`` transactions of one tenant take it at the same moment;
-one on sizes may be passed by what is being staged at that very moment.
+A counter is changed by atomic addition, which conflicts with nothing. Taking also reads the counter. While the limit is
+far away this is a snapshot read, which conflicts with nothing either. Once ``TAKERS_MAX`` transactions like this one
+could reach the limit, it is a real read, so that two transactions which do not fit together cannot both commit. A limit
+on things that are taken one at a time is therefore exact as long as fewer than ``TAKERS_MAX`` transactions of a tenant
+take them at the same moment. A limit on sizes may be exceeded by what is being staged at that moment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPEN_INSTANTS: Final = "open_instants"
 STAGED_FILES: Final = "staged_files"
 STAGED_BYTES: Final = "staged_bytes"
 COUNTED: Final = (TABLES, DROPPED_TABLES, DATABASES, OPEN_INSTANTS, STAGED_FILES, STAGED_BYTES)
-"""Each is the name of its limit, too."""
+"""Names of counters, each of which is also the name of its limit."""
 
 _WORDS: Final = {
     TABLES: "tables",
@@ -48,7 +48,7 @@ _ADVICE: Final = {
 
 
 class Tenant(NamedTuple):
-    """A catalog, and what it may have."""
+    """A catalog and its limits."""
 
     catalog: str
     limits: Limits
@@ -74,38 +74,41 @@ def check(tx: ReadTransaction, tenant: Tenant, what: str, amount: int) -> None:
 
 
 def add(tx: Transaction, catalog: str, what: str, amount: int) -> None:
-    """Without a look at the limit; negative: gives back."""
+    """Changes the counter without looking at the limit. A negative ``amount`` gives back."""
     if amount:
         tx.add(USAGE.key(catalog, what), amount)
 
 
 def check_staged(tx: ReadTransaction, tenant: Tenant, files: int, size_bytes: int) -> None:
-    """Raises QuotaExceeded if these may not be staged, too."""
+    """Raises QuotaExceeded if these files do not fit beside those that are staged."""
     check(tx, tenant, STAGED_FILES, files)
     check(tx, tenant, STAGED_BYTES, size_bytes)
 
 
 def take_staged(tx: Transaction, tenant: Tenant, files: int, size_bytes: int) -> None:
-    """Raises QuotaExceeded; nothing is written then."""
+    """Counts these files as staged. Raises QuotaExceeded; nothing is written then."""
     check_staged(tx, tenant, files, size_bytes)
     add(tx, tenant.catalog, STAGED_FILES, files)
     add(tx, tenant.catalog, STAGED_BYTES, size_bytes)
 
 
 def close_writer(tx: Transaction, catalog: str, files: int, size_bytes: int) -> None:
-    """An instant is open no more: committed, rolled back, lost. ``files``: those that counted as staged until now."""
+    """Gives back what an open instant had taken, once it is committed or rolled back.
+
+    ``files`` and ``size_bytes``: what it had staged.
+    """
     add(tx, catalog, OPEN_INSTANTS, -1)
     add(tx, catalog, STAGED_FILES, -files)
     add(tx, catalog, STAGED_BYTES, -size_bytes)
 
 
 def close_writers(tx: Transaction, catalog: str, table_id: int) -> None:
-    """Gives back the open instants of a table; before its content is cleared."""
+    """Gives back what the open instants of a table had taken. Call it before the table's content is cleared."""
     instants = [cast(int, ALIVE.unpack(key)[-1]) for key, _ in tx.get_range(*ALIVE.range(table_id))]
     if not instants:
         return
     keys = [INSTANTS.key(table_id, instant) for instant in instants]
-    # One range instead of each key: between them only instants lie that do not change any more.
+    # One range instead of a range for each key: the other instants in it have ended and no longer change.
     tx.add_read_conflict(keys[0], keys[-1] + b"\0")
     for stored in tx.get_many(keys, snapshot=True):
         staged = InstantRecord.FromString(stored or b"").staged
@@ -113,7 +116,7 @@ def close_writers(tx: Transaction, catalog: str, table_id: int) -> None:
 
 
 def read(tx: ReadTransaction, catalog: str) -> Usage:
-    """Only what the store counts."""
+    """What the store counts of a tenant; what runs in a process is ``tenants``' to tell."""
     stored = tx.get_many([USAGE.key(catalog, what) for what in COUNTED], snapshot=True)
     return Usage(**{what: counter(value) for what, value in zip(COUNTED, stored, strict=True)})
 

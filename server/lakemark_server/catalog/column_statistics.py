@@ -8,8 +8,9 @@ from typing import Final
 
 from lakemark_server.catalog import warehouse_records
 from lakemark_server.catalog.warehouse_records import HiveTable
-from lakemark_server.kv import KeyValue, ReadTransaction, Store, Transaction
+from lakemark_server.kv import KeyValue, ReadTransaction
 from lakemark_server.store.keyspace import COLUMN_STATISTICS
+from lakemark_server.store.mutations import Mutation, Mutations
 
 COLUMNS_AT_ONCE: Final = 1_000
 
@@ -20,8 +21,9 @@ OF_TABLE = ""
 class ColumnStatistics:
     """Thread-safe. A place is a partition's name (``month=1/origin=JFK``) or ``OF_TABLE``."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, mutations: Mutations) -> None:
+        self._mutations = mutations
+        self._store = mutations.store
 
     def put(self, table: HiveTable, place: str, columns: Mapping[str, bytes]) -> None:
         """Adds to or replaces what is known of these columns, ``COLUMNS_AT_ONCE`` in one transaction.
@@ -29,14 +31,14 @@ class ColumnStatistics:
         Raises TableNotFound, LimitExceeded.
         """
 
-        def body(tx: Transaction, some: Sequence[KeyValue]) -> None:
-            warehouse_records.require_table(tx, table)
+        def body(some: Sequence[KeyValue], mutation: Mutation) -> None:
+            warehouse_records.require_table(mutation.tx, table)
             for key, struct in some:
-                tx.set(key, struct)
+                mutation.tx.set(key, struct)
 
         pairs = [(COLUMN_STATISTICS.key(table.table_id, place, column.lower()), columns[column]) for column in columns]
         for at in range(0, len(pairs), COLUMNS_AT_ONCE):
-            self._store.transact(partial(body, some=pairs[at : at + COLUMNS_AT_ONCE]))
+            self._mutations.run(partial(body, pairs[at : at + COLUMNS_AT_ONCE]))
 
     def get(self, table: HiveTable, places: Sequence[str], columns: Sequence[str]) -> dict[str, list[bytes]]:
         """By place, those columns in their order of which something is known; places without any are left out."""
@@ -54,14 +56,14 @@ class ColumnStatistics:
     def delete(self, table: HiveTable, place: str, column: str | None) -> bool:
         """Of one column, or (None) of all. Whether there was anything."""
 
-        def body(tx: Transaction) -> bool:
+        def body(mutation: Mutation) -> bool:
             if column is not None:
                 key = COLUMN_STATISTICS.key(table.table_id, place, column.lower())
                 begin, end = key, key + b"\0"
             else:
                 begin, end = COLUMN_STATISTICS.range(table.table_id, place)
-            found = bool(tx.get_range(begin, end, limit=1))
-            tx.clear_range(begin, end)
-            return found
+            existed = bool(mutation.tx.get_range(begin, end, limit=1))
+            mutation.tx.clear_range(begin, end)
+            return existed
 
-        return self._store.transact(body)
+        return self._mutations.run(body)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias, cast
 
 import structlog
@@ -35,10 +36,10 @@ from lakemark_server.catalog import clean_schedule, databases, drop_policy, lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import NAME_CHARS_MAX, catalog_name, legal_name
 from lakemark_server.context import caller
-from lakemark_server.context.clock import ClockMs, time_text
-from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.context.clock import time_text
+from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import DROPPED, DROPPED_DUE, RESTORED
-from lakemark_server.store.requests import once
+from lakemark_server.store.mutations import Mutation, Mutations
 
 RETAIN_MS_DEFAULT: Final = 7 * 86_400_000
 
@@ -68,15 +69,15 @@ class DroppedTables:
 
     def __init__(
         self,
-        store: Store,
-        clock: ClockMs,
+        mutations: Mutations,
         quotas: Quotas,
         warehouse: str,
         retain_ms: int = RETAIN_MS_DEFAULT,
         measure: Measure | None = None,
     ) -> None:
-        self._store = store
-        self._clock = clock
+        self._mutations = mutations
+        self._store = mutations.store
+        self._clock = mutations.clock
         self._quotas = quotas
         self._warehouse = warehouse
         self._retain_ms = retain_ms
@@ -104,9 +105,9 @@ class DroppedTables:
         deleted, its files are not yet.
         """
         size = self._size(catalog, database, name)
-        dropped: list[LakeTableRecord] = []
 
-        def drop(tx: Transaction) -> LakeTableRecord:
+        def drop(mutation: Mutation) -> LakeTableRecord:
+            tx = mutation.tx
             try:
                 owner, entry = tables.get(tx, catalog, database, name)
             except (DatabaseNotFound, TableNotFound):
@@ -120,21 +121,19 @@ class DroppedTables:
             usage.add(tx, owner.catalog, usage.TABLES, -1)
             retain_ms = 0 if now else drop_policy.retain_ms(record.properties, self._retain_ms)
             if retain_ms:
-                self._keep(tx, record, _how(self._clock(), retain_ms, size, keep_files=not delete_files))
+                self._keep(tx, record, _how(mutation.now_ms, retain_ms, size, keep_files=not delete_files))
             else:
-                self._delete(tx, record, delete_files=delete_files)
-            dropped.append(record)
+                self._delete(mutation, record, delete_files=delete_files)
             return record
 
-        def body(tx: Transaction) -> tuple[LakeTableRecord, bool]:
-            dropped.clear()
-            kind = f"DropTable {database}.{name}"
-            record = once(tx, request_id, kind, self._clock(), LakeTableRecord, lambda: drop(tx))
-            return record, not record.HasField("dropped") and lake.is_being_deleted(tx, record.location)
+        def body(mutation: Mutation) -> tuple[LakeTableRecord, bool, bool]:
+            record, repeated = mutation.once(request_id, f"DropTable {database}.{name}", LakeTableRecord, drop)
+            deleting = not record.HasField("dropped") and lake.is_being_deleted(mutation.tx, record.location)
+            return record, repeated, deleting
 
-        record, deleting = self._store.transact(body)
-        for one in dropped:
-            _tell("dropped a table", one, size)
+        record, repeated, deleting = self._mutations.run(body)
+        if record.table_id and not repeated:
+            _tell("dropped a table", record, size)
         if deleting:
             self._delete_files_of(record)
         return record
@@ -150,7 +149,7 @@ class DroppedTables:
 
     def _keep(self, tx: Transaction, record: LakeTableRecord, how: Dropped) -> None:
         """Where the user chose the table's location, it is free for another table, as if this one were deleted."""
-        usage.take(tx, self._quotas.tenant(record.catalog, tx), usage.DROPPED_TABLES, 1)
+        self._quotas.take(tx, record.catalog, usage.DROPPED_TABLES)
         record.dropped.CopyFrom(how)
         if record.external:
             lake.leave_location(tx, record)
@@ -164,8 +163,9 @@ class DroppedTables:
         tx.clear(DROPPED.key(record.catalog, record.database, record.name, record.table_id))
         tx.clear(DROPPED_DUE.key(record.dropped.until_ms, record.table_id))
 
-    def _delete(self, tx: Transaction, record: LakeTableRecord, *, delete_files: bool) -> None:
-        """All that the service knows of the table; its files are deleted after the transaction."""
+    def _delete(self, mutation: Mutation, record: LakeTableRecord, *, delete_files: bool) -> None:
+        """Deletes all that the service knows of the table; its files are deleted after the transaction."""
+        tx = mutation.tx
         usage.close_writers(tx, record.catalog, record.table_id)
         clean_schedule.clear(tx, record.table_id)
         tables.clear_content(tx, record.table_id)
@@ -175,7 +175,7 @@ class DroppedTables:
             return
         lake.leave_location(tx, record)
         if delete_files and not lake.is_inhabited(tx, record.location):
-            lake.begin_deletion(tx, record.location, self._clock())
+            lake.begin_deletion(tx, record.location, mutation.now_ms)
 
     # -- what can be brought back -------------------------------------------------------------------------------------
 
@@ -219,9 +219,9 @@ class DroppedTables:
         """
         target = legal_name("table", new_name or name)
         target_database = (new_database or database).lower()
-        undropped: list[LakeTableRecord] = []
 
-        def undrop(tx: Transaction) -> LakeTableRecord:
+        def undrop(mutation: Mutation) -> LakeTableRecord:
+            tx = mutation.tx
             record = _last_dropped(tx, catalog, database, name, table_id)
             owner = databases.get(tx, catalog, target_database)
             if tables.find(tx, owner.database_id, target) is not None:
@@ -230,7 +230,7 @@ class DroppedTables:
                     table=target,
                 )
             self._keep_no_longer(tx, record)
-            usage.take(tx, self._quotas.tenant(owner.catalog, tx), usage.TABLES, 1)
+            self._quotas.take(tx, owner.catalog, usage.TABLES)
             record.ClearField("dropped")
             record.database, record.name = owner.name, target
             if record.external:
@@ -238,59 +238,54 @@ class DroppedTables:
             entry = TableEntry(table_id=record.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
             tables.put(tx, owner.database_id, target, entry)
             lake.put(tx, record)
-            clean_schedule.follow(tx, record, self._clock())
-            undropped.append(record)
+            clean_schedule.follow(tx, record, mutation.now_ms)
             return record
 
-        def body(tx: Transaction) -> LakeTable:
-            undropped.clear()
+        def body(mutation: Mutation) -> tuple[LakeTable, bool]:
             kind = f"UndropTable {database}.{name} as {target_database}.{target}"
-            record = once(tx, request_id, kind, self._clock(), LakeTableRecord, lambda: undrop(tx))
-            return lake.load(tx, record.table_id)
+            record, repeated = mutation.once(request_id, kind, LakeTableRecord, undrop)
+            return lake.load(mutation.tx, record.table_id), repeated
 
-        found = self._store.transact(body)
-        for record in undropped:
+        table, repeated = self._mutations.run(body)
+        if not repeated:
             _log.info(
                 "brought back a dropped table",
-                table=f"{record.database}.{record.name}",
-                table_id=record.table_id,
+                table=f"{table.record.database}.{table.record.name}",
+                table_id=table.table_id,
                 by=caller.current() or "the service",
             )
-        return found
+        return table
 
     def purge(self, catalog: str, database: str, name: str, *, table_id: int = 0, request_id: str = "") -> None:
         """Deletes a dropped table before its time is over. ``table_id`` says which of several that had the name.
 
         Raises TableNotFound, InvalidArgument if there are several, FilesLeft.
         """
-        deleted: list[LakeTableRecord] = []
 
-        def purge(tx: Transaction) -> LakeTableRecord:
-            found = _dropped(tx, catalog, database, name, table_id)
-            if len(found) > 1:
-                ids = ", ".join(str(one.table_id) for one in found)
+        def purge(mutation: Mutation) -> LakeTableRecord:
+            candidates = _dropped(mutation.tx, catalog, database, name, table_id)
+            if len(candidates) > 1:
+                ids = ", ".join(str(record.table_id) for record in candidates)
                 raise InvalidArgument(
-                    f"{len(found)} dropped tables had the name {database}.{name}: say which one by its table id ({ids})"
+                    f"{len(candidates)} dropped tables had the name {database}.{name}: say which one by its table id "
+                    f"({ids})"
                 )
-            self._purge(tx, found[0])
-            deleted.append(found[0])
-            return found[0]
+            self._purge(mutation, candidates[0])
+            return candidates[0]
 
-        def body(tx: Transaction) -> tuple[LakeTableRecord, bool]:
-            deleted.clear()
-            kind = f"PurgeTable {database}.{name}"
-            record = once(tx, request_id, kind, self._clock(), LakeTableRecord, lambda: purge(tx))
-            return record, lake.is_being_deleted(tx, record.location)
+        def body(mutation: Mutation) -> tuple[LakeTableRecord, bool, bool]:
+            record, repeated = mutation.once(request_id, f"PurgeTable {database}.{name}", LakeTableRecord, purge)
+            return record, repeated, lake.is_being_deleted(mutation.tx, record.location)
 
-        record, deleting = self._store.transact(body)
-        for one in deleted:
-            _tell("deleted a dropped table", one, None)
+        record, repeated, deleting = self._mutations.run(body)
+        if not repeated:
+            _tell("deleted a dropped table", record, None)
         if deleting:
             self._delete_files_of(record)
 
-    def _purge(self, tx: Transaction, record: LakeTableRecord) -> None:
-        self._keep_no_longer(tx, record)
-        self._delete(tx, record, delete_files=not record.dropped.keep_files)
+    def _purge(self, mutation: Mutation, record: LakeTableRecord) -> None:
+        self._keep_no_longer(mutation.tx, record)
+        self._delete(mutation, record, delete_files=not record.dropped.keep_files)
 
     # -- what is done in the background -------------------------------------------------------------------------------
 
@@ -300,7 +295,7 @@ class DroppedTables:
         due = self._store.read(lambda tx: tx.get_range(begin, end, limit=limit))
         names = []
         for key, _ in due:
-            record = self._store.transact(lambda tx, key=key: self._purge_one_due(tx, key))  # type: ignore[misc]
+            record = self._mutations.run(partial(self._purge_one_due, key))
             if record is not None:
                 _tell("deleted a dropped table", record, None)
                 names.append(f"{record.database}.{record.name}")
@@ -309,8 +304,9 @@ class DroppedTables:
                     self._leave_database(record)
         return names
 
-    def _purge_one_due(self, tx: Transaction, key: bytes) -> LakeTableRecord | None:
+    def _purge_one_due(self, key: bytes, mutation: Mutation) -> LakeTableRecord | None:
         """None: it was brought back, deleted by somebody else, or its time is not over after all."""
+        tx = mutation.tx
         if tx.get(key) is None:
             return None
         record = lake.get_record(tx, cast(int, DROPPED_DUE.unpack(key)[-1]), or_dropped=True)
@@ -319,7 +315,7 @@ class DroppedTables:
             tx.set(DROPPED_DUE.key(record.dropped.until_ms, record.table_id), b"")
             lake.put(tx, record)
             return None
-        self._purge(tx, record)
+        self._purge(mutation, record)
         return record
 
     def finish_deletions(self) -> list[str]:

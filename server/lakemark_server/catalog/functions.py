@@ -8,8 +8,9 @@ from typing import Final
 
 from lakemark_core.errors import AlreadyExists, FunctionNotFound, InvalidName
 from lakemark_server.catalog import databases
-from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.kv import ReadTransaction
 from lakemark_server.store.keyspace import FUNCTIONS
+from lakemark_server.store.mutations import Mutation, Mutations
 
 NAME_CHARS_MAX: Final = 128
 _LEGAL: Final = re.compile(r"\w+", re.ASCII)
@@ -18,26 +19,29 @@ _LEGAL: Final = re.compile(r"\w+", re.ASCII)
 class Functions:
     """Thread-safe. Names are kept in lower case, as in Hive."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, mutations: Mutations) -> None:
+        self._mutations = mutations
+        self._store = mutations.store
 
     def create(self, catalog: str, database: str, name: str, hive: bytes) -> None:
         """Raises DatabaseNotFound, AlreadyExists, InvalidName."""
         legal = _legal(name)
 
-        def body(tx: Transaction) -> None:
+        def body(mutation: Mutation) -> None:
+            tx = mutation.tx
             key = _key(tx, catalog, database, legal)
             if tx.get(key) is not None:
                 raise AlreadyExists(f"function {database}.{legal} already exists", function=legal)
             tx.set(key, hive)
 
-        self._store.transact(body)
+        self._mutations.run(body)
 
     def alter(self, catalog: str, database: str, name: str, new_name: str, hive: bytes) -> None:
         """Raises DatabaseNotFound, FunctionNotFound, AlreadyExists for the new name, InvalidName."""
         legal = _legal(new_name)
 
-        def body(tx: Transaction) -> None:
+        def body(mutation: Mutation) -> None:
+            tx = mutation.tx
             old, new = _key(tx, catalog, database, name.lower()), _key(tx, catalog, database, legal)
             _require(tx, old, database, name)
             if new != old and tx.get(new) is not None:
@@ -45,7 +49,7 @@ class Functions:
             tx.clear(old)
             tx.set(new, hive)
 
-        self._store.transact(body)
+        self._mutations.run(body)
 
     def get(self, catalog: str, database: str, name: str) -> bytes:
         """Raises DatabaseNotFound, FunctionNotFound."""
@@ -54,12 +58,13 @@ class Functions:
     def drop(self, catalog: str, database: str, name: str) -> None:
         """Raises DatabaseNotFound, FunctionNotFound."""
 
-        def body(tx: Transaction) -> None:
+        def body(mutation: Mutation) -> None:
+            tx = mutation.tx
             key = _key(tx, catalog, database, name.lower())
             _require(tx, key, database, name)
             tx.clear(key)
 
-        self._store.transact(body)
+        self._mutations.run(body)
 
     def listed(self, catalog: str, database: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
         """By name, in order. Raises DatabaseNotFound."""

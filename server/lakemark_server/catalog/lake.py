@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from lakemark_core.convert import schema_from_proto, schema_to_proto
 from lakemark_core.errors import AlreadyExists, CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
+from lakemark_core.messages.types import schema_from_proto, schema_to_proto
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2, types_pb2

@@ -35,7 +35,7 @@ from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction
 from lakemark_server.store.ids import IdSource
 from lakemark_server.store.keyspace import FUNCTIONS
-from lakemark_server.store.requests import once
+from lakemark_server.store.mutations import Mutation, Mutations
 
 T = TypeVar("T")
 
@@ -65,7 +65,8 @@ class Catalog:
         self.quotas = quotas or Quotas(store)
         self.warehouse = storage.canonical_uri(warehouse)
         self.clock = clock
-        self.dropped = DroppedTables(store, clock, self.quotas, self.warehouse, dropped_retain_ms, measure)
+        self.mutations = Mutations(store, clock)
+        self.dropped = DroppedTables(self.mutations, self.quotas, self.warehouse, dropped_retain_ms, measure)
         self.database_ids = IdSource(store, "database")
         self.table_ids = IdSource(store, "table")
         self._lake_tables: ReadMemo[tuple[str, str, str], LakeTable] = ReadMemo(
@@ -95,26 +96,26 @@ class Catalog:
         new.name = legal_name("database", record.name)
         new.location = self._database_location(new)
         if if_not_exists:
-            found = self.store.read(lambda tx: databases.find(tx, new.catalog, new.name))
-            if found is not None:
-                return found
+            existing = self.store.read(lambda tx: databases.find(tx, new.catalog, new.name))
+            if existing is not None:
+                return existing
         new.database_id = self.database_ids.next()
-        new.created_ms = self.clock()
 
-        def body(tx: Transaction) -> DatabaseRecord:
-            def create() -> DatabaseRecord:
-                found = databases.find(tx, new.catalog, new.name)
-                if found is not None and if_not_exists:
-                    return found
-                if found is not None:
-                    raise AlreadyExists(f"database {new.name!r} exists already", database=new.name)
-                usage.take(tx, self.quotas.tenant(new.catalog, tx), usage.DATABASES, 1)
-                databases.put(tx, new)
-                return new
+        def create(mutation: Mutation) -> DatabaseRecord:
+            existing = databases.find(mutation.tx, new.catalog, new.name)
+            if existing is not None and if_not_exists:
+                return existing
+            if existing is not None:
+                raise AlreadyExists(f"database {new.name!r} exists already", database=new.name)
+            self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
+            new.created_ms = mutation.now_ms
+            databases.put(mutation.tx, new)
+            return new
 
-            return once(tx, request_id, f"CreateDatabase {new.name}", new.created_ms, DatabaseRecord, create)
-
-        return self._with_directory(new.location, lambda: self.store.transact(body))
+        kind = f"CreateDatabase {new.name}"
+        return self._with_directory(
+            new.location, lambda: self.mutations.once(request_id, kind, DatabaseRecord, create).answer
+        )
 
     def _database_location(self, record: DatabaseRecord) -> str:
         if record.location:
@@ -136,22 +137,22 @@ class Catalog:
         if name.lower() == DEFAULT_DATABASE:
             raise InvalidArgument("the database 'default' cannot be dropped")
 
-        def body(tx: Transaction) -> tuple[DatabaseRecord, bool]:
-            def drop() -> DatabaseRecord:
-                record = databases.find(tx, catalog, name)
-                if record is None:
-                    if if_exists:
-                        return DatabaseRecord()
-                    raise DatabaseNotFound(f"there is no database {name!r}", database=name)
-                _check_empty(tx, record)
-                databases.clear(tx, record)
-                usage.add(tx, record.catalog, usage.DATABASES, -1)
-                return record
+        def drop(mutation: Mutation) -> DatabaseRecord:
+            record = databases.find(mutation.tx, catalog, name)
+            if record is None:
+                if if_exists:
+                    return DatabaseRecord()
+                raise DatabaseNotFound(f"there is no database {name!r}", database=name)
+            _check_empty(mutation.tx, record)
+            databases.clear(mutation.tx, record)
+            usage.add(mutation.tx, record.catalog, usage.DATABASES, -1)
+            return record
 
-            record = once(tx, request_id, f"DropDatabase {name}", self.clock(), DatabaseRecord, drop)
+        def body(mutation: Mutation) -> tuple[DatabaseRecord, bool]:
+            tx, record = mutation.tx, mutation.once(request_id, f"DropDatabase {name}", DatabaseRecord, drop).answer
             return record, databases.find(tx, catalog, name) is not None or lake.is_inhabited(tx, record.location)
 
-        record, inhabited = self.store.transact(body)
+        record, inhabited = self.mutations.run(body)
         if record.database_id:
             _log.info("dropped a database", database=record.name, location=record.location, by=caller.current())
         if delete_data and record.location and record.location != self.warehouse and not inhabited:
@@ -188,29 +189,27 @@ class Catalog:
         new.external = bool(record.location)
         new.location = storage.canonical_uri(record.location) if record.location else _own_directory(database, new.name)
         new.table_id = self.table_ids.next()
-        new.created_ms = self.clock()
 
-        def body(tx: Transaction) -> LakeTable:
-            def create() -> LakeTableRecord:
-                owner = databases.get(tx, new.catalog, new.database)
-                entry = tables.find(tx, owner.database_id, new.name)
-                if entry is not None and if_not_exists and entry.kind == pb.LAKE:
-                    return lake.get_record(tx, entry.table_id)
-                if entry is not None:
-                    raise AlreadyExists(f"table {new.database}.{new.name} exists already", table=new.name)
-                usage.take(tx, self.quotas.tenant(new.catalog, tx), usage.TABLES, 1)
-                lake.take_location(tx, new)
-                entry = TableEntry(table_id=new.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
-                tables.put(tx, owner.database_id, new.name, entry)
-                lake.put(tx, new)
-                clean_schedule.follow(tx, new, new.created_ms)
-                lake.put_schema(tx, new.table_id, first)
-                return new
+        def create(mutation: Mutation) -> LakeTableRecord:
+            tx = mutation.tx
+            owner = databases.get(tx, new.catalog, new.database)
+            entry = tables.find(tx, owner.database_id, new.name)
+            if entry is not None and if_not_exists and entry.kind == pb.LAKE:
+                return lake.get_record(tx, entry.table_id)
+            if entry is not None:
+                raise AlreadyExists(f"table {new.database}.{new.name} exists already", table=new.name)
+            self.quotas.take(tx, new.catalog, usage.TABLES)
+            new.created_ms = mutation.now_ms
+            lake.take_location(tx, new)
+            entry = TableEntry(table_id=new.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
+            tables.put(tx, owner.database_id, new.name, entry)
+            lake.put(tx, new)
+            clean_schedule.follow(tx, new, mutation.now_ms)
+            lake.put_schema(tx, new.table_id, first)
+            return new
 
-            kind = f"CreateTable {new.database}.{new.name}"
-            return _answer(tx, once(tx, request_id, kind, new.created_ms, LakeTableRecord, create))
-
-        table = self._with_directory(new.location, lambda: self.store.transact(body), own=not new.external)
+        kind = f"CreateTable {new.database}.{new.name}"
+        table = self._with_directory(new.location, lambda: self._change(request_id, kind, create), own=not new.external)
         if table.record.location != new.location:  # it was there before
             storage.remove_if_empty(new.location)
         return table
@@ -244,25 +243,21 @@ class Catalog:
         """
         removed = set(remove)
 
-        def body(tx: Transaction) -> LakeTable:
-            def change() -> LakeTableRecord:
-                record = lake.get(tx, catalog, database, name).record
-                properties = {key: value for key, value in record.properties.items() if key not in removed} | dict(set_)
-                if properties.get(lake.TYPE_PROPERTY) != "lake":
-                    raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
-                lake.check_properties(properties)
-                if "comment" in removed or "comment" in properties:
-                    record.comment = properties.pop("comment", "")
-                record.properties.clear()
-                record.properties.update(properties)
-                lake.put(tx, record)
-                clean_schedule.follow(tx, record, self.clock())
-                return record
+        def change(mutation: Mutation) -> LakeTableRecord:
+            record = lake.get(mutation.tx, catalog, database, name).record
+            properties = {key: value for key, value in record.properties.items() if key not in removed} | dict(set_)
+            if properties.get(lake.TYPE_PROPERTY) != "lake":
+                raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
+            lake.check_properties(properties)
+            if "comment" in removed or "comment" in properties:
+                record.comment = properties.pop("comment", "")
+            record.properties.clear()
+            record.properties.update(properties)
+            lake.put(mutation.tx, record)
+            clean_schedule.follow(mutation.tx, record, mutation.now_ms)
+            return record
 
-            kind = f"SetTableProperties {database}.{name}"
-            return _answer(tx, once(tx, request_id, kind, self.clock(), LakeTableRecord, change))
-
-        return self.store.transact(body)
+        return self._change(request_id, f"SetTableProperties {database}.{name}", change)
 
     def rename_lake_table(
         self, catalog: str, database: str, name: str, new_database: str, new_name: str, *, request_id: str = ""
@@ -270,24 +265,31 @@ class Catalog:
         """Names change, the directory stays where it is."""
         target = legal_name("table", new_name)
 
-        def body(tx: Transaction) -> LakeTable:
-            def rename() -> LakeTableRecord:
-                owner, entry = tables.get(tx, catalog, database, name)
-                lake.require_lake(entry, database, name)
-                new_owner = databases.get(tx, catalog, new_database or database)
-                if tables.find(tx, new_owner.database_id, target) is not None:
-                    raise AlreadyExists(f"table {new_owner.name}.{target} exists already", table=target)
-                record = lake.get_record(tx, entry.table_id)
-                record.database, record.name = new_owner.name, target
-                tables.clear_name(tx, owner.database_id, name.lower())
-                tables.put(tx, new_owner.database_id, target, entry)
-                lake.put(tx, record)
-                return record
+        def rename(mutation: Mutation) -> LakeTableRecord:
+            tx = mutation.tx
+            owner, entry = tables.get(tx, catalog, database, name)
+            lake.require_lake(entry, database, name)
+            new_owner = databases.get(tx, catalog, new_database or database)
+            if tables.find(tx, new_owner.database_id, target) is not None:
+                raise AlreadyExists(f"table {new_owner.name}.{target} exists already", table=target)
+            record = lake.get_record(tx, entry.table_id)
+            record.database, record.name = new_owner.name, target
+            tables.clear_name(tx, owner.database_id, name.lower())
+            tables.put(tx, new_owner.database_id, target, entry)
+            lake.put(tx, record)
+            return record
 
-            kind = f"RenameTable {database}.{name} to {new_database}.{target}"
-            return _answer(tx, once(tx, request_id, kind, self.clock(), LakeTableRecord, rename))
+        return self._change(request_id, f"RenameTable {database}.{name} to {new_database}.{target}", rename)
 
-        return self.store.transact(body)
+    def _change(self, request_id: str, kind: str, change: Callable[[Mutation], LakeTableRecord]) -> LakeTable:
+        """Changes a lake table once. Raises TableNotFound if the table of a repeated request was dropped since."""
+
+        def body(mutation: Mutation) -> LakeTable:
+            record = mutation.once(request_id, kind, LakeTableRecord, change).answer
+            lake.get_record(mutation.tx, record.table_id)
+            return LakeTable(record, lake.get_schema(mutation.tx, record.table_id, record.schema_id))
+
+        return self.mutations.run(body)
 
     def has_lake_table(self, location: str) -> bool:
         """Whether files of a lake table lie in that directory, also of a dropped one that can be brought back."""
@@ -326,12 +328,6 @@ class Catalog:
 def _own_directory(database: DatabaseRecord, name: str) -> str:
     """A directory that no table had before, nor will have: what is dropped keeps its own, whatever takes its name."""
     return storage.join(database.location, f"{name}-{secrets.token_hex(4)}")
-
-
-def _answer(tx: Transaction, record: LakeTableRecord) -> LakeTable:
-    """Raises TableNotFound: what was recorded is of a table that has been dropped since."""
-    lake.get_record(tx, record.table_id)
-    return LakeTable(record, lake.get_schema(tx, record.table_id, record.schema_id))
 
 
 def _check_empty(tx: Transaction, record: DatabaseRecord) -> None:

@@ -14,7 +14,7 @@ from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSet
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
 from lakemark_server.catalog.warehouse_tables import WarehouseTables
-from lakemark_server.kv import Transaction
+from lakemark_server.store.mutations import Mutation
 
 
 class Warehouse:
@@ -25,22 +25,22 @@ class Warehouse:
         self.catalog = catalog
         self.partitions = WarehousePartitions(catalog, sets)
         self.tables = WarehouseTables(catalog, sets, self.partitions)
-        self.functions = Functions(catalog.store)
-        self.statistics = ColumnStatistics(catalog.store)
+        self.functions = Functions(catalog.mutations)
+        self.statistics = ColumnStatistics(catalog.mutations)
 
     def alter_database(self, catalog: str, name: str, change: Callable[[DatabaseRecord], DatabaseRecord]) -> None:
         """Name, id and time of creation stay; a new location counts for tables to come. Raises DatabaseNotFound."""
 
-        def body(tx: Transaction) -> None:
-            old = databases.get(tx, catalog, name)
+        def body(mutation: Mutation) -> None:
+            old = databases.get(mutation.tx, catalog, name)
             new = change(old)
             new.database_id, new.catalog, new.name, new.created_ms = (
                 old.database_id, old.catalog, old.name, old.created_ms,
             )  # fmt: skip
             new.location = storage.canonical_uri(new.location) if new.location else old.location
-            databases.put(tx, new)
+            databases.put(mutation.tx, new)
 
-        self.catalog.store.transact(body)
+        self.catalog.mutations.run(body)
 
     def drop_content(self, catalog: str, name: str, *, delete_data: bool) -> None:
         """Drops every function and table of a database: the first half of ``DROP DATABASE … CASCADE``."""

@@ -17,6 +17,7 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition, Values
 from lakemark_server.context import caller, deadline
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.mutations import Mutation
 
 BATCH_BYTES_MAX: Final = 900_000
 """Of partitions written in one transaction, with what else it takes to write them; a request may take several."""
@@ -34,7 +35,7 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
-class Change(NamedTuple):
+class PartitionChange(NamedTuple):
     """Of one partition. ``before`` is None if it is added, ``after`` if it is dropped."""
 
     values: Values
@@ -52,6 +53,7 @@ class WarehousePartitions:
     def __init__(self, catalog: Catalog, sets: PartitionSets) -> None:
         self._catalog = catalog
         self._store = catalog.store
+        self._mutations = catalog.mutations
         self._sets = sets
 
     # -- look up ------------------------------------------------------------------------------------------------------
@@ -101,9 +103,9 @@ class WarehousePartitions:
         present = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, wanted))
         missing = _missing_of(table, new, present, if_not_exists)
 
-        def decide(tx: Transaction, part: Sequence[Partition]) -> list[Change]:
+        def decide(tx: Transaction, part: Sequence[Partition]) -> list[PartitionChange]:
             current = self._current(tx, table, [row.values for row in part])
-            return [Change(row.values, None, row) for row in _missing_of(table, part, current, if_not_exists)]
+            return [PartitionChange(row.values, None, row) for row in _missing_of(table, part, current, if_not_exists)]
 
         def apply() -> list[Partition]:
             changes = self._apply(table, list(_parts(missing, _bytes_of)), decide, adds=True)
@@ -122,7 +124,7 @@ class WarehousePartitions:
         self,
         table: HiveTable,
         change: Callable[[Partition], Partition],
-        also: Callable[[Transaction], object],
+        also: Callable[[Mutation], object],
         also_bytes: int,
     ) -> None:
         """The same change to every partition, and ``also``, which writes about ``also_bytes``: all at once.
@@ -137,16 +139,16 @@ class WarehousePartitions:
         table: HiveTable,
         rows: Sequence[Partition],
         changes: Mapping[Values, Callable[[Partition], Partition]],
-        also: Callable[[Transaction], object] | None = None,
+        also: Callable[[Mutation], object] | None = None,
         also_bytes: int = 0,
     ) -> None:
-        planned = [Change(row.values, row, changes[row.values](row)) for row in rows]
+        planned = [PartitionChange(row.values, row, changes[row.values](row)) for row in rows]
 
-        def decide(tx: Transaction, part: Sequence[Change]) -> list[Change]:
+        def decide(tx: Transaction, part: Sequence[PartitionChange]) -> list[PartitionChange]:
             wanted = [change.values for change in part]
             current = _there(table, wanted, self._current(tx, table, wanted))
             return [
-                change if change.before == row else Change(row.values, row, changes[row.values](row))
+                change if change.before == row else PartitionChange(row.values, row, changes[row.values](row))
                 for change, row in zip(part, current, strict=True)
             ]
 
@@ -165,7 +167,7 @@ class WarehousePartitions:
         source, target = old.full_location(base), new.full_location(base)
 
         def apply() -> Partition:
-            return self._store.transact(partial(self._rename, table, old, new))
+            return self._mutations.run(partial(self._rename, table, old, new))
 
         if not old.located or source == target:
             return apply()
@@ -173,15 +175,16 @@ class WarehousePartitions:
             return directories.with_moved_directory(source, target, apply)
         return directories.with_directories([target], apply)
 
-    def _rename(self, table: HiveTable, old: Partition, new: Partition, tx: Transaction) -> Partition:
+    def _rename(self, table: HiveTable, old: Partition, new: Partition, mutation: Mutation) -> Partition:
+        tx = mutation.tx
         warehouse_records.require_table(tx, table)
         if self._current(tx, table, [old.values]) != [old]:
             raise PartitionNotFound(
                 f"partition {table.partition_name(old.values)} of {table.label} was changed by another meanwhile"
             )
-        self._write(tx, table, [Change(old.values, old, None)])
+        self._write(mutation, table, [PartitionChange(old.values, old, None)])
         _missing_of(table, [new], self._current(tx, table, [new.values]), False)
-        self._write(tx, table, [Change(new.values, None, new)])
+        self._write(mutation, table, [PartitionChange(new.values, None, new)])
         return new
 
     def drop(
@@ -192,10 +195,10 @@ class WarehousePartitions:
         Raises PartitionNotFound unless ``if_exists``, InvalidArgument.
         """
 
-        def decide(tx: Transaction, part: Sequence[Values]) -> list[Change]:
+        def decide(tx: Transaction, part: Sequence[Values]) -> list[PartitionChange]:
             current = self._current(tx, table, part)
             there = [row for row in current if row] if if_exists else _there(table, part, current)
-            return [Change(row.values, row, None) for row in there]
+            return [PartitionChange(row.values, row, None) for row in there]
 
         checked = sorted(self._checked(table, wanted))
         parts: list[Sequence[Values]] = [checked] if checked else []
@@ -234,11 +237,11 @@ class WarehousePartitions:
         self,
         table: HiveTable,
         parts: Sequence[T],
-        decide: Callable[[Transaction, T], list[Change]],
+        decide: Callable[[Transaction, T], list[PartitionChange]],
         *,
         adds: bool = False,
-        also: Callable[[Transaction], object] | None = None,
-    ) -> list[Change]:
+        also: Callable[[Mutation], object] | None = None,
+    ) -> list[PartitionChange]:
         """What ``decide`` says of each part, which fits into one transaction: there at once, however many they are.
 
         ``also`` happens in the transaction that makes it so.
@@ -247,14 +250,14 @@ class WarehousePartitions:
             return [
                 change
                 for part in parts
-                for change in self._transact(table, partial(self._at_once, table, decide, also, part))
+                for change in self._mutate(table, partial(self._at_once, table, decide, also, part))
             ]
         batch = 1 + secrets.randbits(62)
-        changes: list[Change] = []
+        changes: list[PartitionChange] = []
         try:
             for number, part in enumerate(parts):
-                changes += self._transact(table, partial(self._stage, table, batch, number, decide, part))
-            self._store.transact(partial(self._complete, table, batch, also))
+                changes += self._mutate(table, partial(self._stage, table, batch, number, decide, part))
+            self._mutations.run(partial(self._complete, table, batch, also))
         except LakemarkError:
             with deadline.within(deadline.NEVER):  # what ends the request must not end this
                 if not partition_batches.take_back(self._store, table.table_id, batch):
@@ -269,16 +272,16 @@ class WarehousePartitions:
     def _at_once(
         self,
         table: HiveTable,
-        decide: Callable[[Transaction, T], list[Change]],
-        also: Callable[[Transaction], object] | None,
+        decide: Callable[[Transaction, T], list[PartitionChange]],
+        also: Callable[[Mutation], object] | None,
         part: T,
-        tx: Transaction,
-    ) -> list[Change]:
-        warehouse_records.require_table(tx, table)
-        changes = decide(tx, part)
-        self._write(tx, table, changes)
+        mutation: Mutation,
+    ) -> list[PartitionChange]:
+        warehouse_records.require_table(mutation.tx, table)
+        changes = decide(mutation.tx, part)
+        self._write(mutation, table, changes)
         if also:
-            also(tx)
+            also(mutation)
         return changes
 
     def _stage(
@@ -286,32 +289,32 @@ class WarehousePartitions:
         table: HiveTable,
         batch: int,
         number: int,
-        decide: Callable[[Transaction, T], list[Change]],
+        decide: Callable[[Transaction, T], list[PartitionChange]],
         part: T,
-        tx: Transaction,
-    ) -> list[Change]:
-        warehouse_records.require_table(tx, table)
-        changes = decide(tx, part)
+        mutation: Mutation,
+    ) -> list[PartitionChange]:
+        warehouse_records.require_table(mutation.tx, table)
+        changes = decide(mutation.tx, part)
         staged = [InBatch(change.values, batch, change.before, change.after) for change in changes]
-        partition_batches.stage(tx, table, batch, number, staged, self._now_ms())
+        partition_batches.stage(mutation.tx, table, batch, number, staged, mutation.now_ms)
         return changes
 
     def _complete(
-        self, table: HiveTable, batch: int, also: Callable[[Transaction], object] | None, tx: Transaction
+        self, table: HiveTable, batch: int, also: Callable[[Mutation], object] | None, mutation: Mutation
     ) -> None:
-        warehouse_records.require_table(tx, table)
+        warehouse_records.require_table(mutation.tx, table)
         if also:
-            also(tx)
-        partition_batches.complete(tx, table, batch, self._now_ms())
+            also(mutation)
+        partition_batches.complete(mutation.tx, table, batch, mutation.now_ms)
 
-    def _transact(self, table: HiveTable, body: Callable[[Transaction], T]) -> T:
-        """What others have abandoned does not stand in the way."""
+    def _mutate(self, table: HiveTable, body: Callable[[Mutation], T]) -> T:
+        """Runs the mutation, again if batches that their writers have abandoned stood in its way."""
         try:
-            return self._store.transact(body)
+            return self._mutations.run(body)
         except _InOtherBatchError:
-            if not partition_batches.finish_abandoned(self._store, self._now_ms(), table.table_id):
+            if not partition_batches.finish_abandoned(self._store, self._catalog.clock(), table.table_id):
                 raise
-        return self._store.transact(body)
+        return self._mutations.run(body)
 
     def _current(self, tx: Transaction, table: HiveTable, wanted: Sequence[Values]) -> list[Partition | None]:
         """What there is to be changed. Raises StoreConflict if another request is changing one of them."""
@@ -332,7 +335,8 @@ class WarehousePartitions:
             current.append(one.after)
         return current
 
-    def _write(self, tx: Transaction, table: HiveTable, changes: Sequence[Change]) -> None:
+    def _write(self, mutation: Mutation, table: HiveTable, changes: Sequence[PartitionChange]) -> None:
+        tx = mutation.tx
         for change in changes:
             if change.after is None:
                 warehouse_records.clear_partition(tx, table.table_id, table.columns, change.values)
@@ -341,7 +345,7 @@ class WarehousePartitions:
             else:
                 warehouse_records.put_partition(tx, table.table_id, change.after)
         if changes:
-            partition_changes.note(tx, table.table_id, [change.values for change in changes], self._now_ms())
+            partition_changes.note(tx, table.table_id, [change.values for change in changes], mutation.now_ms)
 
     def _checked(self, table: HiveTable, wanted: Sequence[Values]) -> Sequence[Values]:
         catalog = table.database.catalog
@@ -353,9 +357,6 @@ class WarehousePartitions:
                 raise InvalidArgument(f"partition {table.partition_name(values)} is given twice in one request")
             seen.add(values)
         return wanted
-
-    def _now_ms(self) -> int:
-        return self._catalog.clock()
 
 
 def check_values(table: HiveTable, values: Values) -> None:
@@ -412,7 +413,7 @@ def _bytes_of(row: Partition) -> int:
     return row.size_bytes + _bytes_of_key(row.values)
 
 
-def _bytes_of_both(change: Change) -> int:
+def _bytes_of_both(change: PartitionChange) -> int:
     return sum(row.size_bytes for row in (change.before, change.after) if row) + _bytes_of_key(change.values)
 
 

@@ -21,7 +21,8 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, inside
 from lakemark_server.context import caller
-from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.kv import ReadTransaction
+from lakemark_server.store.mutations import Mutation
 
 _ALTER_ATTEMPTS: Final = 20
 
@@ -84,6 +85,7 @@ class WarehouseTables:
     def __init__(self, catalog: Catalog, sets: PartitionSets, partitions: WarehousePartitions) -> None:
         self._catalog = catalog
         self._store = catalog.store
+        self._mutations = catalog.mutations
         self._sets = sets
         self._partitions = partitions
 
@@ -115,16 +117,17 @@ class WarehouseTables:
         entry = TableEntry(table_id=table_id, kind=WAREHOUSE, hive_type=definition.hive_type)
         record = definition.record(definition.location)
 
-        def body(tx: Transaction) -> HiveTable:
+        def body(mutation: Mutation) -> HiveTable:
+            tx = mutation.tx
             owner = databases.get(tx, database.catalog, database.name)
             if tables.find(tx, owner.database_id, name) is not None:
                 raise AlreadyExists(f"Table {owner.name}.{name} already exists", table=name)
-            usage.take(tx, self._catalog.quotas.tenant(owner.catalog, tx), usage.TABLES, 1)
+            self._catalog.quotas.take(tx, owner.catalog, usage.TABLES)
             tables.put(tx, owner.database_id, name, entry)
             warehouse_records.put_table(tx, table_id, record)
             return HiveTable(owner, name, entry, record)
 
-        return directories.with_directories([definition.location], lambda: self._store.transact(body))
+        return directories.with_directories([definition.location], lambda: self._mutations.run(body))
 
     def alter(
         self,
@@ -167,7 +170,8 @@ class WarehouseTables:
         record = definition.record(base)
         entry = TableEntry(table_id=old.table_id, kind=WAREHOUSE, hive_type=definition.hive_type)
 
-        def body(tx: Transaction) -> None:
+        def body(mutation: Mutation) -> None:
+            tx = mutation.tx
             now = warehouse_records.load_table(tx, old.database.catalog, old.database.name, old.name)
             if now.table_id != old.table_id or now.record != old.record:
                 raise _ChangedMeanwhileError("the table was changed meanwhile")
@@ -177,7 +181,7 @@ class WarehouseTables:
                     raise AlreadyExists(f"new table {owner.name}.{new_name} already exists", table=new_name)
                 tables.clear_name(tx, old.database.database_id, old.name)
                 if owner.catalog != old.database.catalog:
-                    usage.take(tx, self._catalog.quotas.tenant(owner.catalog, tx), usage.TABLES, 1)
+                    self._catalog.quotas.take(tx, owner.catalog, usage.TABLES)
                     usage.add(tx, old.database.catalog, usage.TABLES, -1)
             tables.put(tx, owner.database_id, new_name, entry)
             warehouse_records.put_table(tx, old.table_id, record)
@@ -187,7 +191,7 @@ class WarehouseTables:
         if of_partitions:
             self._partitions.alter_all(old, of_partitions, body, record.ByteSize())
         else:
-            self._store.transact(body)
+            self._mutations.run(body)
 
     def drop(self, catalog: str, database: str, name: str, *, delete_data: bool) -> HiveTable:
         """Data are deleted of a table that owns them, also partitions outside of its directory.
@@ -200,16 +204,17 @@ class WarehouseTables:
             rows = self._sets.get(table.table_id).rows
             outside = [row.location for row in rows if row.located and not row.relative]
 
-        def body(tx: Transaction) -> HiveTable:
-            found = warehouse_records.load_table(tx, catalog, database, name)
-            if found.table_id != table.table_id:
-                raise TableNotFound(f"table {found.label} was dropped and created again meanwhile")
-            tables.clear_name(tx, found.database.database_id, found.name)
-            usage.add(tx, found.database.catalog, usage.TABLES, -1)
-            tables.clear_content(tx, found.table_id)
-            return found
+        def body(mutation: Mutation) -> HiveTable:
+            tx = mutation.tx
+            current = warehouse_records.load_table(tx, catalog, database, name)
+            if current.table_id != table.table_id:
+                raise TableNotFound(f"table {current.label} was dropped and created again meanwhile")
+            tables.clear_name(tx, current.database.database_id, current.name)
+            usage.add(tx, current.database.catalog, usage.TABLES, -1)
+            tables.clear_content(tx, current.table_id)
+            return current
 
-        dropped = self._store.transact(body)
+        dropped = self._mutations.run(body)
         self._sets.forget(dropped.table_id)
         deletes = delete_data and dropped.record.owns_data
         _log.info(

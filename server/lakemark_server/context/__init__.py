@@ -1,1 +1,1 @@
-"""What holds for a request without being handed on: the time, its deadline, who asks."""
+"""What a request carries without passing it on as an argument: the time, its deadline, its caller."""

@@ -1,8 +1,8 @@
-"""Who has sent the request that runs here, for the log and for what is kept of a change.
+"""Who sent the current request, for the log and for the record of a change.
 
-It is ambient, as a request's deadline is: the protocol that received the request knows it, and what tells of it lies
-below many callers that have nothing to say about it. Nobody has proved who they are: the name helps to find out what
-happened, and decides nothing.
+The name is ambient, like a request's deadline: the protocol that received the request knows it, and the code that uses
+it lies below many callers that have nothing to do with it. It is not authenticated. It helps to find out what happened,
+and nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 NAME_CHARS_MAX: Final = 200
 
 Name: TypeAlias = Callable[[], str]
-"""Gives the name when it is asked for: few requests need it."""
+"""Makes the name when it is needed, which few requests do."""
 
 
 def _nobody() -> str:
@@ -25,12 +25,12 @@ _current: ContextVar[Name] = ContextVar("caller", default=_nobody)
 
 
 def current() -> str:
-    """``user@host``, or the address of the connection; "" for what the service does by itself."""
+    """``user@host``, or the address of the connection; "" for what the service does on its own."""
     return _current.get()()[:NAME_CHARS_MAX]
 
 
 class named:  # noqa: N801 - reads as what it does
-    """What runs inside the block was asked for by this caller."""
+    """A block whose code runs on behalf of this caller."""
 
     __slots__ = ("_name", "_token")
 

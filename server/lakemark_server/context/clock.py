@@ -14,7 +14,7 @@ def now_ms() -> int:
 
 
 def time_text(ms: int) -> str:
-    """For messages: UTC, and the milliseconds themselves where no calendar reaches."""
+    """The time in UTC, for messages; the milliseconds themselves if they are out of the calendar's range."""
     try:
         return dt.datetime.fromtimestamp(ms / 1_000, dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):

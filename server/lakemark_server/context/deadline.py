@@ -1,9 +1,9 @@
-"""How long the request that runs here may still take, and whether anybody still waits for its answer.
+"""How long the current request may still take, and whether anybody still waits for its answer.
 
-A request's deadline is ambient: the protocol that received it opens it with ``within``, and what waits, retries or goes
-on to a further transaction asks ``check`` first. A context variable, because the store's retry loop and its queue sit
-below forty callers that have nothing else to say about time. Work for several requests, or work that must be done once
-something else was (taking back, cleaning up), runs ``within`` a deadline of its own.
+A request's deadline is ambient: the protocol that received the request sets it with ``within``, and code that is about
+to wait, to retry or to begin another transaction calls ``check`` first. It is a context variable because the store's
+retry loop and queue lie below many callers that have nothing to do with time. Work for several requests, and work that
+has to be finished once it has begun (taking back, cleaning up), runs ``within`` a deadline of its own.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """A little before ``seconds`` are over: an answer that says what happened must still reach the client."""
+        """A deadline a little before ``seconds`` from now, so that an answer still reaches the client in time."""
         return cls(time.monotonic() + seconds - min(seconds * _ANSWER_SHARE, _ANSWER_S_MAX))
 
     def abandon(self) -> None:
-        """The client has gone."""
+        """Notes that the client has gone."""
         self._abandoned = True
 
     def remaining_s(self) -> float:
-        """Never negative."""
+        """Seconds, never negative."""
         return max(0.0, self.at_s - self._clock())
 
     def over(self) -> bool:
-        """Whether the time is over or the client has gone: there is nobody to work for."""
+        """Whether the time is over or the client has gone, so that nobody waits for the answer."""
         return self._abandoned or self._clock() >= self.at_s
 
     def check(self) -> None:
@@ -57,19 +57,19 @@ _current: ContextVar[Deadline] = ContextVar("deadline", default=NEVER)
 
 
 def current() -> Deadline:
-    """Of the request that runs here; ``NEVER`` outside of any."""
+    """The deadline of the current request; ``NEVER`` outside of any request."""
     return _current.get()
 
 
 def check() -> None:
-    """Raises DeadlineExceeded if the current request has nobody left to work for."""
+    """Raises DeadlineExceeded if nobody waits for the answer to the current request any more."""
     deadline = _current.get()
     if deadline is not NEVER:
         deadline.check()
 
 
 class within:  # noqa: N801 - reads as what it does
-    """What runs inside the block has this deadline, whatever the one outside is."""
+    """A block with this deadline, whatever deadline holds outside it."""
 
     __slots__ = ("_deadline", "_token")
 
@@ -84,7 +84,7 @@ class within:  # noqa: N801 - reads as what it does
 
 
 def latest(deadlines: Iterable[Deadline]) -> Deadline:
-    """For work that serves several requests: it is worth its while until the last of them is over."""
+    """The deadline of work that serves several requests: it is worth doing until the last of them is over."""
     return Deadline(max((one.at_s for one in deadlines), default=NEVER.at_s))
 
 

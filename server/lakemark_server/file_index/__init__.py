@@ -1,1 +1,1 @@
-"""Entries of files as columns, pages and parts; pruning and planning over them. Knows no versions and no store."""
+"""File entries as columns, pages and parts, with pruning and planning over them. Knows no timeline and no service."""

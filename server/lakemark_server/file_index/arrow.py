@@ -1,4 +1,4 @@
-"""A few Arrow calls with the types that we know they have: the published stubs are incomplete."""
+"""Wrappers for a few Arrow calls, with the types that the published stubs lack."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ def strings(batch: pa.RecordBatch, name: str) -> pa.StringArray:
 
 
 def texts(array: AnyArray) -> list[str]:
-    """Of a column of strings without nulls."""
+    """The values of a column of strings without nulls."""
     return cast("list[str]", array.to_pylist())
 
 
 def take(array: AnyArray, places: npt.NDArray[np.integer[Any]]) -> AnyArray:
+    """The values at these places."""
     return array.take(cast("pa.Array[Any]", pa.array(places)))
 
 
 def take_rows(batch: pa.RecordBatch, places: npt.NDArray[np.integer[Any]]) -> pa.RecordBatch:
+    """The rows at these places."""
     return batch.take(cast(Any, pa.array(places)))
 
 
 def concat_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """At least one; all of one schema."""
+    """One batch of all of these, which share one schema; at least one."""
     return cast(pa.RecordBatch, pa.concat_batches(batches))  # type: ignore[attr-defined]
 
 
@@ -45,12 +47,15 @@ def one_array(column: pa.ChunkedArray[Any]) -> AnyArray:
 
 
 def buffer(data: object) -> pa.Buffer:
-    """Of bytes or of a numpy array, not copied."""
+    """An Arrow buffer over bytes or a numpy array, without a copy."""
     return pa.py_buffer(cast(Any, data))
 
 
 def bytes_within(array: AnyArray, at: int) -> npt.NDArray[np.uint8]:
-    """One of the buffers of an array that is not empty, with what lies before and behind the array in it."""
+    """One of the buffers of an array that is not empty.
+
+    The buffer may reach beyond the array on both sides: arrays can be slices.
+    """
     return np.frombuffer(cast(Any, array.buffers()[at]), np.uint8)
 
 
@@ -66,13 +71,27 @@ def replaced(batch: pa.RecordBatch, name: str, values: Sequence[str]) -> pa.Reco
 
 
 def array_bytes(array: AnyArray) -> int:
-    """What it takes in memory, about: of a short array most is not its values."""
+    """About how much memory the array takes. For a short array most of it is overhead, not values."""
     return _ARRAY_BYTES + array.nbytes
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:
+    """About how much memory the batch takes."""
     return _ARRAY_BYTES * (batch.num_columns + 1) + batch.nbytes
 
 
 def nulls(length: int, data_type: pa.DataType) -> AnyArray:
+    """An array of this length that holds only nulls."""
     return cast(Any, pa.nulls)(length, data_type)  # type: ignore[no-any-return]
+
+
+def integer_form(data_type: pa.DataType) -> pa.DataType | None:
+    """The signed integers that the values of a type can be cast to in the same order; None if there are none."""
+    check = pa.types
+    if check.is_boolean(data_type):
+        return pa.int8()
+    if check.is_integer(data_type) and data_type != pa.uint64():
+        return data_type if check.is_signed_integer(data_type) else pa.int64()
+    if check.is_date32(data_type):
+        return pa.int32()
+    return pa.int64() if check.is_timestamp(data_type) else None

@@ -1,7 +1,7 @@
-"""Plans that must not wait: within ``only_at_hand`` nothing is read, and nothing that takes long is made.
+"""Plans that must not wait: within ``only_at_hand`` nothing is read, and nothing that takes long is computed.
 
-So an event loop can try a plan whose pieces are in memory, as those of most plans are, and leave all others to a
-thread, which makes what was missing.
+An event loop can try a plan that way. Most succeed, because what they need is in memory. The others raise NotAtHand and
+are repeated in a thread, which may read and compute.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _only: ContextVar[bool] = ContextVar("only_at_hand", default=False)
 
 
 class NotAtHand(Exception):
-    """Something would have to be read or made first. Nothing was changed."""
+    """Something would have to be read or computed first. Nothing was changed."""
 
 
 @contextmanager
 def only_at_hand() -> Iterator[None]:
-    """For this thread or coroutine."""
+    """Makes ``may_make`` raise in this thread or coroutine."""
     before = _only.set(True)
     try:
         yield
@@ -28,6 +28,6 @@ def only_at_hand() -> Iterator[None]:
 
 
 def may_make() -> None:
-    """Before something is read or made that may take long. Raises NotAtHand."""
+    """Called before anything is read or computed that may take long. Raises NotAtHand."""
     if _only.get():
         raise NotAtHand

@@ -1,4 +1,4 @@
-"""A cache of immutable things by immutable names, bounded by the bytes that they take."""
+"""A cache of immutable values by immutable keys, bounded by the bytes that they take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class ByteLru(Generic[K, V]):
-    """Thread-safe; what was used longest ago goes first. One entry larger than the whole cache is not kept."""
+    """Thread-safe. Evicts what was used longest ago. A value larger than the whole cache is not kept."""
 
     def __init__(self, bytes_max: int, size: Callable[[V], int]) -> None:
         self.bytes_max = bytes_max
@@ -22,6 +22,7 @@ class ByteLru(Generic[K, V]):
         self._bytes = 0
 
     def get(self, key: K) -> V | None:
+        """The value of a key, or None."""
         with self._lock:
             value = self._entries.get(key)
             if value is not None:
@@ -29,6 +30,7 @@ class ByteLru(Generic[K, V]):
             return value
 
     def put(self, key: K, value: V) -> None:
+        """Keeps a value, and evicts others until all fit."""
         size = self._size(value)
         with self._lock:
             if self._entries.get(key) is value:
@@ -46,38 +48,41 @@ class ByteLru(Generic[K, V]):
                 self._bytes -= self._released(evicted)
 
     def clear(self) -> None:
+        """Removes all values."""
         with self._lock:
             while self._entries:
                 _, value = self._entries.popitem()
                 self._bytes -= self._released(value)
 
     def _taken(self, value: V) -> int:
-        """How much more is in memory with this value."""
+        """How many bytes more are in memory with this value."""
         return self._size(value)
 
     def _released(self, value: V) -> int:
-        """How much less is in memory without this value."""
+        """How many bytes fewer are in memory without this value."""
         return self._size(value)
 
     def keys(self) -> list[K]:
+        """The keys of all values that are kept."""
         with self._lock:
             return list(self._entries)
 
     @property
     def bytes(self) -> int:
+        """The bytes that all values take together."""
         return self._bytes
 
 
 class SharingLru(ByteLru[K, V]):
-    """Of values that share pieces, by identity: each piece counts once, however many entries have it.
+    """A cache of values that share pieces, told apart by identity. Each piece counts once, however many values have it.
 
-    ``pieces``: those of a value with their bytes, the value itself among them if it takes any.
+    ``pieces`` gives the pieces of a value with their bytes. A value that takes memory itself is one of its pieces.
     """
 
     def __init__(self, bytes_max: int, pieces: Callable[[V], Iterable[tuple[object, int]]]) -> None:
         super().__init__(bytes_max, lambda value: sum(size for _, size in pieces(value)))
         self._pieces = pieces
-        self._shared: dict[int, tuple[int, int]] = {}  # by identity: how many entries have it, its bytes
+        self._shared: dict[int, tuple[int, int]] = {}  # by identity: how many values have the piece, and its bytes
 
     def _taken(self, value: V) -> int:
         more = 0

@@ -1,4 +1,4 @@
-"""A batch of finished transactions: each is checked against those before it, and the admitted ones are folded."""
+"""Resolves a batch of finished transactions: checks each against those before it, and folds the admitted ones."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from collections.abc import Sequence
 from lakemark_core.errors import LakemarkError
 
 from .api import Conflict
-from .buffer import CommitRequest
+from .buffer import PendingTransaction
 from .limits import too_old
 from .overlay import Overlay
-from .resolver import Resolver, Verdict
+from .resolver import Resolution, Resolver
 
 
-def resolve(resolver: Resolver, batch: Sequence[CommitRequest]) -> tuple[Overlay, list[LakemarkError | None]]:
-    """The folded writes of all that is admitted, and the errors of the others.
+def resolve(resolver: Resolver, batch: Sequence[PendingTransaction]) -> tuple[Overlay, list[LakemarkError | None]]:
+    """The folded writes of the admitted transactions, and for each transaction its error or None.
 
-    The admitted are recorded in the resolver, which the caller seals or discards.
+    The admitted writes are recorded in the resolver, which the caller seals or discards.
     """
     folded: Overlay | None = None
     errors: list[LakemarkError | None] = []
-    for request in batch:
-        verdict = Verdict.ADMITTED
-        if request.read_version is not None:
-            verdict = resolver.check(request.read_version, request.read_keys, request.read_ranges)
-        if verdict is Verdict.ADMITTED:
-            writes = request.writes
-            resolver.record(writes.points, (*writes.cleared_ranges(), *request.write_conflicts))
+    for transaction in batch:
+        resolution = Resolution.ADMITTED
+        if transaction.read_version is not None:
+            resolution = resolver.check(transaction.read_version, transaction.read_keys, transaction.read_ranges)
+        if resolution is Resolution.ADMITTED:
+            writes = transaction.writes
+            resolver.record(writes.points, (*writes.cleared_ranges(), *transaction.write_conflicts))
             if folded is None:
-                # The first one's own overlay serves for all: most batches of large transactions have no second one.
+                # The first overlay takes the writes of the others: most batches of large transactions have just one.
                 folded = writes
             else:
                 folded.merge(writes)
             errors.append(None)
-        elif verdict is Verdict.CONFLICT:
+        elif resolution is Resolution.CONFLICT:
             errors.append(Conflict("another transaction wrote what this one had read; nothing was applied"))
         else:
             errors.append(too_old())

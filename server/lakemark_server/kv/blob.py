@@ -1,7 +1,7 @@
 """Values larger than one key can hold, split over consecutive keys of a space of their own.
 
-Chunk 0 begins with the number of chunks, so that a value that fits into one costs one ``get``. All of it happens within
-the caller's transaction, whose limit is the limit of a blob.
+Chunk 0 begins with the number of chunks, so that reading a value of one chunk costs one ``get``. A blob is written in
+the caller's transaction, whose size limit is the blob's.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ FIRST_CHUNK_BYTES: Final = VALUE_BYTES_MAX - _COUNT_BYTES
 
 
 def put(transaction: Transaction, space: Space, value: bytes) -> None:
-    """Stores ``value`` as the only thing in ``space``, whatever was there before. Raises TransactionTooLarge."""
+    """Stores ``value`` in ``space`` and replaces all that was there. Raises TransactionTooLarge."""
     transaction.clear_range(space.key(_chunks(value)), space.range()[1])
     put_new(transaction, space, value)
 
 
 def put_new(transaction: Transaction, space: Space, value: bytes) -> None:
-    """``put`` where there is nothing yet. Raises TransactionTooLarge."""
+    """Stores ``value`` in ``space``, which must be empty. Raises TransactionTooLarge."""
     if len(value) > TRANSACTION_BYTES_MAX:
         raise TransactionTooLarge(
             f"a blob of {len(value)} bytes; at most {TRANSACTION_BYTES_MAX} fit into a transaction"

@@ -23,11 +23,11 @@ CONFLICT_BYTES: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class CommitRequest:
-    """A finished transaction on its way to the store.
+class PendingTransaction:
+    """A finished transaction that waits to be committed.
 
-    ``read_version`` is None if nothing was read that could conflict. What it wrote is ``writes`` (keys and cleared
-    ranges) plus ``write_conflicts``. ``size_bytes`` is counted roughly as FoundationDB does.
+    ``read_version`` is None if it read nothing that could conflict. ``writes`` (keys and cleared ranges) and
+    ``write_conflicts`` can conflict with the reads of others. ``size_bytes`` is counted roughly as FoundationDB counts.
     """
 
     read_version: int | None
@@ -61,7 +61,7 @@ class BufferedTransaction:
     )
 
     def __init__(
-        self, open_snapshot: Callable[[], Snapshot], submit: Callable[[CommitRequest], None], clock: Clock
+        self, open_snapshot: Callable[[], Snapshot], submit: Callable[[PendingTransaction], None], clock: Clock
     ) -> None:
         self._open_snapshot = open_snapshot
         self._submit = submit
@@ -70,7 +70,7 @@ class BufferedTransaction:
         self._snapshot: Snapshot | None = None
         self._finished = False
         self._writes = Overlay()
-        # What the snapshot has of the keys that were asked for: it never changes, and a read may be a round trip.
+        # The snapshot's values of keys that were read. They never change, and reading one again may be a round trip.
         self._seen: dict[bytes, bytes | None] = {}
         self._read_keys: set[bytes] = set()
         self._read_ranges: list[KeyRange] = []
@@ -153,7 +153,7 @@ class BufferedTransaction:
 
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
         check_range(begin, end)
-        # Asking for the version is what pins the snapshot, and with it the moment from which others may conflict.
+        # Asking for the version pins the snapshot, from whose moment on other transactions may conflict.
         self._view().version()
         if begin < end:
             self._record_read_range(begin, end)
@@ -168,12 +168,12 @@ class BufferedTransaction:
         if self._finished:
             raise finished()
         try:
-            request = self._request()
+            pending = self._pending()
         finally:
-            # Before the wait for the disk: a waiting transaction must not keep a connection or an old snapshot.
+            # Ends before the wait for the disk: a waiting transaction must not hold a connection or an old snapshot.
             self.cancel()
-        if request is not None:
-            self._submit(request)
+        if pending is not None:
+            self._submit(pending)
 
     def cancel(self) -> None:
         self._finished = True
@@ -181,7 +181,7 @@ class BufferedTransaction:
             self._snapshot.release()
             self._snapshot = None
 
-    def _request(self) -> CommitRequest | None:
+    def _pending(self) -> PendingTransaction | None:
         if not self._writes and not self._write_conflicts:
             return None
         if self._clock() > self._deadline:
@@ -191,7 +191,7 @@ class BufferedTransaction:
         read_version = None
         if self._snapshot is not None and (self._read_keys or self._read_ranges):
             read_version = self._snapshot.version()
-        return CommitRequest(
+        return PendingTransaction(
             read_version, self._read_keys, self._read_ranges, self._writes, self._write_conflicts, self._size_bytes
         )
 
@@ -212,10 +212,10 @@ class BufferedTransaction:
         return self._seen[key]
 
     def _merged(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
-        """The snapshot's pairs with the own writes on top.
+        """The snapshot's pairs with this transaction's writes on top.
 
-        It is enough to fetch ``limit`` stored pairs that no own write hides: whatever own writes come on top, the
-        first ``limit`` of all lie no further than the last of those.
+        It is enough to fetch ``limit`` stored pairs that none of its writes hides: with the writes added, the first
+        ``limit`` pairs end no later than the last of these.
         """
         view, writes = self._view(), self._writes
         gaps = writes.gaps(begin, end)

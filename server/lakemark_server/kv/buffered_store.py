@@ -1,4 +1,4 @@
-"""What the stores have in common that check conflicts in this process: snapshots to read, a committer, a clock."""
+"""What all stores share: transactions that read a snapshot, buffer their writes and are then submitted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakemark_core.errors import FailedPrecondition, LakemarkError
 from lakemark_server.context import deadline
 
 from .api import KEYS_END, Export, OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
-from .buffer import BufferedTransaction, CommitRequest
+from .buffer import BufferedTransaction, PendingTransaction
 from .changes import Changes
 from .export import Source, exported
 from .group_commit import Apply
@@ -29,14 +29,14 @@ def opened_read_only(name: str) -> FailedPrecondition:
 
 
 class BufferedStore(Store):
-    """Transactions that keep their writes to themselves until they are committed.
+    """A store whose transactions buffer their writes until they are committed.
 
-    A backend says how a snapshot is taken, how a finished transaction is committed, and what there is to close.
+    A backend implements how a snapshot is taken, how a finished transaction is committed, and what has to be closed.
     ``clock`` counts the seconds of a transaction's age.
     """
 
     unseen_s_max: ClassVar[float] = threading.TIMEOUT_MAX
-    """How long the commits of other processes may go unnoticed by who waits for them, if there are others."""
+    """How long ``wait_for_change`` may overlook commits of other processes, where there are others."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -89,20 +89,20 @@ class BufferedStore(Store):
             self._close()
 
     def _announcing(self, apply: Apply) -> Apply:
-        """``apply``, after which those wake who wait for what the batch wrote; whatever became of it, they look."""
+        """``apply`` that wakes callers of ``wait_for_change`` on the batch's keys afterwards, even if it failed."""
 
-        def announcing(batch: Sequence[CommitRequest]) -> Sequence[LakemarkError | None]:
+        def announcing(batch: Sequence[PendingTransaction]) -> Sequence[LakemarkError | None]:
             try:
                 return apply(batch)
             finally:
-                for request in batch:
-                    self._changes.announce(request.writes)
+                for transaction in batch:
+                    self._changes.announce(transaction.writes)
 
         return announcing
 
     @contextmanager
     def _watched(self, key: bytes, changed: threading.Event) -> Iterator[bytes | None]:
-        """The value now. A backend that is told of changes sets ``changed`` at the next one."""
+        """The current value. A backend that is notified of changes sets ``changed`` at the next one."""
         yield self.read(lambda tx: tx.get(key))
 
     def _open_snapshot(self) -> Snapshot:
@@ -116,16 +116,16 @@ class BufferedStore(Store):
 
     @abstractmethod
     def _snapshot(self) -> Snapshot:
-        """A view that holds everything acknowledged before, or what it takes to make one at the first read."""
+        """A view of everything acknowledged before; a backend may take it at its first read."""
 
     @abstractmethod
     def _lasting_snapshot(self, begin: bytes, end: bytes) -> AbstractContextManager[Source]:
-        """A view like ``_snapshot``, at least of this range, that may be read for hours."""
+        """A view like ``_snapshot``, of at least this range, that can be read for hours."""
 
     @abstractmethod
-    def _submit(self, request: CommitRequest) -> None:
+    def _submit(self, transaction: PendingTransaction) -> None:
         """Commits durably, or raises what ``OpenTransaction.commit`` may raise, StoreClosed too."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Waits for running commits and gives everything back. Called once."""
+        """Waits for running commits and releases all resources. Called once."""

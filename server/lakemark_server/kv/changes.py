@@ -1,4 +1,4 @@
-"""Wakes who waits for a key when this process commits a change of it."""
+"""Wakes callers that wait for a key when this process commits a change of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .overlay import Overlay
 
 
 class Changes:
-    """Thread-safe. Costs a commit nothing while nobody waits."""
+    """The callers that wait for changes. Thread-safe. Costs a commit nothing while nobody waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class Changes:
                 del self._waiting[event]
 
     def announce(self, writes: Overlay) -> None:
-        """``writes`` are committed. May wake more than those whose key has changed."""
+        """Wakes callers whose keys may have changed: ``writes`` were committed, or may have been."""
         if self._waiting:
             with self._lock:
                 for event, key in self._waiting.items():

@@ -1,4 +1,4 @@
-"""Everything in a range of a store as it is at one moment, page by page, for as long as it takes."""
+"""Exports all pairs of a range as of one moment, page by page, for as long as it takes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Source(Protocol):
 
 
 def exported(snapshot: Source, begin: bytes, end: bytes) -> Export:
-    """Of a snapshot that lives as long as the caller needs it."""
+    """The export of a snapshot, which must live as long as its pages are read."""
     return Export(snapshot.version(), _pages(snapshot, begin, end))
 
 
 def _pages(snapshot: Source, begin: bytes, end: bytes) -> Iterator[list[KeyValue]]:
-    """Of about PAGE_BYTES_AIM each: how many pairs that is the page before tells."""
+    """Pages of about PAGE_BYTES_AIM. The size of each page decides how many pairs the next one has."""
     limit = _PAIRS_FIRST
     while begin < end:
         page = snapshot.get_range(begin, end, limit, False)

@@ -1,4 +1,4 @@
-"""Keys in FoundationDB's tuple encoding: ordered like the tuples that they stand for, and readable with ``fdbcli``."""
+"""Keys in FoundationDB's tuple encoding: they sort like the tuples they encode, and ``fdbcli`` shows them readably."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INT_CODES: Final = [bytes([0x14 + size]) for size in range(8)]  # by how many b
 _SEVEN_BYTES: Final = 1 << 56
 
 Item = bytes | str | int | float | bool | None
-"""What may be an element of a key; ints of any size, strings as UTF-8."""
+"""An element of a key. Ints may have any size; strings are encoded in UTF-8."""
 
 
 def pack(*items: Item) -> bytes:
@@ -21,12 +21,12 @@ def pack(*items: Item) -> bytes:
 
 
 def unpack(key: bytes) -> tuple[Item, ...]:
-    """The items of a packed key. Raises CorruptStore if it is none."""
+    """The items of a packed key. Raises CorruptStore for other bytes."""
     return Space().unpack(key)
 
 
 def range_of(*items: Item) -> tuple[bytes, bytes]:
-    """``(begin, end)`` of all keys that extend these items by one more or several; their own key is not among them."""
+    """``(begin, end)`` of all keys that extend these items by one or more, without the key of the items alone."""
     return Space(pack(*items)).range()
 
 
@@ -50,7 +50,7 @@ class Space:
         return Space(self.key(*items))
 
     def key(self, *items: Item) -> bytes:
-        # What ``_encoded`` does with its two usual kinds, without its calls.
+        # As ``_encoded`` does, without a call for the commonest kind of item.
         parts = [self.prefix]
         for item in items:
             if type(item) is int and 0 <= item < _SEVEN_BYTES:
@@ -61,7 +61,7 @@ class Space:
         return b"".join(parts)
 
     def range(self, *items: Item) -> tuple[bytes, bytes]:
-        """``(begin, end)`` of all keys below the items (by default: below the space), the items' own key excluded."""
+        """``(begin, end)`` of all keys below the items (by default: below the space), without the items' own key."""
         prefix = self.key(*items)
         return prefix + b"\0", prefix + b"\xff"
 
@@ -79,8 +79,11 @@ class Space:
 
 
 def _encoded(item: Item) -> bytes:
-    """One element. Keys are packed some forty times for a commit, nearly all of it texts and numbers from 0 on: for
-    these, this is five times as fast as the binding's packer, which does the rest."""
+    """The encoded element.
+
+    A commit packs about forty keys, mostly of texts and numbers from 0 on. For these, this is five times as fast as the
+    binding's packer, which encodes all others.
+    """
     if type(item) is int and 0 <= item < _SEVEN_BYTES:
         size = (item.bit_length() + 7) // 8
         return _INT_CODES[size] + item.to_bytes(size, "big")

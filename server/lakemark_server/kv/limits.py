@@ -1,4 +1,4 @@
-"""What every backend refuses before it reaches the store: FoundationDB's limits on keys, values and ranges."""
+"""FoundationDB's limits on keys, values and ranges, which hold on every backend and are checked before it is asked."""
 
 from __future__ import annotations
 

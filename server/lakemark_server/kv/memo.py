@@ -1,7 +1,7 @@
-"""Answers of functions of the store, kept together with what they had read.
+"""Keeps the answers of functions of the store, with the values that they read.
 
-Such a function gives the same answer as long as it would read the same; so an answer that was kept is checked with one
-read of all its keys, in the caller's own transaction or by ``Store.read_at_once``, and can never be stale.
+Such a function gives the same answer as long as it reads the same values. So a kept answer is checked by one read of
+all its keys, in the caller's transaction or by ``Store.read_at_once``, and is never stale.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from .api import KeyValue, ReadTransaction, Store
 
 _BYTES_MAX: Final = 16 << 20
-_ENTRY_BYTES: Final = 1_000  # about, of an answer and its keys
+_ENTRY_BYTES: Final = 1_000  # about the size of an answer and its keys
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Kept(Generic[T]):
-    """``checked``: ``Store.writes_begun`` before the values were last found to be the same."""
+    """``checked``: ``Store.writes_begun`` as it was before the values were last found unchanged."""
 
     keys: list[bytes]
     values: list[bytes | None]
@@ -33,10 +33,10 @@ class _Kept(Generic[T]):
 
 
 class ReadMemo(Generic[K, T]):
-    """Up to ``entries_max`` answers of ``body``, which must depend on nothing but its arguments and what it reads; what
-    they had read takes at most ``bytes_max``.
+    """Up to ``entries_max`` answers of ``body``, whose reads together take at most ``bytes_max``.
 
-    Thread-safe. Answers are shared: callers must not change them. What raises or reads ranges is not kept.
+    ``body`` must depend on nothing but its arguments and what it reads. Nothing is kept of a call that raises or reads
+    ranges. Answers are shared: callers must not change them. Thread-safe.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ReadMemo(Generic[K, T]):
         self._kept: OrderedDict[K, _Kept[T]] = OrderedDict()
 
     def get(self, tx: ReadTransaction, key: K) -> T:
-        """What ``body(tx, key)`` would give."""
+        """The result of ``body(tx, key)``."""
         kept = self._kept.get(key)
         if kept is not None and tx.get_many(kept.keys) == kept.values:
             return kept.answer
@@ -69,9 +69,9 @@ class ReadMemo(Generic[K, T]):
         return answer
 
     def get_at_once(self, store: Store, key: K) -> T | None:
-        """What ``body`` would give, if it was kept and ``Store.read_at_once`` can check it; else None.
+        """The answer of ``body``, if it was kept and ``Store.read_at_once`` can check it; else None.
 
-        Nothing is read if nothing was written since the last time.
+        Reads nothing if nothing was written since the last check.
         """
         kept = self._kept.get(key)
         if kept is None:
@@ -84,13 +84,13 @@ class ReadMemo(Generic[K, T]):
         return kept.answer
 
     def reads(self, key: K) -> Sequence[bytes]:
-        """The keys that ``get`` is going to read, as far as it is known."""
+        """The keys that ``get`` will read, if its answer was kept; else none."""
         kept = self._kept.get(key)
         return () if kept is None else kept.keys
 
 
 class _Reads:
-    """A transaction that takes down what is read."""
+    """A transaction that records what is read."""
 
     def __init__(self, tx: ReadTransaction) -> None:
         self._tx = tx

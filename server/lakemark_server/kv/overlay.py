@@ -1,7 +1,7 @@
-"""The pending writes of a transaction (or of a whole batch), folded so that their order no longer matters.
+"""The pending writes of a transaction, or of a whole batch, folded so that their order no longer matters.
 
-Ranges are cleared first, then each key gets its own pending write: a ``clear_range`` drops the earlier writes inside
-it, and later ones lie on top.
+Ranges are cleared first, then each key gets its pending write. A ``clear_range`` drops the earlier writes inside it;
+later writes lie on top of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .rangemap import RangeMap
 _MASK: Final = (1 << 64) - 1
 _INSERTED_ONE_BY_ONE: Final = 8
 
-# bytes: the new value; None: cleared; int: to be added to whatever is stored.
+# bytes: the new value; None: cleared; int: added to the stored value.
 Pending = bytes | int | None
 
 
@@ -33,7 +33,7 @@ class Overlay:
     def __init__(self) -> None:
         self.points: dict[bytes, Pending] = {}
         self.cleared: RangeMap | None = None
-        # Keys are put in order only when a range asks for it: most transactions never do.
+        # Keys are sorted only when a range needs it, which few transactions do.
         self._sorted: list[bytes] = []
         self._fresh: list[bytes] = []
 
@@ -67,7 +67,7 @@ class Overlay:
         self.cleared.assign(begin, end, 1)
 
     def is_cleared(self, key: bytes) -> bool:
-        """Whether a cleared range covers the key (a pending write of its own lies above that)."""
+        """Whether a cleared range covers the key. A pending write of the key itself lies on top of that."""
         return self.cleared is not None and self.cleared.at(key) == 1
 
     def keys_in(self, begin: bytes, end: bytes) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Ranges that are read a page a transaction, so that no transaction is long: others may write between two pages."""
+"""Reads ranges in one transaction a page, so that no transaction is long. Others may write between two pages."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def pairs_between(store: Store, begin: bytes, end: bytes, page: int = PAGE_KEYS)
 def keys_below(
     store: Store, space: Space, *items: int | str, page: int = PAGE_KEYS
 ) -> Iterator[tuple[tuple[object, ...], bytes]]:
-    """(the items behind ``items``, value) of all keys below them, in order."""
+    """All keys below ``items``, in order: the further items of each key, and its value."""
     for key, value in pairs_between(store, *space.range(*items), page):
         yield space.unpack(key)[len(items) :], value

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 class RangeMap:
-    """Numbers by key; 0 everywhere at first. Assigning costs O(log n) plus the stretches that it replaces."""
+    """Numbers by key, at first 0 everywhere. Assigning costs O(log n) plus the stretches that it replaces."""
 
     __slots__ = ("_bounds", "_numbers")
 

@@ -1,4 +1,4 @@
-"""A pool of connections that read, for the stores whose driver's connections are not for two threads at a time."""
+"""A pool of connections for reading, for drivers whose connections serve one thread at a time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ WAIT_SECONDS: Final = 10.0
 
 
 class ReaderPool:
-    """Up to ``readers_max`` connections at a time, of which ``readers_kept`` stay open when they are idle; a further
-    reader waits WAIT_SECONDS for its turn."""
+    """Up to ``readers_max`` connections, of which ``readers_kept`` stay open while idle.
+
+    A further reader waits up to WAIT_SECONDS for a connection.
+    """
 
     def __init__(self, connect: Callable[[], object], *, readers_kept: int, readers_max: int) -> None:
         self._readers_max = readers_max
@@ -27,7 +29,7 @@ class ReaderPool:
             pool_size=readers_kept,
             max_overflow=readers_max - readers_kept,
             timeout=WAIT_SECONDS,
-            # Ends the snapshot; also of a transaction that was dropped without commit or cancel.
+            # Ends the snapshot, even if the transaction was dropped without commit or cancel.
             reset_on_return="rollback",
             use_lifo=True,
         )
@@ -47,6 +49,6 @@ class ReaderPool:
             self._pool.dispose()
 
     def close(self) -> None:
-        """Closes what is idle now, and the others when they are given back."""
+        """Closes idle connections now, and the others when they are given back."""
         self._closed = True
         self._pool.dispose()

@@ -1,4 +1,4 @@
-"""What a backend gives to read one snapshot, and the read-only transaction over it."""
+"""The snapshot that a backend reads from, and the read-only transaction over it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Clock = Callable[[], float]
 
 
 class Snapshot(Protocol):
-    """One frozen view of the whole store, from its first read on. Not checked for limits; for one thread at a time."""
+    """One frozen view of the whole store, taken at the first read. For one thread at a time; checks no limits."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -35,7 +35,7 @@ def finished() -> TransactionFinished:
 
 
 class ReadOnlyTransaction:
-    """The ``ReadTransaction`` of ``Store.read``: nothing buffered, nothing recorded."""
+    """The ``ReadTransaction`` of ``Store.read``. It buffers and records nothing."""
 
     __slots__ = ("_clock", "_deadline", "_finished", "_open_snapshot", "_snapshot")
 

@@ -1,8 +1,8 @@
-"""Optimistic conflict resolution, after FoundationDB's resolver: who wrote what since which version?
+"""Optimistic conflict resolution, after FoundationDB's resolver: which keys were written since which version?
 
 Writes are kept in blocks of consecutive versions, oldest first. A young transaction, the usual kind, looks at the
-newest block only; forgetting drops whole blocks. Within a block, single keys live in a dict (and in order, once a range
-asks), ranges in a step function.
+newest block only. Forgetting drops whole blocks. Within a block, single keys are in a dict (and sorted, once a range is
+checked), ranges in a step function.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from .rangemap import RangeMap
 
 BLOCK_ENTRIES: Final = 2_048
 BLOCKS_MAX: Final = 128
-# Later than every version: what this batch wrote is news to every transaction in it.
+# Later than every version: no transaction of a batch has seen what the batch writes.
 _UNSEALED: Final = 1 << 63
 
 KeyRange = tuple[bytes, bytes]
 
 
-class Verdict(Enum):
+class Resolution(Enum):
+    """Whether a transaction may commit."""
+
     ADMITTED = "admitted"
     CONFLICT = "conflict"
     TOO_OLD = "too_old"
@@ -76,10 +78,10 @@ class _Block:
 
 
 class Resolver:
-    """The window of committed writes, newer than ``horizon``. Not thread-safe: it belongs to the writer.
+    """The window of writes committed after ``horizon``. Not thread-safe: it belongs to the writer.
 
-    A batch is a row of ``admit`` calls, in commit order, ended by ``seal`` when it is durable or by ``discard``. All of
-    it commits at one version; a later transaction of the batch conflicts with what an earlier one wrote.
+    A batch is a row of ``check`` and ``record`` calls in commit order, ended by ``seal`` when it is durable or by
+    ``discard``. All of it commits at one version. A transaction of the batch conflicts with what earlier ones wrote.
     """
 
     def __init__(self, version: int, *, block_entries: int = BLOCK_ENTRIES, blocks_max: int = BLOCKS_MAX) -> None:
@@ -91,13 +93,13 @@ class Resolver:
         self._batch = _Block(_UNSEALED)
 
     def __len__(self) -> int:
-        """Entries held: keys and range bounds."""
+        """How many keys and range bounds are held."""
         return sum(map(len, self._blocks))
 
-    def check(self, read_version: int, read_keys: Iterable[bytes], read_ranges: Iterable[KeyRange]) -> Verdict:
-        """Whether nothing of what was read at ``read_version`` has been written since, in this batch or before it."""
+    def check(self, read_version: int, read_keys: Iterable[bytes], read_ranges: Iterable[KeyRange]) -> Resolution:
+        """Whether what was read at ``read_version`` is unchanged since, by this batch and by those before it."""
         if read_version < self.horizon:
-            return Verdict.TOO_OLD
+            return Resolution.TOO_OLD
         newer = [self._batch] if len(self._batch) else []
         for block in reversed(self._blocks):
             if block.last <= read_version:
@@ -107,12 +109,12 @@ class Resolver:
             for key in read_keys:
                 for block in newer:
                     if block.key_written_after(read_version, key):
-                        return Verdict.CONFLICT
+                        return Resolution.CONFLICT
             for begin, end in read_ranges:
                 for block in newer:
                     if block.range_written_after(read_version, begin, end):
-                        return Verdict.CONFLICT
-        return Verdict.ADMITTED
+                        return Resolution.CONFLICT
+        return Resolution.ADMITTED
 
     def record(self, write_keys: Iterable[bytes], write_ranges: Iterable[KeyRange]) -> None:
         """Adds the writes of an admitted transaction to the batch."""

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def pause_seconds(attempt: int) -> float:
-    """Full jitter: anything up to a bound that doubles with each attempt (from 0) and ends at PAUSE_SECONDS_MAX."""
+    """Full jitter: a random pause up to a bound that doubles with each attempt (from 0), up to PAUSE_SECONDS_MAX."""
     bound = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS_FIRST * 2 ** min(attempt, 16))
     return random.uniform(0, bound)  # noqa: S311 - spreads the retries; nothing secret depends on it
 

@@ -1,4 +1,4 @@
-"""Which keys and ranges a commit wrote, as bytes for the logs that shared stores keep."""
+"""Encodes which keys and ranges a commit wrote, for the logs that shared stores keep."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _HEADER: Final = struct.Struct("<II")
 
 
 def encode_writes(keys: Sequence[bytes], ranges: Sequence[KeyRange]) -> bytes:
-    """Number of keys, number of ranges, the lengths of all keys and bounds (2 bytes each), then these, joined."""
+    """The numbers of keys and of ranges, the lengths of all keys and bounds (2 bytes each), then all of these."""
     items = [*keys, *(bound for both in ranges for bound in both)]
     lengths = struct.pack(f"<{len(items)}H", *map(len, items))
     return b"".join((_HEADER.pack(len(keys), len(ranges)), lengths, *items))
 
 
 def decode_writes(data: bytes) -> tuple[list[bytes], list[KeyRange]]:
-    """What ``encode_writes`` was given; nothing for no bytes, as the first entry of a log has."""
+    """The inverse of ``encode_writes``. The first entry of a log has no bytes, and so no writes."""
     if not data:
         return [], []
     keys, ranges = _HEADER.unpack_from(data)

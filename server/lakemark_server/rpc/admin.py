@@ -7,9 +7,12 @@ import grpc
 from lakemark_proto.v1 import admin_pb2 as pb
 from lakemark_proto.v1.admin_pb2_grpc import AdminServiceServicer
 from lakemark_server.admission.quotas import Quotas
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.names import catalog_name, legal_name
 from lakemark_server.rpc.catalog import page_limit
+from lakemark_server.rpc.declaration import method
+from lakemark_server.rpc.paging import cut
 
 Context = grpc.ServicerContext
 
@@ -19,9 +22,11 @@ class AdminServicer(AdminServiceServicer):
         self._quotas = quotas
         self._tenants = tenants
 
+    @method(Rank.VITAL)
     def GetQuota(self, request: pb.GetQuotaRequest, context: Context) -> pb.TenantQuota:
         return self._with_requests(self._quotas.get(_catalog(request.catalog)))
 
+    @method(Rank.VITAL)
     def SetQuota(self, request: pb.SetQuotaRequest, context: Context) -> pb.TenantQuota:
         catalog = _catalog(request.catalog)
         return self._with_requests(
@@ -30,14 +35,15 @@ class AdminServicer(AdminServiceServicer):
             )
         )
 
+    @method(Rank.VITAL)
     def ListQuotas(self, request: pb.ListQuotasRequest, context: Context) -> pb.ListQuotasResponse:
         limit = page_limit(request.page_size)
-        found = self._quotas.list(request.page_token, limit + 1)
-        page = [self._with_requests(one) for one in found[:limit]]
-        return pb.ListQuotasResponse(quotas=page, next_page_token=page[-1].catalog if len(found) > limit else "")
+        quotas = self._quotas.list(request.page_token, limit + 1)
+        page, token = cut(quotas, limit, lambda quota: quota.catalog)
+        return pb.ListQuotasResponse(quotas=map(self._with_requests, page), next_page_token=token)
 
     def _with_requests(self, quota: pb.TenantQuota) -> pb.TenantQuota:
-        """Adds what only this process knows."""
+        """Adds the counts of requests, which only this process knows."""
         quota.usage.running_requests, quota.usage.refused_requests = self._tenants.seen(quota.catalog)
         return quota
 

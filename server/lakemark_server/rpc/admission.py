@@ -1,4 +1,4 @@
-"""Admission of gRPC requests: what kind of request each is, whose it is, and whether it may go ahead."""
+"""Admission of gRPC requests: the tenant of each request, when it is received, and whether it may go ahead."""
 
 from __future__ import annotations
 
@@ -7,39 +7,31 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 import grpc
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from lakemark_core.errors import DeadlineExceeded, InvalidArgument
-from lakemark_server.admission.tenants import Entered, Kind, Tenants
+from lakemark_server.admission.ranks import Rank
+from lakemark_server.admission.tenants import Entered, Tenants
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX, catalog_name
 from lakemark_server.rpc.wire_scan import find_text
 
-_READS: Final = ("Get", "List", "Plan", "Aggregate", "Find", "Compare", "Watch")
-_VITAL_METHODS: Final = ("Heartbeat",)
-_VITAL_SERVICES: Final = ("lakemark.v1.AdminService",)
 _DEPTH_MAX: Final = 2
 
 RECEIVE_S_MAX: Final = 120.0
 """From the turn of a request until it is whole."""
 
 
-def kind_of(method: MethodDescriptor) -> Kind:
-    if method.name in _VITAL_METHODS or method.containing_service.full_name in _VITAL_SERVICES:
-        return Kind.VITAL
-    return Kind.READ if method.name.startswith(_READS) else Kind.WRITE
-
-
 def tenant_reader(request: Descriptor) -> Callable[[bytes], str]:
-    """How to find the tenant of such a request before it is decoded: its own field ``catalog``, or that of what it
-    names.
+    """A function that finds the tenant of such a request before the request is decoded.
 
-    Of several tables the first one tells. A request that names nothing is the default tenant's.
+    The tenant is the request's field ``catalog``, or that of the first object which the request names. A request that
+    names nothing is the default tenant's.
     """
     path = tuple((field.number, field.is_repeated) for field in _path(request, _DEPTH_MAX))
 
     def read(data: bytes) -> str:
         found = find_text(data, path)
-        # No catalog has so long a name: whatever the request gets, it is not somebody else's fault.
+        # No catalog has so long a name. The request will fail, and must not count as another tenant's.
         if not found or len(found) > NAME_CHARS_MAX:
             return DEFAULT_CATALOG
         return catalog_name(found.decode(errors="replace"))
@@ -60,22 +52,24 @@ def _path(message: Descriptor, depth: int) -> list[FieldDescriptor]:
 
 
 class Receiving:
-    """Turns to be received. gRPC keeps a message in memory before anybody can look at it, and not even its size is
-    known; so only so many are received at a time, each of at most gRPC's limit. The others wait with what one window of
-    HTTP/2 holds.
+    """Bounds how many requests are received at a time.
 
-    ``turns``: twice as many for requests that change things; each kind has turns of its own.
+    gRPC holds a whole message in memory before the service can look at it, and its size is not known before. Each of
+    the messages that are received at a time may be as large as gRPC's limit; the others wait with what fits into one
+    window of HTTP/2.
+
+    ``turns``: how many requests of one rank are received at a time; twice as many for writes.
     """
 
     def __init__(self, turns: int) -> None:
-        self._turns = {kind: asyncio.Semaphore(2 * turns if kind is Kind.WRITE else turns) for kind in Kind}
-        self._since: dict[asyncio.Task[Any], float] = {}  # those whose turn it is, the first of them first
+        self._turns = {rank: asyncio.Semaphore(2 * turns if rank is Rank.WRITE else turns) for rank in Rank}
+        self._since: dict[asyncio.Task[Any], float] = {}  # the calls being received, oldest first
         self._late: set[asyncio.Task[Any]] = set()
         self._watching = False
 
-    async def message(self, kind: Kind, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        """The only one of the call. Raises InvalidArgument if there is none, DeadlineExceeded if it is slow."""
-        async with self._turns[kind]:
+    async def message(self, rank: Rank, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        """The call's only message. Raises InvalidArgument if there is none, DeadlineExceeded if it is slow."""
+        async with self._turns[rank]:
             data = await self._in_time(context)
         if not isinstance(data, bytes):  # the end of a stream without messages
             raise InvalidArgument("the call has no request")
@@ -98,7 +92,7 @@ class Receiving:
             self._late.discard(task)
 
     def _watch(self) -> None:
-        """Ends those whose time is over, and comes back when that of the next one is."""
+        """Ends the calls whose time is over, and runs again when the next one's is."""
         loop = asyncio.get_running_loop()
         for task, since in self._since.items():
             if task in self._late:
@@ -115,16 +109,16 @@ class Receiving:
 class Admission:
     """Whether a request of one method may go ahead."""
 
-    def __init__(self, method: MethodDescriptor, tenants: Tenants) -> None:
-        self.kind = kind_of(method)
+    def __init__(self, rank: Rank, request: Descriptor, tenants: Tenants) -> None:
+        self.rank = rank
         self._tenants = tenants
-        self._tenant_of = tenant_reader(method.input_type)
+        self._tenant_of = tenant_reader(request)
 
     def enter(self, data: bytes) -> Entered | None:
-        """Counts the request until ``leave`` is given what this gives. Raises Overloaded. Does not block."""
-        if self.kind is Kind.VITAL:
+        """Counts the request until ``leave`` is called with the result. Raises Overloaded. Does not block."""
+        if self.rank is Rank.VITAL:
             return None
-        return self._tenants.enter(self._tenant_of(data), self.kind)
+        return self._tenants.enter(self._tenant_of(data), self.rank)
 
     def leave(self, entered: Entered | None) -> None:
         if entered is not None:

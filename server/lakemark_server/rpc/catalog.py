@@ -6,18 +6,21 @@ from typing import Final
 
 import grpc
 
-from lakemark_core.convert import schema_from_proto
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.evolution.messages import change_from_proto
+from lakemark_core.messages.types import schema_from_proto
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceServicer
 from lakemark_proto.v1.types_pb2 import TableName
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog import schemas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.rpc.declaration import method
+from lakemark_server.rpc.paging import cut, unknown_token
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.publication.schema_change import AlterJob, check_branch
 from lakemark_server.timeline.service import Timeline
 
@@ -40,11 +43,11 @@ def page_limit(size: int, most: int = PAGE_MAX, default: int = PAGE_MAX) -> int:
 
 
 def _place(token: str) -> tuple[str, str, int]:
-    """Behind which dropped table a page begins. Raises InvalidArgument."""
+    """The dropped table after which a page begins. Raises InvalidArgument."""
     names, _, table_id = token.rpartition(".")
     database, _, name = names.rpartition(".")
     if not (table_id.isascii() and table_id.isdigit() and len(table_id) < 20):
-        raise InvalidArgument("the page token is none that this service gave")
+        raise unknown_token()
     return database, name, int(table_id)
 
 
@@ -54,6 +57,7 @@ class CatalogServicer(CatalogServiceServicer):
         self._timeline = timeline
         self._snapshots = snapshots
 
+    @method(Rank.WRITE)
     def CreateDatabase(self, request: pb.CreateDatabaseRequest, context: Context) -> pb.Database:
         given = request.database
         record = DatabaseRecord(
@@ -68,21 +72,25 @@ class CatalogServicer(CatalogServiceServicer):
             self._catalog.create_database(record, if_not_exists=request.if_not_exists, request_id=request.request_id)
         )
 
+    @method(Rank.READ)
     def GetDatabase(self, request: pb.GetDatabaseRequest, context: Context) -> pb.Database:
         return messages.database(self._catalog.get_database(request.catalog, request.name))
 
+    @method(Rank.READ)
     def ListDatabases(self, request: pb.ListDatabasesRequest, context: Context) -> pb.ListDatabasesResponse:
         limit = page_limit(request.page_size)
-        found = self._catalog.list_databases(request.catalog, after=request.page_token, limit=limit + 1)
-        names = [record.name for record in found[:limit]]
-        return pb.ListDatabasesResponse(names=names, next_page_token=names[-1] if len(found) > limit else "")
+        databases = self._catalog.list_databases(request.catalog, after=request.page_token, limit=limit + 1)
+        names, token = cut([database.name for database in databases], limit, str)
+        return pb.ListDatabasesResponse(names=names, next_page_token=token)
 
+    @method(Rank.WRITE)
     def DropDatabase(self, request: pb.DropDatabaseRequest, context: Context) -> pb.DropDatabaseResponse:
         self._catalog.drop_database(
             request.catalog, request.name, if_exists=request.if_exists, request_id=request.request_id
         )
         return pb.DropDatabaseResponse()
 
+    @method(Rank.WRITE)
     def CreateTable(self, request: pb.CreateTableRequest, context: Context) -> pb.Table:
         name = require_name(request.name)
         record = LakeTableRecord(
@@ -102,24 +110,27 @@ class CatalogServicer(CatalogServiceServicer):
         )
         return messages.lake_table(table, 0)
 
+    @method(Rank.READ)
     def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.Table:
         name = require_name(request.name)
-        table, version = self._snapshots.version(name.catalog, name.database, name.table, At())
+        table, version = self._snapshots.version(name.catalog, name.database, name.table, SnapshotReference())
         return messages.lake_table(table, version)
 
+    @method(Rank.READ)
     def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:
         limit = page_limit(request.page_size)
-        found = self._catalog.list_tables(request.catalog, request.database, after=request.page_token, limit=limit + 1)
-        page = found[:limit]
+        tables = self._catalog.list_tables(request.catalog, request.database, after=request.page_token, limit=limit + 1)
+        page, token = cut(tables, limit, lambda named: named[0])
         return pb.ListTablesResponse(
             tables=[
                 pb.TableSummary(name=name, kind=entry.kind, hive_type=entry.hive_type)
                 for name, entry in page
                 if request.kind in (pb.TABLE_KIND_UNSPECIFIED, entry.kind)
             ],
-            next_page_token=page[-1][0] if len(found) > limit else "",
+            next_page_token=token,
         )
 
+    @method(Rank.WRITE)
     def DropTable(self, request: pb.DropTableRequest, context: Context) -> pb.DropTableResponse:
         name = require_name(request.name)
         record = self._catalog.dropped.drop(
@@ -134,17 +145,15 @@ class CatalogServicer(CatalogServiceServicer):
         kept = record.HasField("dropped")
         return pb.DropTableResponse(dropped=messages.dropped_table(record) if kept else None)
 
+    @method(Rank.READ)
     def ListDroppedTables(self, request: pb.ListDroppedTablesRequest, context: Context) -> pb.ListDroppedTablesResponse:
         limit = page_limit(request.page_size)
         after = _place(request.page_token) if request.page_token else None
-        found = self._catalog.dropped.listed(request.catalog, request.database, after=after, limit=limit + 1)
-        page = found[:limit]
-        more = len(found) > limit
-        return pb.ListDroppedTablesResponse(
-            tables=map(messages.dropped_table, page),
-            next_page_token=f"{page[-1].database}.{page[-1].name}.{page[-1].table_id}" if more else "",
-        )
+        dropped = self._catalog.dropped.listed(request.catalog, request.database, after=after, limit=limit + 1)
+        page, token = cut(dropped, limit, lambda table: f"{table.database}.{table.name}.{table.table_id}")
+        return pb.ListDroppedTablesResponse(tables=map(messages.dropped_table, page), next_page_token=token)
 
+    @method(Rank.WRITE)
     def UndropTable(self, request: pb.UndropTableRequest, context: Context) -> pb.Table:
         name = require_name(request.name)
         table = self._catalog.dropped.undrop(
@@ -158,6 +167,7 @@ class CatalogServicer(CatalogServiceServicer):
         )
         return self._described(table)
 
+    @method(Rank.WRITE)
     def PurgeTable(self, request: pb.PurgeTableRequest, context: Context) -> pb.PurgeTableResponse:
         name = require_name(request.name)
         self._catalog.dropped.purge(
@@ -165,6 +175,7 @@ class CatalogServicer(CatalogServiceServicer):
         )
         return pb.PurgeTableResponse()
 
+    @method(Rank.WRITE)
     def RenameTable(self, request: pb.RenameTableRequest, context: Context) -> pb.Table:
         name = require_name(request.name)
         table = self._catalog.rename_lake_table(
@@ -177,6 +188,7 @@ class CatalogServicer(CatalogServiceServicer):
         )
         return self._described(table)
 
+    @method(Rank.WRITE)
     def SetTableProperties(self, request: pb.SetTablePropertiesRequest, context: Context) -> pb.Table:
         name = require_name(request.name)
         table = self._catalog.set_properties(
@@ -184,6 +196,7 @@ class CatalogServicer(CatalogServiceServicer):
         )
         return self._described(table)
 
+    @method(Rank.WRITE)
     def AlterSchema(self, request: pb.AlterSchemaRequest, context: Context) -> pb.Table:
         table = self._lake_table(request.name)
         check_branch(request.branch)
@@ -193,22 +206,27 @@ class CatalogServicer(CatalogServiceServicer):
         job = AlterJob(changes, request.expected_schema_id, request.request_id)
         return self._described(self._timeline.alter_schema(table.table_id, job))
 
+    @method(Rank.READ)
     def ListSchemas(self, request: pb.ListSchemasRequest, context: Context) -> pb.ListSchemasResponse:
         found = self._catalog.schemas(self._lake_table(request.name))
         return pb.ListSchemasResponse(schemas=map(messages.schema_version, found))
 
+    @method(Rank.WRITE)
     def CreateReference(self, request: pb.CreateReferenceRequest, context: Context) -> pb.Reference:
         return self._timeline.references.create(self._lake_table(request.table), request)
 
+    @method(Rank.READ)
     def ListReferences(self, request: pb.ListReferencesRequest, context: Context) -> pb.ListReferencesResponse:
         found = self._timeline.references.find(self._lake_table(request.table), request.kind)
         return pb.ListReferencesResponse(references=found)
 
+    @method(Rank.WRITE)
     def DropReference(self, request: pb.DropReferenceRequest, context: Context) -> pb.DropReferenceResponse:
         table = self._lake_table(request.table)
         self._timeline.references.drop(table, request.name, request.request_id, request.kind)
         return pb.DropReferenceResponse()
 
+    @method(Rank.WRITE)
     def MergeBranch(self, request: pb.MergeBranchRequest, context: Context) -> pb.MergeBranchResponse:
         return self._timeline.references.merge(self._lake_table(request.table), request)
 
@@ -218,5 +236,5 @@ class CatalogServicer(CatalogServiceServicer):
 
     def _described(self, table: LakeTable) -> pb.Table:
         record = table.record
-        _, version = self._snapshots.version(record.catalog, record.database, record.name, At())
+        _, version = self._snapshots.version(record.catalog, record.database, record.name, SnapshotReference())
         return messages.lake_table(table, version)

@@ -1,8 +1,7 @@
-"""CompareVersions: a comparison as pages of partitions. Both versions stay what they were from page to page."""
+"""CompareVersions: pages through a comparison by partition. The compared versions stay the same from page to page."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from typing import Any, Final, NamedTuple
 
@@ -11,8 +10,9 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.rpc.catalog import page_limit
 from lakemark_server.rpc.errors import detail_of
-from lakemark_server.snapshots.comparisons import Comparer, Comparison, DryMerge, Wanted
-from lakemark_server.snapshots.versions.differences import COUNTS, Compared
+from lakemark_server.rpc.paging import decode_token, encode_token
+from lakemark_server.snapshots.comparisons import Comparer, Comparison, DryMerge, VersionName
+from lakemark_server.snapshots.versions.differences import COUNTS, FileDifferences
 from lakemark_server.timeline.branches.divergence import Side
 from lakemark_server.timeline.branches.forks import name_of
 
@@ -26,37 +26,33 @@ class _Token(NamedTuple):
     digest: str
 
     def encode(self) -> str:
-        return base64.urlsafe_b64encode(".".join(map(str, self)).encode()).decode()
+        return encode_token(*self)
 
     @classmethod
     def decode(cls, text: str) -> _Token:
-        try:
-            left, right, offset, digest = base64.urlsafe_b64decode(text.encode()).decode().split(".")
-            token = cls(int(left), int(right), int(offset), digest)
-        except ValueError as error:
-            raise InvalidArgument("the page token is not one that this service gave") from error
-        if min(token[:3]) < 0:
-            raise InvalidArgument("the page token is not one that this service gave")
-        return token
+        return cls(*decode_token(text, int, int, int, str))
 
 
 def compare(comparer: Comparer, table: LakeTable, request: pb.CompareVersionsRequest) -> pb.CompareVersionsResponse:
-    """Raises as ``Comparer.compare``, and InvalidArgument for another request's token."""
+    """One page of a comparison.
+
+    Raises as ``Comparer.compare``, and InvalidArgument for the token of another request.
+    """
     token = _Token.decode(request.page_token) if request.page_token else None
-    left = Wanted(request.left.name, request.left.version or None)
-    right = Wanted(request.right.name, request.right.version or None)
-    found = comparer.compare(table, left, right, (token.left, token.right) if token else None)
-    versions = (found.left.head.version, found.right.head.version)
-    digest = _digest(table.table_id, request, found)
+    left = VersionName(request.left.name, request.left.version or None)
+    right = VersionName(request.right.name, request.right.version or None)
+    comparison = comparer.compare(table, left, right, (token.left, token.right) if token else None)
+    versions = (comparison.left.head.version, comparison.right.head.version)
+    digest = _digest(table.table_id, request, comparison)
     if token and (token.digest != digest or token[:2] != versions):
         raise InvalidArgument("the page token belongs to another request: send the same one again, with the token only")
     offset, size = token.offset if token else 0, page_limit(request.page_size)
-    files = found.files
+    files = comparison.files
     response = pb.CompareVersionsResponse(
-        left=_side(found.left, found.versions[0], files, "left"),
-        right=_side(found.right, found.versions[1], files, "right"),
-        left_into_right=_merge(found.merges[0]),
-        right_into_left=_merge(found.merges[1]),
+        left=_side(comparison.left, comparison.versions[0], files, "left"),
+        right=_side(comparison.right, comparison.versions[1], files, "right"),
+        left_into_right=_merge(comparison.merges[0]),
+        right_into_left=_merge(comparison.merges[1]),
         partitions_changed=files.partitions.num_rows,
         partitions=[_partition(row) for row in files.partitions.slice(offset, size).to_pylist()],
         groups_on_both=files.groups.num_rows,
@@ -69,15 +65,15 @@ def compare(comparer: Comparer, table: LakeTable, request: pb.CompareVersionsReq
     return response
 
 
-def _digest(table_id: int, request: pb.CompareVersionsRequest, found: Comparison) -> str:
-    """Of what is compared: others may have taken the names meanwhile."""
+def _digest(table_id: int, request: pb.CompareVersionsRequest, comparison: Comparison) -> str:
+    """A digest of what is compared, by ids and keys: others may have taken the names meanwhile."""
     same = pb.CompareVersionsRequest(left=request.left, right=request.right)
-    keys = [side.head.lineage.key for side in (found.left, found.right)]
+    keys = [side.head.lineage.key for side in (comparison.left, comparison.right)]
     data = f"{table_id} {keys} ".encode() + same.SerializeToString(deterministic=True)
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def _side(side: Side, versions: int, files: Compared, name: str) -> pb.CompareVersionsResponse.Side:
+def _side(side: Side, versions: int, files: FileDifferences, name: str) -> pb.CompareVersionsResponse.Side:
     return pb.CompareVersionsResponse.Side(
         branch=name_of(side.head.lineage.key),
         version=side.head.version,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakemark_core.convert import partition_to_proto, value_to_proto
-from lakemark_core.types import Schema, is_floating, parse_partition_name, partition_value_from_string
+from lakemark_core.messages.values import partition_to_proto, value_to_proto
+from lakemark_core.types import Schema, is_floating, values_of_partition
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.entries.columns import MAX_CUT, MIN_CUT, TRUNCATED, is_cut, statistics_ids
 from lakemark_server.file_index.planning.aggregates import ColumnBounds
@@ -15,7 +15,7 @@ def to_messages(page: pa.RecordBatch, schema: Schema) -> list[pb.DataFile]:
     """One message for each row of a plan's page."""
     ids = sorted(statistics_ids(page.schema.names))
     partitions: dict[str, list[pb.Value]] = {}
-    found = []
+    messages = []
     for row in page.to_pylist():
         name = row["partition"]
         if name not in partitions:
@@ -37,16 +37,13 @@ def to_messages(page: pa.RecordBatch, schema: Schema) -> list[pb.DataFile]:
         )
         if row["bucket"] is not None:
             message.bucket = row["bucket"]
-        found.append(message)
-    return found
+        messages.append(message)
+    return messages
 
 
 def partition_message(name: str, schema: Schema) -> list[pb.Value]:
-    """The values that a partition's name stands for."""
-    fields = schema.partition_fields
-    texts = [text for _, text in parse_partition_name(name)] if fields else []
-    values = [partition_value_from_string(text, field.type) for field, text in zip(fields, texts, strict=True)]
-    return partition_to_proto(values, schema)
+    """The values in a partition's name."""
+    return partition_to_proto(values_of_partition(name, schema), schema)
 
 
 def _statistics(row: dict[str, object], column_id: int, schema: Schema) -> pb.ColumnStatistics:
@@ -58,7 +55,7 @@ def _statistics(row: dict[str, object], column_id: int, schema: Schema) -> pb.Co
             bound.CopyFrom(value_to_proto(value, field.type))  # type: ignore[arg-type]
     if field is not None and is_cut(field):
         cut = row.get(f"{TRUNCATED}.{column_id}")
-        cut = cut if isinstance(cut, int) else MIN_CUT | MAX_CUT  # it may have been
+        cut = cut if isinstance(cut, int) else MIN_CUT | MAX_CUT  # not known: assume that both were truncated
         message.min_truncated = message.HasField("min") and bool(cut & MIN_CUT)
         message.max_truncated = message.HasField("max") and bool(cut & MAX_CUT)
     for kind in ("null_count", "nan_count"):
@@ -69,7 +66,7 @@ def _statistics(row: dict[str, object], column_id: int, schema: Schema) -> pb.Co
 
 
 def bounds_message(bounds: ColumnBounds) -> pb.ColumnStatistics:
-    """Of one column in a group of files."""
+    """The bounds of one column in a group of files."""
     message = pb.ColumnStatistics(column_id=bounds.field.id, min_truncated=bounds.cut, max_truncated=bounds.cut)
     if bounds.min is not None:
         message.min.CopyFrom(value_to_proto(bounds.min, bounds.field.type))

@@ -1,8 +1,7 @@
-"""The threads of gRPC's requests, in lanes: bounded queues, and a share that a flood cannot take.
+"""The threads that run gRPC's requests, in the lanes that ``admission.lanes`` chooses from.
 
-Everything may use the main lane. When all of its threads are busy, reads go to a lane of their own, so that they are
-answered while writes wait; and what is vital (heartbeats, operators) always has its own. What finds its queues full is
-refused at once and told when to come back. All methods are for the event loop's thread.
+A request that finds its lane full is refused at once and told when to come back. All methods are for the thread of the
+event loop.
 """
 
 from __future__ import annotations
@@ -15,18 +14,21 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from lakemark_core.errors import LakemarkError
+from lakemark_server.admission.lanes import LanePolicy
 from lakemark_server.admission.pressure import InflightBytes
-from lakemark_server.admission.tenants import RESERVED_PARTS, Kind, overloaded
+from lakemark_server.admission.ranks import Rank
+from lakemark_server.admission.tenants import overloaded
 
 T = TypeVar("T")
 
 VITAL_THREADS: Final = 4
+POLICY: Final = LanePolicy(writes_leave_room=True)
 _SERVICE_S_FIRST: Final = 0.005
 _SMOOTHING: Final = 0.05
 
 
 class Lane:
-    """Some threads and the requests that wait for them; ``pending`` counts both those that wait and those that run."""
+    """Some threads, and the requests that wait for them. ``pending`` counts requests that wait or run."""
 
     def __init__(self, name: str, threads: int, waiting_max: int) -> None:
         self.threads = threads
@@ -38,7 +40,7 @@ class Lane:
     def run(
         self, work: Callable[[], T], size_bytes: int, inflight: InflightBytes, ended: Callable[[], None] | None
     ) -> asyncio.Future[T]:
-        """Whoever stops waiting for the answer does not stop the work, which counts until it is over."""
+        """Queues ``work``. It counts until it is over, even if nobody waits for its answer any more."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
@@ -52,10 +54,10 @@ class Lane:
                 result, taken_s = done.result()
                 self.service_s += (taken_s - self.service_s) * _SMOOTHING
             if isinstance(error, LakemarkError):
-                # It is an answer and no defect. Its frames hold the decoded request, and form cycles that would keep it
-                # until the collector comes by: gigabytes, where many large requests are refused.
+                # This error is an answer, not a defect. Its frames hold the decoded request, in cycles that only the
+                # collector would free: gigabytes, if many large requests are refused.
                 error.__traceback__ = error.__cause__ = error.__context__ = None
-            if answer.done():  # given up
+            if answer.done():  # its caller gave up
                 return
             if error is None:
                 answer.set_result(result)
@@ -70,7 +72,7 @@ class Lane:
         return answer
 
     def stop(self) -> None:
-        """What waits is forgotten; what runs may end."""
+        """Forgets the requests that wait; those that run may end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -78,24 +80,29 @@ class Lanes:
     """``threads`` of the main lane and of the one for reads; ``waiting_max`` requests may wait in each."""
 
     def __init__(self, threads: int, reserved_threads: int, waiting_max: int, inflight: InflightBytes) -> None:
-        self._main = Lane("grpc", threads, waiting_max)
-        self._reads = Lane("grpc-read", reserved_threads, waiting_max)
-        self._vital = Lane("grpc-vital", VITAL_THREADS, waiting_max)
+        self.main = Lane("grpc", threads, waiting_max)
+        self.reads = Lane("grpc-read", reserved_threads, waiting_max)
+        self.vital = Lane("grpc-vital", VITAL_THREADS, waiting_max)
         self._inflight = inflight
         self._waiting = 0
 
     def run(
-        self, kind: Kind, work: Callable[[], T], size_bytes: int, ended: Callable[[], None] | None = None
+        self, rank: Rank, work: Callable[[], T], size_bytes: int, ended: Callable[[], None] | None = None
     ) -> asyncio.Future[T]:
-        """``work`` done by a thread; ``ended`` is called when it is over. Raises Overloaded: it was not begun."""
-        return self._lane(kind).run(work, size_bytes, self._inflight, ended)
+        """The answer of ``work``, which a thread runs; ``ended`` is called when it is over.
+
+        Raises Overloaded: the work was not begun.
+        """
+        lane = POLICY.lane_for(rank, self)
+        if not POLICY.has_room(rank, lane):
+            raise _full(lane.pending, lane)
+        return lane.run(work, size_bytes, self._inflight, ended)
 
     @contextmanager
-    def on_loop(self, kind: Kind, size_bytes: int) -> Iterator[None]:
+    def on_loop(self, rank: Rank, size_bytes: int) -> Iterator[None]:
         """Counts a request that takes no thread but waits on the loop. Raises Overloaded."""
-        lane = self._main
-        if kind is not Kind.VITAL and self._waiting >= _share(lane.pending_max, kind):
-            raise _full(self._waiting, lane)
+        if rank is not Rank.VITAL and self._waiting >= POLICY.pending_max(rank, self.main):
+            raise _full(self._waiting, self.main)
         self._inflight.enter(size_bytes)
         self._waiting += 1
         try:
@@ -105,26 +112,13 @@ class Lanes:
             self._inflight.leave(size_bytes)
 
     def stop(self) -> None:
-        for lane in (self._main, self._reads, self._vital):
+        for lane in (self.main, self.reads, self.vital):
             lane.stop()
-
-    def _lane(self, kind: Kind) -> Lane:
-        lane = self._vital if kind is Kind.VITAL else self._main
-        if kind is Kind.READ and lane.pending >= lane.threads:
-            lane = self._reads
-        if lane.pending >= _share(lane.pending_max, kind):
-            raise _full(lane.pending, lane)
-        return lane
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:
     since = time.monotonic()
     return work(), time.monotonic() - since
-
-
-def _share(most: int, kind: Kind) -> int:
-    """Of a queue: what changes things leaves some of it to reads."""
-    return most - most // RESERVED_PARTS if kind is Kind.WRITE else most
 
 
 def _full(pending: int, lane: Lane) -> Any:

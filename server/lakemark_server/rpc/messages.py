@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from lakemark_core.convert import schema_to_proto
+from lakemark_core.messages.types import schema_to_proto
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import (
     DatabaseRecord,

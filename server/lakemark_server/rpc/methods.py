@@ -1,10 +1,10 @@
 """What lies between gRPC and the servicers: bytes to messages and back, threads, admission, deadlines, errors.
 
-Requests arrive on the event loop (``rpc.loop``) as bytes. A servicer's ordinary method is run by a thread of a lane,
-which decodes and encodes too, so that a large request or a slow plan holds up nobody else. What a servicer offers in
-``quick`` runs on the loop itself: small requests that wait for a batch (``timeline.batching``), and plans that take
-less than the way to a thread and back (``rpc.plans``), cost no thread then.
-Whether its tenant may make a request, and whether there is room for it, is decided before it waits or is worked on.
+Requests arrive on the event loop (``rpc.loop``) as bytes. A thread of a lane runs a servicer's ordinary method. It
+decodes and encodes too, so that a large request or a slow plan delays no other request. What a servicer offers in
+``quick`` runs on the loop itself and costs no thread: small requests that wait for a batch (``timeline.batching``), and
+plans that take less time than the way to a thread and back (``rpc.plans``).
+Whether its tenant may make a request, and whether there is room for it, is decided before the request waits or runs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from google.protobuf.message_factory import GetMessageClass
 
 from lakemark_core.errors import Internal, InvalidArgument, LakemarkError, Unimplemented
 from lakemark_core.user import USER_KEY
-from lakemark_server.admission.tenants import Entered, Kind, Tenants
+from lakemark_server.admission.ranks import Rank
+from lakemark_server.admission.tenants import Entered, Tenants
 from lakemark_server.context import caller, deadline
 from lakemark_server.context.deadline import Deadline
-from lakemark_server.rpc.admission import Admission, Receiving, kind_of
+from lakemark_server.rpc.admission import Admission, Receiving
+from lakemark_server.rpc.declaration import rank_of
 from lakemark_server.rpc.errors import abort
 from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.quick import QUICK_BYTES_MAX, Quick
@@ -37,11 +39,12 @@ _log = structlog.get_logger(__name__)
 
 
 class Methods(grpc.GenericRpcHandler):
-    """All unary methods of some services, each served by the servicer's method of the same name, or by what its
-    ``quick`` has under that name.
+    """All unary methods of some services. The servicer's method of the same name serves each, or the entry of that name
+    in its ``quick``.
 
     They are not registered one by one with gRPC, whose asyncio server does work for each registered method at each
-    request. ``request_s_max``: how long a request may take whose client has set no deadline, or a later one.
+    request. ``request_s_max``: the longest time of a request whose client has set no deadline, or a later one. Raises
+    TypeError for a method that declares no rank.
     """
 
     def __init__(
@@ -52,22 +55,16 @@ class Methods(grpc.GenericRpcHandler):
         receiving: Receiving,
         request_s_max: float,
     ) -> None:
-        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            f"/{service.full_name}/{method.name}": grpc.stream_unary_rpc_method_handler(
-                _received(
-                    _served(
-                        method,
-                        getattr(servicer, method.name),
-                        getattr(servicer, "quick", {}).get(method.name),
-                        lanes,
-                        Admission(method, tenants),
-                        request_s_max,
-                    ),
-                    method.name,
-                    kind_of(method),
-                    receiving,
-                )
-            )
+        def handler(servicer: object, method: MethodDescriptor) -> grpc.RpcMethodHandler[Any, Any]:
+            rank = rank_of(servicer, method.name)
+            admission = Admission(rank, method.input_type, tenants)
+            behaviour = getattr(servicer, method.name)
+            quick = getattr(servicer, "quick", {}).get(method.name)
+            call = _served(method, behaviour, quick, lanes, admission, request_s_max)
+            return grpc.stream_unary_rpc_method_handler(_received(call, method.name, rank, receiving))
+
+        self._handlers = {
+            f"/{service.full_name}/{method.name}": handler(servicer, method)
             for service, servicer in servicers.items()
             for method in service.methods
         }
@@ -105,7 +102,7 @@ def _served(
     async def by_thread(data: bytes, context: Context, until: Deadline, entered: Entered | None) -> bytes:
         try:
             answer = lanes.run(
-                admission.kind, partial(whole, data, context, until), len(data), partial(admission.leave, entered)
+                admission.rank, partial(whole, data, context, until), len(data), partial(admission.leave, entered)
             )
         except LakemarkError:
             admission.leave(entered)
@@ -116,7 +113,7 @@ def _served(
             until.abandon()
             raise
         finally:
-            del answer  # it holds an error whose traceback holds this frame, and with it the request
+            del answer  # it may hold an error, whose traceback holds this frame and with it the request
 
     async def quickly(data: bytes, context: Context) -> bytes:
         if quick is None or len(data) > QUICK_BYTES_MAX:
@@ -127,7 +124,7 @@ def _served(
         until = _deadline_of(context, request_s_max)
         entered = admission.enter(data)
         try:
-            with lanes.on_loop(admission.kind, len(data)), deadline.within(until):
+            with lanes.on_loop(admission.rank, len(data)), deadline.within(until):
                 answer = await quick.answer(request)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
@@ -143,24 +140,24 @@ def _served(
 
 
 def _caller_of(context: Context) -> str:
-    """What the client says who it is, and where its connection comes from."""
+    """Who the client says it is, and where its connection comes from."""
     told = dict(context.invocation_metadata() or ()).get(USER_KEY, "")
     user = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
     return f"{user} ({context.peer()})" if user else str(context.peer())
 
 
 def _deadline_of(context: Context, request_s_max: float) -> Deadline:
-    """A new one, also for a request without a time limit: its client can go."""
+    """A new deadline, also for a request without a time limit, because its client can leave."""
     seconds = context.time_remaining()
     return Deadline.after(request_s_max if seconds is None else min(seconds, request_s_max))
 
 
-def _received(call: _Call, method: str, kind: Kind, receiving: Receiving) -> _Handler:
-    """Served as a stream of requests, of which there is one: so it is received when its turn has come, not before."""
+def _received(call: _Call, method: str, rank: Rank, receiving: Receiving) -> _Handler:
+    """Serves a unary call as a stream of requests, so that its request is received only when its turn has come."""
 
     async def answer(_: object, context: Context) -> bytes:
         try:
-            return await call(await receiving.message(kind, context), context)
+            return await call(await receiving.message(rank, context), context)
         except LakemarkError as error:
             return await abort(context, error)
         except NotImplementedError:

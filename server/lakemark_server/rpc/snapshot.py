@@ -1,9 +1,7 @@
-"""SnapshotService over snapshots and planning."""
+"""SnapshotService, over snapshots and planning."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from lakemark_core.types import Field, Schema, is_nested
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceServicer
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.file_index.at_hand import NotAtHand, only_at_hand
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.file_index.pages.blocks import to_ipc, to_plain_ipc, to_small_ipc
@@ -30,12 +29,14 @@ from lakemark_server.file_index.planning.partitions import partition_totals
 from lakemark_server.file_index.planning.planner import Plan, Planner
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import page_limit, require_name
+from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
+from lakemark_server.rpc.paging import decode_token, encode_token, unknown_token
 from lakemark_server.rpc.plans import (
     QUICK_FILES_MAX,
     QUICK_PARTS_MAX,
     QUICK_SNAPSHOT_PARTS_MAX,
-    PlanAnswers,
+    PlanResponses,
     Predicates,
     is_short,
     is_small,
@@ -43,7 +44,7 @@ from lakemark_server.rpc.plans import (
 )
 from lakemark_server.rpc.quick import Answer as QuickAnswer
 from lakemark_server.rpc.quick import Quick
-from lakemark_server.snapshots.service import At, Snapshots, TableSnapshot
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots, TableSnapshot
 from lakemark_server.snapshots.slices import FileSlices, groups_of, latest_slices, replaced_files
 from lakemark_server.store.keyspace import MAIN
 
@@ -51,15 +52,18 @@ Context = grpc.ServicerContext
 SNAPSHOTS_MAX: Final = 100
 PAGE_FILES: Final = 20_000
 PAGE_FILES_MAX: Final = 100_000
-COMPACT_FILES_MIN: Final = 1_000  # fewer are not worth it
+COMPACT_FILES_MIN: Final = 1_000  # compact encoding does not pay for fewer files
 PAGE_MESSAGES_MAX: Final = 5_000
-SMALL_BYTES_MAX: Final = 64 << 10  # compressing less than that costs more than it saves
+SMALL_BYTES_MAX: Final = 64 << 10  # compressing fewer bytes costs more than it saves
 _SLICES_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """Where a plan goes on: pinned to a version and what orders its files; good only with the request it came from."""
+    """Where a plan continues: pinned to a version and to the origin that orders its files.
+
+    The token is valid only with the request that it came from.
+    """
 
     version: int
     offset: int
@@ -67,43 +71,41 @@ class PageToken:
     origin: Origin = NOWHERE
 
     def encode(self) -> str:
-        return base64.urlsafe_b64encode(
-            f"{self.version}.{self.offset}.{self.digest}.{self.origin.base_id}.{self.origin.version}".encode()
-        ).decode()
+        """The token as text."""
+        return encode_token(self.version, self.offset, self.digest, self.origin.base_id, self.origin.version)
 
     @classmethod
     def decode(cls, text: str) -> PageToken:
-        try:
-            version, offset, digest, *origin = base64.urlsafe_b64decode(text.encode()).decode().split(".")
-            base_id, base_version = map(int, origin)
-            token = cls(int(version), int(offset), digest, Origin(base_id, base_version))
-        except (binascii.Error, ValueError, UnicodeDecodeError) as error:
-            raise InvalidArgument("the page token is not one that this service gave") from error
-        if min(token.version, token.offset, *token.origin) < 0 or token.origin.version > token.version:
-            raise InvalidArgument("the page token is not one that this service gave")
+        """The token from its text. Raises InvalidArgument."""
+        version, offset, digest, *origin = decode_token(text, int, int, str, int, int)
+        token = cls(version, offset, digest, Origin(*origin))
+        if token.origin.version > token.version:
+            raise unknown_token()
         return token
 
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 
-def _again(method: Callable[[Any, Any, Context], Answer]) -> Callable[[Any, Any, Context], Answer]:
+def _again(method: Callable[[Any, Any, Context], Response]) -> Callable[[Any, Any, Context], Response]:
     """Runs a method again if a base that it read from was swept meanwhile."""
 
     @wraps(method)
-    def twice(self: Any, request: Any, context: Context) -> Answer:
+    def twice(self: Any, request: Any, context: Context) -> Response:
         snapshots: Snapshots = self._snapshots
         return snapshots.again(lambda: method(self, request, context))
 
     return twice
 
 
-def _in_one_message(method: Callable[[Any, Any, Context], Answer]) -> Callable[[Any, Any, Context], Answer]:
-    """Makes a page again with fewer files if it is larger than a message may be: how many bytes a file takes depends on
-    its path and on the bounds of its texts."""
+def _in_one_message(method: Callable[[Any, Any, Context], Response]) -> Callable[[Any, Any, Context], Response]:
+    """Repeats a page with fewer files if it is larger than a message may be.
+
+    How many bytes a file takes depends on its path and on the bounds of its texts.
+    """
 
     @wraps(method)
-    def fitting(self: Any, request: Any, context: Context) -> Answer:
+    def fitting(self: Any, request: Any, context: Context) -> Response:
         answer: Any = method(self, request, context)
         asked, bytes_max = request, self._page_bytes_max
         while (size := answer.ByteSize()) > bytes_max and asked.page_size != 1:
@@ -112,118 +114,124 @@ def _in_one_message(method: Callable[[Any, Any, Context], Answer]) -> Callable[[
             asked.CopyFrom(request)
             asked.page_size = max(1, files * bytes_max // size * 9 // 10)
             answer = method(self, asked, context)
-        return cast(Answer, answer)
+        return cast(Response, answer)
 
     return fitting
 
 
 class SnapshotServicer(SnapshotServiceServicer):
-    """``page_bytes_max``: of an answer with files."""
+    """``page_bytes_max``: the size limit of a response with files."""
 
     def __init__(self, snapshots: Snapshots, planner: Planner, page_bytes_max: int = 64 << 20) -> None:
         self._page_bytes_max = page_bytes_max
         self._snapshots = snapshots
         self._planner = planner
         self._predicates = Predicates()
-        self._answers = PlanAnswers()
+        self._responses = PlanResponses()
         self.quick: Mapping[str, Quick] = {"PlanFiles": Quick(is_small, self._plan_at_once)}
         self._slices: ByteLru[tuple[str, int], FileSlices] = ByteLru(_SLICES_BYTES, lambda slices: slices.memory_bytes)
 
+    @method(Rank.READ)
     @_again
     def GetSnapshot(self, request: pb.GetSnapshotRequest, context: Context) -> pb.Snapshot:
         return _message(request, self._snapshot(request.table, at_of(request.at)))
 
+    @method(Rank.READ)
     @_again
     def GetSnapshots(self, request: pb.GetSnapshotsRequest, context: Context) -> pb.GetSnapshotsResponse:
         if not 1 <= len(request.snapshots) <= SNAPSHOTS_MAX:
             raise InvalidArgument(f"ask for 1 to {SNAPSHOTS_MAX} snapshots at once, not {len(request.snapshots)}")
-        names = [require_name(one.table) for one in request.snapshots]
-        wanted = [
-            (name.catalog, name.database, name.table, at_of(one.at))
-            for name, one in zip(names, request.snapshots, strict=True)
+        tables = [require_name(wanted.table) for wanted in request.snapshots]
+        names = [
+            (table.catalog, table.database, table.table, at_of(wanted.at))
+            for table, wanted in zip(tables, request.snapshots, strict=True)
         ]
-        found = self._snapshots.snapshots(wanted)
-        return pb.GetSnapshotsResponse(snapshots=map(_message, request.snapshots, found))
+        return pb.GetSnapshotsResponse(snapshots=map(_message, request.snapshots, self._snapshots.snapshots(names)))
 
+    @method(Rank.READ)
     @_in_one_message
     @_again
     def PlanFiles(self, request: pb.PlanFilesRequest, context: Context) -> pb.PlanFilesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
-        found, offset = self._snapshot(request.table, at_of(request.at), token), token.offset if token else 0
+        loaded, offset = self._snapshot(request.table, at_of(request.at), token), token.offset if token else 0
         if token:
-            _check_same(token, _same_plan(request), found)
-        return self._plan_page(request, found, self._plan(found, request), offset)
+            _check_same(token, _same_plan(request), loaded)
+        return self._plan_page(request, loaded, self._plan(loaded, request), offset)
 
     def _plan_page(
-        self, request: pb.PlanFilesRequest, found: TableSnapshot, plan: Plan, offset: int
+        self, request: pb.PlanFilesRequest, loaded: TableSnapshot, plan: Plan, offset: int
     ) -> pb.PlanFilesResponse:
         if request.limit < 0:
             raise InvalidArgument(f"limit is {request.limit}: it must be 0 (all files) or more")
-        columns = [_statistics_column(found.schema, name) for name in request.statistics_columns]
+        columns = [_statistics_column(loaded.schema, name) for name in request.statistics_columns]
         wanted = min(plan.files, request.limit) if request.limit > 0 else plan.files
         compact = request.encoding == pb.ARROW_COMPACT
         about = max(PAGE_FILES, PAGE_FILES_MAX // (1 + len(columns))) if compact else PAGE_FILES
         size = min(_page_size(request, about), max(0, wanted - offset))
-        response = pb.PlanFilesResponse(version=found.snapshot.version)
+        response = pb.PlanFilesResponse(version=loaded.snapshot.version)
         if compact and size >= COMPACT_FILES_MIN:
             if request.page_size <= 0 and offset + size < wanted:
                 size = plan.whole_parts(offset, size)
             response.files.arrow = to_plain_ipc(self._planner.compact_page(plan, offset, size, columns))
         else:
-            put_files(response.files, plan.page(offset, size, columns), found.schema, request.encoding)
+            put_files(response.files, plan.page(offset, size, columns), loaded.schema, request.encoding)
         response.page_files = size
         if offset + size < wanted:
-            digest = _check_same(None, _same_plan(request), found)
+            digest = _check_same(None, _same_plan(request), loaded)
             response.next_page_token = PageToken(
-                found.snapshot.version, offset + size, digest, found.snapshot.origin
+                loaded.snapshot.version, offset + size, digest, loaded.snapshot.origin
             ).encode()
         if not offset:
-            response.schema.CopyFrom(messages.schema_message(found.schema))
-            response.location = found.table.record.location
+            response.schema.CopyFrom(messages.schema_message(loaded.schema))
+            response.location = loaded.table.record.location
             response.summary.CopyFrom(_summary(plan))
-        self._answers.keep(found.reference, request, response)
+        self._responses.keep(loaded.reference, request, response)
         return response
 
     async def _plan_at_once(self, request: pb.PlanFilesRequest) -> QuickAnswer | None:
-        """The answer, if it was given before, or if it takes little and all that it needs is in memory."""
+        """The response, if it was given before, or if it takes little time and all it needs is in memory; else None."""
         name = require_name(request.table)
         reference = self._snapshots.resolve_at_once(name.catalog, name.database, name.table, at_of(request.at))
         if reference is None:
             return None
-        known = self._answers.find(reference, request)
+        known = self._responses.find(reference, request)
         if known is not None or not is_short(request):
             return known
-        found = self._snapshots.at_hand(reference)
-        if found is None or len(found.snapshot.parts) > QUICK_SNAPSHOT_PARTS_MAX:
+        loaded = self._snapshots.at_hand(reference)
+        if loaded is None or len(loaded.snapshot.parts) > QUICK_SNAPSHOT_PARTS_MAX:
             return None
         try:
             with only_at_hand():
-                bound = self._predicates.bound(request.predicate, found.schema)
-                plan = self._planner.plan_bound(found.snapshot, bound, QUICK_PARTS_MAX)
+                bound = self._predicates.bound(request.predicate, loaded.schema)
+                plan = self._planner.plan_bound(loaded.snapshot, bound, QUICK_PARTS_MAX)
                 if plan.files > QUICK_FILES_MAX:
                     return None
-                answer = self._plan_page(request, found, plan, 0)
+                response = self._plan_page(request, loaded, plan, 0)
         except NotAtHand:
             return None
-        return answer if answer.ByteSize() <= self._page_bytes_max else None
+        return response if response.ByteSize() <= self._page_bytes_max else None
 
+    @method(Rank.READ)
     @_again
     def PlanPartitions(self, request: pb.PlanPartitionsRequest, context: Context) -> pb.PlanPartitionsResponse:
-        found = self._snapshot(request.table, at_of(request.at))
-        plan = self._plan(found, request)
+        loaded = self._snapshot(request.table, at_of(request.at))
+        plan = self._plan(loaded, request)
         partitions = [
             pb.PlanPartitionsResponse.Partition(
-                values=partition_message(name, found.schema), name=name, files=files, rows=rows, bytes=size
+                values=partition_message(name, loaded.schema), name=name, files=files, rows=rows, bytes=size
             )
             for name, files, rows, size in partition_totals(plan)
         ]
-        return pb.PlanPartitionsResponse(version=found.snapshot.version, partitions=partitions)
+        return pb.PlanPartitionsResponse(version=loaded.snapshot.version, partitions=partitions)
 
+    @method(Rank.READ)
     @_in_one_message
     @_again
     def ListChanges(self, request: pb.ListChangesRequest, context: Context) -> pb.ListChangesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
-        newer = self._snapshot(request.table, At(version=request.to_version or None, branch=request.branch), token)
+        newer = self._snapshot(
+            request.table, SnapshotReference(version=request.to_version or None, branch=request.branch), token
+        )
         older = self._older(request, newer)
         same = pb.ListChangesRequest(table=request.table, branch=request.branch, from_version=request.from_version)
         digest = _check_same(token, same, newer)
@@ -249,57 +257,66 @@ class SnapshotServicer(SnapshotServiceServicer):
             ).encode()
         return response
 
+    @method(Rank.READ)
     @_again
     def Aggregate(self, request: pb.AggregateRequest, context: Context) -> pb.AggregateResponse:
-        found = self._snapshot(request.table, at_of(request.at))
-        plan = self._plan(found, request)
-        fields = [_data_column(found.schema, name) for name in request.columns]
+        loaded = self._snapshot(request.table, at_of(request.at))
+        plan = self._plan(loaded, request)
+        fields = [_data_column(loaded.schema, name) for name in request.columns]
         groups, exact = aggregate(plan, fields, by_partition=request.by_partition)
-        schema = messages.schema_message(found.schema)
-        response = pb.AggregateResponse(version=found.snapshot.version, exact=exact, schema=schema)
+        schema = messages.schema_message(loaded.schema)
+        response = pb.AggregateResponse(version=loaded.snapshot.version, exact=exact, schema=schema)
         for group in groups:
             message = response.groups.add(name=group.partition, files=group.files, rows=group.rows, bytes=group.bytes)
             if request.by_partition:
-                message.partition.extend(partition_message(group.partition, found.schema))
+                message.partition.extend(partition_message(group.partition, loaded.schema))
             message.columns.extend(map(bounds_message, group.columns))
         return response
 
+    @method(Rank.READ)
     @_in_one_message
     @_again
     def ListFileSlices(self, request: pb.ListFileSlicesRequest, context: Context) -> pb.PlanFilesResponse:
         token = PageToken.decode(request.page_token) if request.page_token else None
-        found = self._snapshot(request.table, at_of(request.at), token)
+        loaded = self._snapshot(request.table, at_of(request.at), token)
         same = pb.ListFileSlicesRequest()
         same.CopyFrom(request)
         same.ClearField("page_token")
         same.ClearField("page_size")
-        digest, offset = _check_same(token, same, found), token.offset if token else 0
-        key = (digest, found.snapshot.version)
+        digest, offset = _check_same(token, same, loaded), token.offset if token else 0
+        key = (digest, loaded.snapshot.version)
         slices = self._slices.get(key) if token else None
         if slices is None:
-            slices = self._file_slices(found, request)
+            slices = self._file_slices(loaded, request)
             self._slices.put(key, slices)
         page = slices.page(offset, min(_page_size(request), max(0, slices.files - offset)))
         schema = slices.plan.snapshot.schema
         response = pb.PlanFilesResponse(version=slices.plan.snapshot.version, page_files=page.num_rows)
         put_files(response.files, page, schema, request.encoding)
         if offset + page.num_rows < slices.files:
-            token = PageToken(found.snapshot.version, offset + page.num_rows, digest, found.snapshot.origin)
+            token = PageToken(loaded.snapshot.version, offset + page.num_rows, digest, loaded.snapshot.origin)
             response.next_page_token = token.encode()
         if not offset:
             response.schema.CopyFrom(messages.schema_message(schema))
-            response.location = found.table.record.location
+            response.location = loaded.table.record.location
         return response
 
-    def _file_slices(self, found: TableSnapshot, request: pb.ListFileSlicesRequest) -> FileSlices:
-        table, lineage, snapshot = found.table, found.lineage, found.snapshot
+    def _file_slices(self, loaded: TableSnapshot, request: pb.ListFileSlicesRequest) -> FileSlices:
+        table, lineage, snapshot = loaded.table, loaded.lineage, loaded.snapshot
         if request.view not in request.View.values():
             raise InvalidArgument(f"view {request.view} is not one of {', '.join(request.View.keys()[1:])}")
         groups: frozenset[str] | None = frozenset(request.file_groups) or None
-        given = parsed(request.predicate) if request.HasField("predicate") else None
+        predicate = parsed(request.predicate) if request.HasField("predicate") else None
         if request.view == request.REPLACED:
             return replaced_files(
-                self._planner, self._snapshots, table, lineage, request.from_version, snapshot.version, given, groups
+                self._planner,
+                self._snapshots,
+                table,
+                lineage,
+                request.from_version,
+                snapshot.version,
+                predicate,
+                groups,
             )
         if request.view == request.BEFORE_INSTANT:
             if request.before_instant <= 0:
@@ -310,13 +327,15 @@ class SnapshotServicer(SnapshotServiceServicer):
             pending = self._snapshots.pending_compaction(table, lineage)
             going = pending.among(groups_of(snapshot))
             groups = going if groups is None else going & groups
-        return latest_slices(self._planner, snapshot, given, groups)
+        return latest_slices(self._planner, snapshot, predicate, groups)
 
-    def _snapshot(self, name: types_pb2.TableName, at: At, token: PageToken | None = None) -> TableSnapshot:
-        """What is asked for; with a token the version that the first page was made from."""
+    def _snapshot(
+        self, name: types_pb2.TableName, at: SnapshotReference, token: PageToken | None = None
+    ) -> TableSnapshot:
+        """The snapshot that is asked for; with a token, of the version that the first page came from."""
         require_name(name)
         if token and not at.tag:
-            at = At(version=token.version, branch=at.branch)
+            at = SnapshotReference(version=token.version, branch=at.branch)
         origin = token.origin if token else None
         return self._snapshots.snapshot(name.catalog, name.database, name.table, at, origin)
 
@@ -329,23 +348,23 @@ class SnapshotServicer(SnapshotServiceServicer):
         return self._snapshots.load_beside(newer, request.from_version)
 
     def _plan(
-        self, found: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest | pb.AggregateRequest
+        self, loaded: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest | pb.AggregateRequest
     ) -> Plan:
-        bound = self._predicates.bound(request.predicate, found.schema) if request.HasField("predicate") else TRUE
-        return self._planner.plan_bound(found.snapshot, bound)
+        bound = self._predicates.bound(request.predicate, loaded.schema) if request.HasField("predicate") else TRUE
+        return self._planner.plan_bound(loaded.snapshot, bound)
 
 
-def _message(request: pb.GetSnapshotRequest, found: TableSnapshot) -> pb.Snapshot:
-    snapshot, record = found.snapshot, found.snapshot.record
+def _message(request: pb.GetSnapshotRequest, loaded: TableSnapshot) -> pb.Snapshot:
+    snapshot, record = loaded.snapshot, loaded.snapshot.record
     message = pb.Snapshot(
-        table=messages.table_name(found.table),
+        table=messages.table_name(loaded.table),
         branch=request.at.branch or MAIN,
         version=snapshot.version,
         schema=messages.schema_message(snapshot.schema),
         files=snapshot.files,
         rows=snapshot.rows,
         bytes=snapshot.size_bytes,
-        location=found.table.record.location,
+        location=loaded.table.record.location,
     )
     if record is not None:
         message.instant = record.instant
@@ -354,25 +373,28 @@ def _message(request: pb.GetSnapshotRequest, found: TableSnapshot) -> pb.Snapsho
     return message
 
 
-def at_of(reference: pb.SnapshotReference) -> At:
-    """Raises InvalidArgument for a tag together with a branch: it has one of its own."""
+def at_of(reference: pb.SnapshotReference) -> SnapshotReference:
+    """The reference in a message.
+
+    Raises InvalidArgument for a tag together with a branch: a tag has a branch of its own.
+    """
     match reference.WhichOneof("at"):
         case "version":
-            return At(version=reference.version, branch=reference.branch)
+            return SnapshotReference(version=reference.version, branch=reference.branch)
         case "timestamp_ms":
-            return At(timestamp_ms=reference.timestamp_ms, branch=reference.branch)
+            return SnapshotReference(timestamp_ms=reference.timestamp_ms, branch=reference.branch)
         case "tag":
             if reference.branch:
                 raise InvalidArgument(f"tag {reference.tag!r} stands for a version of its own branch: name no branch")
             if not reference.tag:
                 raise InvalidArgument("the tag to read has no name")
-            return At(tag=reference.tag)
+            return SnapshotReference(tag=reference.tag)
         case _:
-            return At(branch=reference.branch)
+            return SnapshotReference(branch=reference.branch)
 
 
 def put_files(files: types_pb2.DataFiles, page: pa.RecordBatch, schema: Schema, encoding: int) -> None:
-    """The entries of a page in the encoding that the client asked for."""
+    """Adds the entries of a page in the encoding that the client asked for."""
     if encoding == pb.PROTOBUF:
         files.list.files.extend(to_messages(page, schema))
     else:
@@ -386,26 +408,29 @@ def _page_size(
     return page_limit(request.page_size, most, default)
 
 
-def _check_same(token: PageToken | None, same: Message, found: TableSnapshot) -> str:
+def _check_same(token: PageToken | None, same: Message, loaded: TableSnapshot) -> str:
     """A digest of what must stay the same from page to page. Raises InvalidArgument if the token has another.
 
-    The table and the branch are in it by what they are, as others may have taken their names meanwhile.
+    Table and branch enter it by id and key, because others may have taken their names meanwhile.
     """
-    place = f"{found.table.table_id} {found.lineage.key} "
+    place = f"{loaded.table.table_id} {loaded.lineage.key} "
     data = place.encode() + same.SerializeToString(deterministic=True)
     digest = hashlib.blake2b(data, digest_size=8).hexdigest()
-    if token and (token.digest != digest or token.version != found.snapshot.version):
+    if token and (token.digest != digest or token.version != loaded.snapshot.version):
         raise InvalidArgument("the page token belongs to another request: send the same one again, with the token only")
     return digest
 
 
 def _same_plan(request: pb.PlanFilesRequest) -> pb.PlanFilesRequest:
-    """What must stay the same from page to page."""
+    """The fields of a request that must stay the same from page to page."""
     return pb.PlanFilesRequest(table=request.table, at=request.at, predicate=request.predicate, limit=request.limit)
 
 
 def _data_column(schema: Schema, name: str) -> Field:
-    """Raises InvalidArgument for partition columns (their values are in names) and nested ones: they have no bounds."""
+    """The column with this name.
+
+    Raises InvalidArgument for partition columns (their values are in names) and nested ones: they have no bounds.
+    """
     field = schema.find(name)
     if field is None:
         raise InvalidArgument(f"columns: there is no column {name!r}{schema.suggest(name)}", column=name)

@@ -11,12 +11,14 @@ from lakemark_core.errors import LakemarkError
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceServicer
 from lakemark_proto.v1.types_pb2 import TableName
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.rpc import comparisons, messages
 from lakemark_server.rpc.answers import Answers
 from lakemark_server.rpc.catalog import page_limit, require_name
+from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.errors import detail_of
 from lakemark_server.rpc.loop import grpc_loop
 from lakemark_server.rpc.quick import Quick
@@ -45,6 +47,7 @@ class TimelineServicer(TimelineServiceServicer):
         require_name(name)
         return self._catalog.get_lake_table(name.catalog, name.database, name.table)
 
+    @method(Rank.WRITE)
     def OpenInstant(self, request: pb.OpenInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         self._timeline.learn(_key(request.table), table.table_id)
@@ -55,15 +58,18 @@ class TimelineServicer(TimelineServiceServicer):
         opened = await self._answers.wait(partial(self._timeline.open_named, name, OpenJob.of(request)), MOVED)
         return None if isinstance(opened, Moved) else _opened(opened)
 
+    @method(Rank.WRITE)
     def StartInstant(self, request: pb.StartInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         return _opened(self._timeline.start(table.table_id, request.instant, request.profile))
 
+    @method(Rank.WRITE)
     def StageFiles(self, request: pb.StageFilesRequest, context: Context) -> pb.StageFilesResponse:
         table = self._table(request.table)
         record = self._timeline.stage(table, request)
         return pb.StageFilesResponse(staged_files=record.staged.files, removed_files=record.removed.files)
 
+    @method(Rank.WRITE)
     def Commit(self, request: pb.CommitRequest, context: Context) -> pb.CommitResponse:
         table = self._table(request.table)
         self._timeline.learn(_key(request.table), table.table_id)
@@ -84,19 +90,23 @@ class TimelineServicer(TimelineServiceServicer):
             return _with_next(answer.response, answer.opened)
         return None if isinstance(answer, Moved) else answer
 
+    @method(Rank.VITAL)
     def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
         table = self._table(request.table)
         return pb.HeartbeatResponse(lost=self._timeline.heartbeat(table.table_id, request.instants))
 
+    @method(Rank.WRITE)
     def RollbackInstant(self, request: pb.RollbackInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         return messages.instant(self._timeline.rollback(table, request.instant, request.reason), table)
 
+    @method(Rank.READ)
     def GetInstant(self, request: pb.GetInstantRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         record, living = self._timeline.instant(table.table_id, request.instant)
         return messages.instant(record, table, living)
 
+    @method(Rank.READ)
     def ListInstants(self, request: pb.ListInstantsRequest, context: Context) -> pb.ListInstantsResponse:
         table = self._table(request.table)
         found, last = self._timeline.instants(
@@ -110,28 +120,35 @@ class TimelineServicer(TimelineServiceServicer):
         shown = [messages.instant(record, table) for record in found]
         return pb.ListInstantsResponse(instants=shown, more=bool(last), last_instant=last)
 
+    @method(Rank.WRITE)
     def CommitTransaction(self, request: pb.CommitTransactionRequest, context: Context) -> pb.CommitTransactionResponse:
         commits = [(self._table(one.table), one) for one in request.commits]
         return pb.CommitTransactionResponse(commits=self._timeline.commit_together(commits, request.request_id))
 
+    @method(Rank.WRITE)
     def Restore(self, request: pb.RestoreRequest, context: Context) -> pb.CommitResponse:
         return self._timeline.restore(self._table(request.table), request)
 
+    @method(Rank.WRITE)
     def CreateSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         return messages.instant(self._timeline.savepoints.create(table, request), table)
 
+    @method(Rank.WRITE)
     def DropSavepoint(self, request: pb.SavepointRequest, context: Context) -> pb.Instant:
         table = self._table(request.table)
         return messages.instant(self._timeline.savepoints.drop(table, request), table)
 
+    @method(Rank.READ)
     def ListSavepoints(self, request: pb.ListSavepointsRequest, context: Context) -> pb.ListSavepointsResponse:
         found = self._timeline.savepoints.find(self._table(request.table))
         return pb.ListSavepointsResponse(savepoints=map(messages.savepoint, found))
 
+    @method(Rank.WRITE)
     def Clean(self, request: pb.CleanRequest, context: Context) -> pb.CleanResponse:
         return self._cleaner.clean(self._table(request.table), request)
 
+    @method(Rank.READ)
     def ListVersions(self, request: pb.ListVersionsRequest, context: Context) -> pb.ListVersionsResponse:
         table = self._table(request.table)
         found, more = self._timeline.versions(
@@ -144,6 +161,7 @@ class TimelineServicer(TimelineServiceServicer):
         )
         return pb.ListVersionsResponse(versions=[messages.version(record) for record in found], more=more)
 
+    @method(Rank.READ)
     def CompareVersions(self, request: pb.CompareVersionsRequest, context: Context) -> pb.CompareVersionsResponse:
         return comparisons.compare(self._comparer, self._table(request.table), request)
 

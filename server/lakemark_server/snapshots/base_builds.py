@@ -1,4 +1,4 @@
-"""When a branch gets a new base, and how: the work of the background fold."""
+"""The background fold: when a branch gets a new base, and how."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.lineage import Lineage
 
 VERSIONS_A_READ: Final = 200
-# A build that has not been published by then never will be.
+# A build that was not published within this time is given up.
 BUILD_MS_MAX: Final = 3_600_000
-# Readers that have begun with a base may need its pages for so long after another one was published.
+# How long readers that began with a base may need its pages after a newer one was published.
 GRACE_MS: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """A base is due after so many versions, or after fewer that added many files."""
+    """A base is due after so many versions, or after fewer versions that added so many files."""
 
     versions: int = 256
     files: int = 8_192
@@ -38,17 +38,17 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What happened since the base before."""
+    """What happened since the last base."""
 
     versions: int
     files: int
 
 
 def is_due(since: Since, base_files: int, thresholds: Thresholds) -> bool:
-    """Whether a reader without memory would gain enough.
+    """Whether readers that have nothing in memory would gain enough from a new base.
 
-    Reading from the base costs each such reader the versions since; a new base costs once the new files, some of those
-    before (``base.build``) and an index of all. So the larger the table, the more files are let pass.
+    Reading from a base costs each such reader the versions since. A new base costs rewriting the new files, some of the
+    older ones (``base.build``) and an index of all. So larger tables wait for more files.
     """
     if not since.versions:
         return False
@@ -66,7 +66,7 @@ class Folding:
         self._grace_ms = grace_ms
 
     def run(self, table: LakeTable) -> list[BaseRecord]:
-        """Publishes the bases that are due, and sweeps what nobody needs any more."""
+        """Publishes the bases that are due, and sweeps those that nobody needs any more."""
         table_id = table.table_id
         published = []
         for key in self._store.read(lambda tx: _branches(tx, table_id)):
@@ -79,11 +79,14 @@ class Folding:
         return published
 
     def waiting(self, table_id: int) -> bool:
-        """Whether there are bases that are still to be removed."""
+        """Whether there are replaced bases or unpublished builds that still have to be removed."""
         return self._store.read(lambda tx: bases.has_old(tx, table_id))
 
     def fold(self, table: LakeTable, lineage: Lineage) -> BaseRecord | None:
-        """A base of the branch's latest version; None if there is nothing new, or another one was faster."""
+        """Publishes a base of the branch's latest version.
+
+        Returns None if there is nothing new, or if another process was faster.
+        """
         table_id, key, fork = table.table_id, *lineage.forks[0]
         upto = self._store.read(lambda tx: records.head(tx, table_id, key)).version
         standing = self._store.read(lambda tx: bases.read_record(tx, table_id, key))
@@ -121,7 +124,7 @@ class Folding:
         return base
 
     def _start(self, loading: Loading, lineage: Lineage, fork: int) -> tuple[Snapshot | None, tuple[str, int] | None]:
-        """What a branch begins with, and (branch key, id) of the base whose pages it shares."""
+        """The content that a branch begins with, and (branch key, id) of the base whose pages it shares."""
         if not fork:
             return None, None
         standing = loading.standing(lineage, fork)

@@ -1,8 +1,8 @@
-"""Bases in the store: the record of each branch, indexes and pages, and what is swept.
+"""Bases in the store: the record of each branch, indexes, pages, and sweeping.
 
-A build writes its pages and its index under a fresh id that nobody knows, and then publishes its record in one
-transaction, only if the base that it began with is still the one that stands. So any number of builders may run: one
-wins, the others have written in vain, and their pages are swept. Pages are shared: a base names pages of those before.
+A build writes its pages and its index under a new id that nobody else knows. Then one transaction publishes the record,
+provided that the base which the build began with still stands. So any number of builders may run: one wins, and the
+pages of the others are swept. Bases share pages: an index refers to pages of earlier bases.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ _KEYS_A_CLEAR: Final = 1_000
 
 
 def read_record(tx: ReadTransaction, table_id: int, key: str) -> BaseRecord | None:
+    """The record of a branch's base, or None."""
     stored = tx.get(BASES.key(table_id, key), snapshot=True)
     return None if stored is None else BaseRecord.FromString(stored)
 
 
 def read_index(tx: ReadTransaction, table_id: int, base_id: int) -> BaseIndex | None:
-    """None if the base was swept."""
+    """The index of a base; None if it was swept."""
     stored = blob.get(tx, BASE_INDEXES.space(table_id, base_id), snapshot=True)
     return None if stored is None else BaseIndex.FromString(stored)
 
 
 def begin(store: Store, table_id: int, now_ms: int) -> int:
-    """The id of a new build. Raises TableNotFound."""
+    """Registers a new build and returns its id. Raises TableNotFound."""
     base_id = secrets.randbits(62)
 
     def body(tx: Transaction) -> None:
@@ -45,7 +46,7 @@ def begin(store: Store, table_id: int, now_ms: int) -> int:
 
 
 def write_pages(store: Store, table_id: int, base_id: int, first: int, pages: Sequence[bytes]) -> None:
-    """Numbered from ``first`` on, in transactions of bounded size."""
+    """Writes pages, numbered from ``first`` on, in transactions of bounded size. Raises BuildLost."""
     group: list[tuple[int, bytes]] = []
     size = 0
     for number, page in enumerate(pages, first):
@@ -68,13 +69,13 @@ def _put(store: Store, table_id: int, base_id: int, group: list[tuple[int, bytes
 
 
 def _require_build(tx: Transaction, table_id: int, base_id: int) -> None:
-    """Without it a build that took too long would write pages that nobody sweeps any more."""
+    """Raises BuildLost if the build was given up: its pages would never be swept."""
     if tx.get(BASE_BUILDS.key(table_id, base_id)) is None:
         raise BuildLost(f"build {base_id} of a base was swept: it took too long, or the table was dropped")
 
 
 class BuildLost(Exception):
-    """Nothing was published; what was written is swept."""
+    """The build was not published, and what it wrote is swept."""
 
 
 def publish(
@@ -86,10 +87,10 @@ def publish(
     begun_with: int,
     shared: tuple[str, int] | None = None,
 ) -> None:
-    """Makes the base the one that readers begin at.
+    """Makes this the base that readers begin at.
 
-    ``shared``: (branch key, id) of the base of another branch whose pages it names. Raises BuildLost if another one was
-    published meanwhile: pages that this one names may be swept.
+    ``shared``: (branch key, id) of the base of another branch whose pages it refers to. Raises BuildLost if another
+    base was published meanwhile, because pages that this one refers to may be swept.
     """
     stored = index.SerializeToString()
 
@@ -121,11 +122,11 @@ def publish(
 
 
 def sweep_build(store: Store, table_id: int, base_id: int) -> None:
-    """Removes what a build that will never be published has written."""
+    """Removes what an unpublished build has written."""
 
     def body(tx: Transaction) -> None:
         if tx.get(BASE_BUILDS.key(table_id, base_id)) is None:
-            return  # it was published
+            return  # the build was published
         tx.clear(BASE_BUILDS.key(table_id, base_id))
         blob.clear(tx, BASE_INDEXES.space(table_id, base_id))
         tx.clear_range(*BASE_PAGES.range(table_id, base_id))
@@ -134,7 +135,7 @@ def sweep_build(store: Store, table_id: int, base_id: int) -> None:
 
 
 def sweep_old_builds(store: Store, table_id: int, before_ms: int) -> int:
-    """Those that began before this time; how many."""
+    """Removes builds that began before this time. Returns how many."""
     pairs = store.read(lambda tx: tx.get_range(*BASE_BUILDS.range(table_id)))
     old = [key for key, value in pairs if int.from_bytes(value, "big") < before_ms]
     for key in old:
@@ -145,7 +146,7 @@ def sweep_old_builds(store: Store, table_id: int, before_ms: int) -> int:
 
 
 def sweep_base(store: Store, table_id: int, base_id: int, kept: Iterable[BaseIndex]) -> int:
-    """Removes an old base with those of its pages that the kept ones do not name; how many pages."""
+    """Removes an old base, with those of its pages that the kept indexes do not refer to. Returns how many pages."""
     index = store.read(lambda tx: read_index(tx, table_id, base_id))
     if index is None:
         return 0
@@ -163,14 +164,16 @@ def sweep_base(store: Store, table_id: int, base_id: int, kept: Iterable[BaseInd
 
 
 def sweep_old(store: Store, table_id: int, before_ms: int) -> int:
-    """Removes the bases that were replaced before this time; how many. Pages that others name stay."""
+    """Removes bases that were replaced before this time. Returns how many. Pages that other bases refer to stay."""
     stored = store.read(lambda tx: tx.get_range(*BASES.range(table_id)))
     records = {str(BASES.unpack(key)[-1]): BaseRecord.FromString(value) for key, value in stored}
-    old = [(key, one.base_id) for key, record in records.items() for one in record.old if one.replaced_ms < before_ms]
+    old = [
+        (key, base.base_id) for key, record in records.items() for base in record.old if base.replaced_ms < before_ms
+    ]
     gone = {base_id for _, base_id in old}
     staying = {base_id for record in records.values() for base_id in _named(record)} - gone
     if old:
-        kept = [require_index(store.read(lambda tx, one=one: read_index(tx, table_id, one)), one) for one in staying]  # type: ignore[misc]
+        kept = [require_index(store.read(lambda tx, at=at: read_index(tx, table_id, at)), at) for at in staying]  # type: ignore[misc]
         for key, base_id in old:
             sweep_base(store, table_id, base_id, kept)
             _forget(store, table_id, key, base_id)
@@ -178,16 +181,16 @@ def sweep_old(store: Store, table_id: int, before_ms: int) -> int:
 
 
 def sweep_branch(store: Store, table_id: int, key: str) -> None:
-    """Removes all bases of a branch that nobody reads any more, but for their record. Pages that others name stay."""
+    """Removes all bases of a dropped branch except their record. Pages that other bases refer to stay."""
     stored = store.read(lambda tx: tx.get_range(*BASES.range(table_id)))
     records = {str(BASES.unpack(name)[-1]): BaseRecord.FromString(value) for name, value in stored}
     own = _named(records.pop(key, BaseRecord()))
-    found = (
-        store.read(lambda tx, one=one: read_index(tx, table_id, one))  # type: ignore[misc]
+    indexes = (
+        store.read(lambda tx, base_id=base_id: read_index(tx, table_id, base_id))  # type: ignore[misc]
         for record in records.values()
-        for one in _named(record)
+        for base_id in _named(record)
     )
-    kept = [index for index in found if index is not None]
+    kept = [index for index in indexes if index is not None]
     for base_id in own:
         sweep_base(store, table_id, base_id, kept)
 
@@ -200,17 +203,17 @@ def has_old(tx: ReadTransaction, table_id: int) -> bool:
 
 
 def _named(record: BaseRecord) -> list[int]:
-    return [record.base_id, *(one.base_id for one in record.old)]
+    return [record.base_id, *(base.base_id for base in record.old)]
 
 
 def _forget(store: Store, table_id: int, key: str, base_id: int) -> None:
-    """It was swept."""
+    """Removes a swept base from the record of its branch."""
 
     def body(tx: Transaction) -> None:
         stored = tx.get(BASES.key(table_id, key))
         if stored:
             record = BaseRecord.FromString(stored)
-            left = [one for one in record.old if one.base_id != base_id]
+            left = [base for base in record.old if base.base_id != base_id]
             del record.old[:]
             record.old.extend(left)
             tx.set(BASES.key(table_id, key), record.SerializeToString())
@@ -219,12 +222,12 @@ def _forget(store: Store, table_id: int, key: str, base_id: int) -> None:
 
 
 def pages_of(index: BaseIndex) -> set[tuple[int, int]]:
-    """(base id, number) of the pages that belong to bases; blocks of commits belong to those."""
+    """(base id, number) of the pages that belong to bases. Blocks of commits are left out."""
     return {(page.owner, page.number) for part in index.parts for page in part.pages if not page.block}
 
 
 def require_index(index: BaseIndex | None, base_id: int) -> BaseIndex:
-    """Raises CorruptStore."""
+    """The index, unless it is missing. Raises CorruptStore."""
     if index is None:
         raise CorruptStore(f"base {base_id} has no index")
     return index

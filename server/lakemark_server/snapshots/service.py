@@ -1,4 +1,4 @@
-"""Snapshots of lake tables: which version is meant, and its files."""
+"""Snapshots of lake tables: which version a reference means, and its files."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class At:
-    """Which snapshot of a branch ("": main): a version, or the last one committed at or before a time; else the latest.
+class SnapshotReference:
+    """Which snapshot of a branch ("" is main): a version, or the last one committed at or before a time, else the
+    latest.
 
     A tag stands for a version of a branch.
     """
@@ -47,11 +48,11 @@ class At:
     tag: str = ""
 
 
-Named: TypeAlias = tuple[str, str, str, At]  # catalog, database, table, and which snapshot of it
+SnapshotName: TypeAlias = tuple[str, str, str, SnapshotReference]  # catalog, database, table, reference
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ResolvedVersion:
     """One version of a table, on the lineage of the branch by which it was named."""
 
     table: LakeTable
@@ -61,7 +62,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """A snapshot together with the table as it is now (its name and location may have changed since)."""
+    """A snapshot together with the table as it is now. Its name and location may have changed since the version."""
 
     table: LakeTable
     lineage: Lineage
@@ -69,93 +70,101 @@ class TableSnapshot:
 
     @property
     def schema(self) -> Schema:
+        """The schema that the version is read with."""
         return self.snapshot.schema
 
     @property
-    def reference(self) -> Reference:
-        return Reference(self.table, self.lineage, self.snapshot.version)
+    def reference(self) -> ResolvedVersion:
+        """The version of this snapshot."""
+        return ResolvedVersion(self.table, self.lineage, self.snapshot.version)
 
 
 class Snapshots:
-    """Thread-safe. Only heads and names are read afresh; versions never change, so what is cached never gets old.
+    """Thread-safe. Only heads and names are read anew: versions never change, so cached ones never get stale.
 
-    ``cache`` keeps pages and what is made of them; together with the snapshots it takes at most ``cache_bytes``.
+    ``cache`` keeps pages and what is decoded from them. Together with the snapshots it takes at most ``cache_bytes``.
     """
 
     def __init__(self, store: Store, cache_bytes: int = CACHE_BYTES_DEFAULT) -> None:
         self._store = store
         self.cache = make_cache(cache_bytes * 3 // 4)
         self._source = PageSource(store, self.cache)
-        self._references: ReadMemo[Named, Reference] = ReadMemo(_resolve_named, entries_max=_REFERENCES_KEPT)
+        self._references: ReadMemo[SnapshotName, ResolvedVersion] = ReadMemo(
+            _resolve_named, entries_max=_REFERENCES_KEPT
+        )
         self._snapshots: SnapshotCache = SharingLru(cache_bytes // 4, Snapshot.pieces)
 
-    def resolve(self, catalog: str, database: str, name: str, at: At) -> Reference:
-        """What is meant; nothing is loaded.
+    def resolve(self, catalog: str, database: str, name: str, at: SnapshotReference) -> ResolvedVersion:
+        """The version that a reference means; no files are loaded.
 
         Raises DatabaseNotFound, TableNotFound, UnsupportedOperation, BranchNotFound, NotFound (tag), VersionNotFound,
         InvalidArgument.
         """
-        found = self.resolve_at_once(catalog, database, name, at)
-        return found or self.resolve_together([(catalog, database, name, at)])[0]
+        resolved = self.resolve_at_once(catalog, database, name, at)
+        return resolved or self.resolve_together([(catalog, database, name, at)])[0]
 
-    def resolve_together(self, wanted: Sequence[Named]) -> list[Reference]:
-        """Several, all as of one moment: in one read of the store. Raises as ``resolve``."""
-        return self._store.read(lambda tx: [self._references.get(tx, one) for one in wanted])
+    def resolve_together(self, names: Sequence[SnapshotName]) -> list[ResolvedVersion]:
+        """Resolves several references as of one moment, in one read of the store. Raises as ``resolve``."""
+        return self._store.read(lambda tx: [self._references.get(tx, name) for name in names])
 
-    def resolve_at_once(self, catalog: str, database: str, name: str, at: At) -> Reference | None:
-        """For event loops: what ``resolve`` would give, if that can be told without waiting; else None."""
+    def resolve_at_once(self, catalog: str, database: str, name: str, at: SnapshotReference) -> ResolvedVersion | None:
+        """Like ``resolve``, for event loops: None if it cannot be told without waiting."""
         return self._references.get_at_once(self._store, (catalog, database, name, at))
 
-    def version(self, catalog: str, database: str, name: str, at: At) -> tuple[LakeTable, int]:
-        """The table and the number of the version that is meant. Raises as ``resolve``."""
-        found = self.resolve(catalog, database, name, at)
-        return found.table, found.version
+    def version(self, catalog: str, database: str, name: str, at: SnapshotReference) -> tuple[LakeTable, int]:
+        """The table and the version that a reference means. Raises as ``resolve``."""
+        resolved = self.resolve(catalog, database, name, at)
+        return resolved.table, resolved.version
 
-    def snapshot(self, catalog: str, database: str, name: str, at: At, origin: Origin | None = None) -> TableSnapshot:
-        """Raises as ``resolve`` and ``load``."""
-        found = self.resolve(catalog, database, name, at)
-        return self._loaded(found, origin)
+    def snapshot(
+        self, catalog: str, database: str, name: str, at: SnapshotReference, origin: Origin | None = None
+    ) -> TableSnapshot:
+        """The snapshot that a reference means. Raises as ``resolve`` and ``load``."""
+        resolved = self.resolve(catalog, database, name, at)
+        return self._loaded(resolved, origin)
 
-    def snapshots(self, wanted: Sequence[Named]) -> list[TableSnapshot]:
-        """Of several tables or branches, all as of one moment. Raises as ``resolve`` and ``load``."""
-        return [self._loaded(found) for found in self.resolve_together(wanted)]
+    def snapshots(self, names: Sequence[SnapshotName]) -> list[TableSnapshot]:
+        """Snapshots of several tables or branches, all as of one moment. Raises as ``resolve`` and ``load``."""
+        return [self._loaded(resolved) for resolved in self.resolve_together(names)]
 
-    def at_hand(self, found: Reference) -> TableSnapshot | None:
-        """What is meant, if it is in memory."""
-        table, lineage, version = found.table, found.lineage, found.version
+    def at_hand(self, resolved: ResolvedVersion) -> TableSnapshot | None:
+        """The snapshot of a version if it is in memory, else None."""
+        table, lineage, version = resolved.table, resolved.lineage, resolved.version
         snapshot = self._snapshots.get(((table.table_id, lineage.owner(version), version), None))
         return None if snapshot is None else TableSnapshot(table, lineage, snapshot)
 
-    def _loaded(self, found: Reference, origin: Origin | None = None) -> TableSnapshot:
-        loaded = self.load(found.table, found.lineage, found.version, origin)
-        return TableSnapshot(found.table, found.lineage, loaded)
+    def _loaded(self, resolved: ResolvedVersion, origin: Origin | None = None) -> TableSnapshot:
+        loaded = self.load(resolved.table, resolved.lineage, resolved.version, origin)
+        return TableSnapshot(resolved.table, resolved.lineage, loaded)
 
     def load(self, table: LakeTable, lineage: Lineage, version: int, origin: Origin | None = None) -> Snapshot:
-        """The files of one version that exists; ``origin``: in the order of a snapshot with this origin.
+        """The files of an existing version.
 
-        Raises InvalidArgument if the base of the origin is gone, SnapshotGone (see ``again``).
+        ``origin``: the files come in the order of snapshots with this origin. Raises InvalidArgument if the base of the
+        origin is gone, SnapshotGone (see ``again``).
         """
         try:
             return self.loading(table).load(lineage, version, origin)
         except SnapshotGone as error:
-            if origin == NOWHERE:  # what there was before the first base
+            if origin == NOWHERE:  # the order of files before the first base
                 raise InvalidArgument(PAGE_TOO_OLD) from error
             raise
 
     def load_beside(self, newer: TableSnapshot, version: int) -> Snapshot:
-        """An older version, in an order that the newer snapshot determines where that can be.
+        """An older version, if possible in an order that the newer snapshot determines.
 
-        Raises VersionNotFound: it was cleaned.
+        Raises VersionNotFound if the older version was cleaned.
         """
         self.require_readable(newer.table, newer.lineage, version)
         return self.loading(newer.table).load_beside(newer.lineage, newer.snapshot, version)
 
     def require_readable(self, table: LakeTable, lineage: Lineage, version: int) -> None:
-        """Raises VersionNotFound: it was cleaned, so what it had can no longer be told. Version 0 never is."""
+        """Raises VersionNotFound if the version was cleaned, so that its files are no longer known. Version 0 never
+        is."""
         self._store.read(lambda tx: retention.require_readable(tx, table.table_id, table.name, lineage, version))
 
     def again(self, body: Callable[[], T]) -> T:
-        """Runs ``body``; a second time if pages of a snapshot that it used were replaced meanwhile."""
+        """Runs ``body``, and once more if pages of a snapshot that it used were replaced meanwhile."""
         try:
             return body()
         except SnapshotGone:
@@ -168,7 +177,7 @@ class Snapshots:
         self.cache.clear()
 
     def loading(self, table: LakeTable) -> Loading:
-        """For one request."""
+        """A loader for one request."""
         return Loading(self._source, table, self._snapshots)
 
     def walk(self, table: LakeTable, lineage: Lineage, after: int, upto: int) -> Iterator[Snapshot]:
@@ -176,77 +185,81 @@ class Snapshots:
         return self.loading(table).walk(lineage, after, upto)
 
     def schema(self, table: LakeTable, lineage: Lineage, version: int) -> Schema:
-        """The schema that a version is read with; its files are not looked at."""
-        if table.schema.schema_id == 1:  # there never was another one
+        """The schema that a version is read with. Its files are not read."""
+        if table.schema.schema_id == 1:  # the table never had another schema
             return table.schema
-        found = self._store.read(lambda tx: records.version(tx, table.table_id, lineage, version))
-        return schema_of(self._store, table, found.schema_id if found else 1)
+        record = self._store.read(lambda tx: records.version(tx, table.table_id, lineage, version))
+        return schema_of(self._store, table, record.schema_id if record else 1)
 
     def version_before(self, table: LakeTable, lineage: Lineage, latest: int, instant: int) -> int:
         """The last version up to ``latest`` whose instant is smaller; 0 if there is none.
 
-        Raises VersionNotFound: it was cleaned.
+        Raises VersionNotFound if that version was cleaned.
         """
-        found = version_before_instant(self._store, table, lineage, latest, instant)
+        version = version_before_instant(self._store, table, lineage, latest, instant)
 
         def check(tx: ReadTransaction) -> None:
-            # Where versions were removed, the one that is found need not be the last.
-            trimmed = retention.cleaned(tx, table.table_id, lineage.owner(max(found, 1))).trimmed
-            retention.require_readable(tx, table.table_id, table.name, lineage, found + 1 if found < trimmed else found)
+            # Where versions were removed, this one need not be the last before the instant.
+            trimmed = retention.cleaned(tx, table.table_id, lineage.owner(max(version, 1))).trimmed
+            retention.require_readable(
+                tx, table.table_id, table.name, lineage, version + 1 if version < trimmed else version
+            )
 
         self._store.read(check)
-        return found
+        return version
 
     def pending_compaction(self, table: LakeTable, lineage: Lineage) -> Pending:
         """The file groups that requested and inflight compactions of the branch are going to rewrite."""
         return pending_compaction(self._store, table, lineage)
 
     def find_files(self, table: LakeTable, lineage: Lineage, version: int, paths: Sequence[str]) -> pa.RecordBatch:
-        """The fixed columns of these live files of a version, in the order of the paths.
+        """The FIXED columns of these live files of a version, in the order of the paths.
 
-        Raises InvalidFile that names the first few paths which are not alive in that version or are named twice.
+        Raises InvalidFile that names the first paths that are not alive in that version or are named twice.
         """
         below = table.record.location.rstrip("/") + "/"
         wanted = [path.removeprefix(below) for path in paths]
         if not wanted:
             return pa.RecordBatch.from_pylist([], schema=FIXED)
         parts = self.load(table, lineage, version).parts
-        found = locate(parts, pa.array(wanted, pa.string()))
-        indexes = np.concatenate([one.paths for one in found]) if found else np.empty(0, np.int64)
+        located = locate(parts, pa.array(wanted, pa.string()))
+        indexes = np.concatenate([entries.paths for entries in located]) if located else np.empty(0, np.int64)
         if len(indexes) < len(wanted):
             raise _not_there(table, version, wanted, set(indexes.tolist()))
-        columns = [[take(parts[one.part].column(name), one.places) for name in FIXED.names] for one in found]
+        columns = [
+            [take(parts[entries.part].column(name), entries.places) for name in FIXED.names] for entries in located
+        ]
         batch = concat_batches([pa.RecordBatch.from_arrays(arrays, schema=FIXED) for arrays in columns])
         return take_rows(batch, np.argsort(indexes))
 
 
-def _not_there(table: LakeTable, version: int, wanted: Sequence[str], found: set[int]) -> InvalidFile:
+def _not_there(table: LakeTable, version: int, wanted: Sequence[str], present: set[int]) -> InvalidFile:
     first = {path: index for index, path in reversed(list(enumerate(wanted)))}
     twice = [path for index, path in enumerate(wanted) if first[path] != index]
     if twice:
         return InvalidFile(f"file {twice[0]!r} is named twice", path=twice[0])
-    missing = [path for index, path in enumerate(wanted) if index not in found]
+    missing = [path for index, path in enumerate(wanted) if index not in present]
     some = ", ".join(repr(path[:300]) for path in missing[:_NAMED_MAX])
     more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
-    one = len(missing) == 1
+    single = len(missing) == 1
     return InvalidFile(
-        f"{'file' if one else 'files'} {some}{more} {'is' if one else 'are'} not in version {version} of {table.name}: "
-        f"{'it was' if one else 'they were'} replaced, or never committed",
+        f"{'file' if single else 'files'} {some}{more} {'is' if single else 'are'} not in version {version} of "
+        f"{table.name}: {'it was' if single else 'they were'} replaced, or never committed",
         path=missing[0],
         version=str(version),
     )
 
 
-def _resolve_named(tx: ReadTransaction, named: Named) -> Reference:
-    catalog, database, name, at = named
-    return _resolve(tx, lake.get(tx, catalog, database, name), at)
+def _resolve_named(tx: ReadTransaction, name: SnapshotName) -> ResolvedVersion:
+    catalog, database, table, at = name
+    return _resolve(tx, lake.get(tx, catalog, database, table), at)
 
 
-def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
+def _resolve(tx: ReadTransaction, table: LakeTable, at: SnapshotReference) -> ResolvedVersion:
     table_id = table.table_id
     if at.tag:
         tag = forks.tag(tx, table_id, at.tag)
-        return Reference(table, forks.lineage(tx, table_id, tag.branch_key).at(tag.version), tag.version)
+        return ResolvedVersion(table, forks.lineage(tx, table_id, tag.branch_key).at(tag.version), tag.version)
     lineage = forks.resolve(tx, table_id, at.branch)
     key, fork = lineage.forks[0]
     latest = max(records.head(tx, table_id, key).version, fork)
@@ -259,9 +272,9 @@ def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
             )
         then = records.version_at_time(tx, table_id, lineage, at.timestamp_ms)
         retention.require_readable(tx, table_id, table.name, lineage, then)
-        return Reference(table, lineage, then)
+        return ResolvedVersion(table, lineage, then)
     if at.version is None:
-        return Reference(table, lineage, latest)
+        return ResolvedVersion(table, lineage, latest)
     if at.version < 0:
         raise InvalidArgument(f"version {at.version} is negative")
     if at.version > latest:
@@ -273,4 +286,4 @@ def _resolve(tx: ReadTransaction, table: LakeTable, at: At) -> Reference:
             latest=str(latest),
         )
     retention.require_readable(tx, table_id, table.name, lineage, at.version)
-    return Reference(table, lineage, at.version)
+    return ResolvedVersion(table, lineage, at.version)

@@ -1,11 +1,11 @@
-"""File groups and their slices: what an engine with merge-on-read asks a table format for (Hudi's FileSystemView).
+"""File groups and their slices: what a merge-on-read engine asks a table format for (Hudi's FileSystemView).
 
-A slice is the base file of a file group with the deltas on top of it; its files come together, the base first, deltas
-in the order of their instants. Slices are in order of partition and file group.
+A slice is the base file of a file group with the deltas on top of it. Its files are listed together: the base, then the
+deltas in the order of their instants. Slices are in order of partition and file group.
 
-Who laid a delta on another one's rows had read it, and so began after it was committed; deltas of which that is not so
-concern other rows or columns, or are merged by their ordering column. So the order of instants is the order of what was
-read. That of versions is not: a restore brings old files back in a new version.
+Why instants give the order: a writer whose delta changes rows of another delta had read that one, so its instant began
+after the other was committed. Deltas that did not read each other concern different rows or columns, or are merged by
+their ordering column. The order of versions would be wrong, because a restore brings old files back in a new version.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VERSIONS_MAX: Final = 10_000
 
 @dataclass(frozen=True, eq=False)
 class FileSlices:
-    """Files of a plan in the order of their slices; of replaced files the version that took each out."""
+    """Files of a plan in the order of their slices. For replaced files also the version that removed each."""
 
     plan: Plan
     order: npt.NDArray[np.int64]
@@ -45,14 +45,16 @@ class FileSlices:
 
     @property
     def files(self) -> int:
+        """How many files there are."""
         return len(self.order)
 
     @property
     def memory_bytes(self) -> int:
-        return 1_000 + self.order.nbytes + sum(one.memory_bytes for one in self.plan.selections)
+        """How much memory the slices take."""
+        return 1_000 + self.order.nbytes + sum(selection.memory_bytes for selection in self.plan.selections)
 
     def page(self, offset: int, limit: int) -> pa.RecordBatch:
-        """Files ``offset`` to ``offset + limit`` without statistics."""
+        """Files ``offset`` to ``offset + limit``, without statistics."""
         places = self.order[offset : offset + limit]
         ascending = np.argsort(places, kind="stable")
         batch = self.plan.chosen(places[ascending]).page(0, len(places), ())
@@ -65,12 +67,12 @@ class FileSlices:
 def latest_slices(
     planner: Planner, snapshot: Snapshot, predicate: Expr | None, file_groups: Collection[str] | None = None
 ) -> FileSlices:
-    """The slices of a snapshot, of these groups only (None: all). Raises InvalidPredicate."""
+    """The slices of a snapshot; ``file_groups`` limits them to these groups. Raises InvalidPredicate."""
     return _ordered(planner.plan(snapshot, predicate), file_groups)
 
 
 def groups_of(snapshot: Snapshot) -> Iterator[str]:
-    """The file groups with live files; a group comes as often as it has some."""
+    """The file group of each live file; names repeat."""
     for part in snapshot.parts:
         yield from texts(part.live_entries().column("file_group"))
 
@@ -85,9 +87,9 @@ def replaced_files(
     predicate: Expr | None,
     file_groups: Collection[str] | None = None,
 ) -> FileSlices:
-    """Every file that a version ``after < v <= upto`` took out, also one that came after ``after``.
+    """Every file that a version ``after < v <= upto`` removed, including files that came after ``after``.
 
-    Raises InvalidArgument, VersionNotFound (one of them was cleaned), LimitExceeded (too many versions in between).
+    Raises InvalidArgument, VersionNotFound (a version was cleaned), LimitExceeded (too many versions).
     """
     if not 0 <= after <= upto:
         raise InvalidArgument(
@@ -102,13 +104,13 @@ def replaced_files(
     before: Snapshot | None = None
     for snapshot in snapshots.walk(table, lineage, after, upto):
         for gone in difference(before.parts, snapshot.parts) if before else ():
-            part = Part(gone.entries, gone.live)  # the same part may lose files more than once
+            part = Part(gone.entries, gone.live)  # a new object, because the same part may lose files more than once
             parts.append(part)
             versions[id(part)] = snapshot.version
         before = snapshot
     schema = snapshots.schema(table, lineage, upto)
     plan = planner.plan(Snapshot(upto, schema, tuple(parts)), predicate)
-    removed = [np.full(one.files, versions[id(one.part)]) for one in plan.selections]
+    removed = [np.full(selection.files, versions[id(selection.part)]) for selection in plan.selections]
     return _ordered(plan, file_groups, np.concatenate(removed) if removed else np.empty(0, np.int64))
 
 

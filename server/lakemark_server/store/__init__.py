@@ -1,1 +1,1 @@
-"""What every domain keeps in the store by the same rules: keys, ids, answers to requests, leases."""
+"""What every domain keeps in the store by the same rules: keys, ids, mutations, answers to requests, leases."""

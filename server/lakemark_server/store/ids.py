@@ -1,4 +1,4 @@
-"""Numbers for databases and tables: unique for ever, handed out in blocks so that creators do not collide."""
+"""Ids of databases and tables: never used twice, and taken in blocks so that processes do not conflict over them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class IdSource:
 
     def next(self) -> int:
         with self._lock:
-            found = next(self._free, None)
-            if found is None:
+            free = next(self._free, None)
+            if free is None:
                 first = self._store.transact(self._take_block)
                 self._free = iter(range(first, first + _BLOCK))
-                found = next(self._free)
-            return found
+                free = next(self._free)
+            return free
 
     def _take_block(self, tx: Transaction) -> int:
         stored = tx.get(self._key)

@@ -1,9 +1,9 @@
 """Leases: work that must be done once, by one of many processes, any of which may die or hang at any moment.
 
 A process that hangs does not know that its lease ran out. So each lease has a *fencing token*, which only ever grows,
-and whatever its holder writes goes through ``check`` in the same transaction: once another one holds it, the write
-fails (Gray and Cheriton, Leases, 1989; Burrows, Chubby, 2006). Clocks decide only how soon a silent holder is replaced;
-that two of them never write side by side does not depend on them.
+and each transaction of its holder also runs ``check``: once another process holds the lease, the write fails (Gray and
+Cheriton, Leases, 1989; Burrows, Chubby, 2006). Clocks decide only how soon a silent holder is replaced, not whether two
+holders can write side by side.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 class LeaseLost(FailedPrecondition):
-    """Another one holds the lease now, or it was released; nothing was applied."""
+    """Another holder has the lease now, or it was released. Nothing was applied."""
 
     code = "lease_lost"
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Held by ``holder`` until ``expires_ms`` at least, and from then on until another one takes it."""
+    """``holder`` has the lease until ``expires_ms``, and after that until another holder takes it."""
 
     name: str
     holder: str
@@ -52,9 +52,9 @@ class Leases:
         self._clock = clock
 
     def acquire(self, name: str, holder: str, ttl_ms: int) -> Lease | None:
-        """With a token greater than any before, or None if another one holds it.
+        """The lease, with a token greater than any before; None if another holder has it.
 
-        Who holds it already gets a new one, so that an outcome that is not known is settled by asking again.
+        A holder that has the lease already gets it with a new token: after an unknown outcome it can simply ask again.
         """
         if not 0 < len(holder) <= HOLDER_CHARS_MAX:
             raise InvalidArgument(f"the holder of a lease has a name of 1 to {HOLDER_CHARS_MAX} characters")
@@ -63,15 +63,15 @@ class Leases:
 
         def body(tx: Transaction) -> Lease | None:
             now = self._clock()
-            found = find(tx, name)
-            if found is not None and found.holder != holder and now <= found.expires_ms:
+            last = find(tx, name)
+            if last is not None and last.holder != holder and now <= last.expires_ms:
                 return None
-            return _put(tx, Lease(name, holder, 1 if found is None else found.token + 1, now + ttl_ms))
+            return _put(tx, Lease(name, holder, 1 if last is None else last.token + 1, now + ttl_ms))
 
         return self._store.transact(body)
 
     def renew(self, lease: Lease, ttl_ms: int) -> Lease:
-        """The same token for longer; also if it had run out and nobody has taken it since. Raises LeaseLost."""
+        """Extends the lease, with the same token, even if it has run out and nobody took it. Raises LeaseLost."""
 
         def body(tx: Transaction) -> Lease:
             check(tx, lease)
@@ -80,18 +80,18 @@ class Leases:
         return self._store.transact(body)
 
     def release(self, lease: Lease) -> None:
-        """The next may have it at once. Nothing happens if it was lost."""
+        """Gives the lease back, so that another holder can have it at once. Nothing happens if it was lost."""
 
         def body(tx: Transaction) -> None:
-            found = find(tx, lease.name)
-            if found is not None and found.token == lease.token:
+            last = find(tx, lease.name)
+            if last is not None and last.token == lease.token:
                 _put(tx, Lease(lease.name, "", lease.token, 0))
 
         self._store.transact(body)
 
 
 def find(tx: ReadTransaction, name: str) -> Lease | None:
-    """The last one that was given; the holder is "" once it was released."""
+    """The lease as it was last given out; None if it never was. Its holder is "" once it was released."""
     stored = tx.get(LEASES.key(name))
     if stored is None:
         return None
@@ -100,10 +100,10 @@ def find(tx: ReadTransaction, name: str) -> Lease | None:
 
 
 def check(tx: Transaction, lease: Lease) -> None:
-    """The transaction commits only if the lease is held until then. Raises LeaseLost."""
-    found = find(tx, lease.name)
-    if found is None or (found.token, found.holder) != (lease.token, lease.holder):
-        now = "nobody" if found is None or not found.holder else found.holder
+    """Lets the transaction commit only if the lease is still held then. Raises LeaseLost."""
+    last = find(tx, lease.name)
+    if last is None or (last.token, last.holder) != (lease.token, lease.holder):
+        now = "nobody" if last is None or not last.holder else last.holder
         raise LeaseLost(f"{lease.holder} has lost the lease {lease.name!r}; {now} holds it now", lease=lease.name)
 
 
@@ -113,7 +113,7 @@ def _put(tx: Transaction, lease: Lease) -> Lease:
 
 
 class FencedStore(Store):
-    """A store in which every transaction checks the lease: whatever stands on it writes only as long as it is held."""
+    """A store whose transactions all check a lease: what is built on it writes only while the lease is held."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self.name = store.name
@@ -146,4 +146,4 @@ class FencedStore(Store):
         return self._store.export(begin, end)
 
     def close(self) -> None:
-        """The store below belongs to somebody else."""
+        """Does nothing: the store below belongs to somebody else."""

@@ -1,7 +1,7 @@
-"""Request ids: a mutation that is asked for twice happens once and gets the same answer.
+"""Request ids: a change that is asked for twice happens once, and both requests get the same answer.
 
-Answers are kept for a while, as long as anybody may ask again for lack of one. After that an id is a new one; what an
-instant can tell (that it was committed, or rolled back) it tells for ever, whatever id asks.
+Answers are kept for as long as a client may still repeat its request because it got none. After that the id counts as
+new. The state of an instant (committed, rolled back) does not depend on this: it can be asked for at any time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from lakemark_core.errors import InvalidArgument
 from lakemark_proto.store.v1 import store_pb2 as records
 from lakemark_server.context.clock import ClockMs
-from lakemark_server.kv import Store, Transaction, blob
+from lakemark_server.kv import ReadTransaction, Store, Transaction, blob
 from lakemark_server.store.keyspace import REQUEST_TIMES, REQUESTS
 
 M = TypeVar("M", bound=Message)
@@ -29,6 +29,27 @@ def check_request_id(request_id: str) -> None:
         raise InvalidArgument(f"request_id has {len(request_id)} characters; at most {REQUEST_ID_CHARS_MAX} are kept")
 
 
+def find(tx: ReadTransaction, request_id: str, kind: str, answer: type[M]) -> M | None:
+    """The recorded answer. Raises InvalidArgument if the id is too long or was used for another kind of request."""
+    check_request_id(request_id)
+    stored = blob.get(tx, REQUESTS.space(request_id))
+    if stored is None:
+        return None
+    record = records.RequestRecord.FromString(stored)
+    if record.kind != kind:
+        raise InvalidArgument(
+            f"request_id {request_id!r} was already used for {record.kind}; each request needs an id of its own"
+        )
+    return answer.FromString(record.response)
+
+
+def record(tx: Transaction, request_id: str, kind: str, response: Message, now_ms: int) -> None:
+    """Keeps the answer of a request that has none yet."""
+    stored = records.RequestRecord(kind=kind, response=response.SerializeToString(), created_ms=now_ms)
+    blob.put(tx, REQUESTS.space(request_id), stored.SerializeToString())
+    tx.set(REQUEST_TIMES.key(now_ms, request_id), b"")
+
+
 def once(tx: Transaction, request_id: str, kind: str, now_ms: int, answer: type[M], body: Callable[[], M]) -> M:
     """The recorded answer of ``request_id``, or that of ``body``, recorded in the same transaction.
 
@@ -36,20 +57,11 @@ def once(tx: Transaction, request_id: str, kind: str, now_ms: int, answer: type[
     """
     if not request_id:
         return body()
-    check_request_id(request_id)
-    space = REQUESTS.space(request_id)
-    stored = blob.get(tx, space)
-    if stored is not None:
-        record = records.RequestRecord.FromString(stored)
-        if record.kind != kind:
-            raise InvalidArgument(
-                f"request_id {request_id!r} was already used for {record.kind}; each request needs an id of its own"
-            )
-        return answer.FromString(record.response)
+    recorded = find(tx, request_id, kind, answer)
+    if recorded is not None:
+        return recorded
     response = body()
-    record = records.RequestRecord(kind=kind, response=response.SerializeToString(), created_ms=now_ms)
-    blob.put(tx, space, record.SerializeToString())
-    tx.set(REQUEST_TIMES.key(now_ms, request_id), b"")
+    record(tx, request_id, kind, response, now_ms)
     return response
 
 
@@ -66,9 +78,9 @@ def transact_once(
 
 
 def forget(store: Store, before_ms: int) -> int:
-    """Removes what was answered before that time, at most ``FORGOTTEN_AT_ONCE_MAX`` answers; how many.
+    """Removes answers that were recorded before that time, at most ``FORGOTTEN_AT_ONCE_MAX``. Returns how many.
 
-    A transaction each few: the cost is that of what is removed, whatever else there is.
+    Each transaction removes a few, found by their time: the cost depends only on how many are removed.
     """
 
     def body(tx: Transaction) -> int:
@@ -81,8 +93,8 @@ def forget(store: Store, before_ms: int) -> int:
 
     forgotten = 0
     while forgotten < FORGOTTEN_AT_ONCE_MAX:
-        found = store.transact(body)
-        forgotten += found
-        if found < FORGOTTEN_A_TRANSACTION:
+        removed = store.transact(body)
+        forgotten += removed
+        if removed < FORGOTTEN_A_TRANSACTION:
             break
     return forgotten

@@ -1,7 +1,7 @@
 """The format of a store: which release can read what is in it.
 
-It is written with the first thing that a store gets, so that a store without one was written by something else. It
-changes with the key space (``docs/keys.md``), when what is there cannot be read as before.
+It is the first thing written into a store, so a store that has no format was written by another program. The number
+changes when this release can no longer read what earlier ones wrote (``docs/keys.md``).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ KEY: Final = META.key("format")
 
 
 class StoreFormatUnknown(FailedPrecondition):
-    """Another release of Lakemark wrote the store, or another program."""
+    """The store was written by another release of Lakemark, or by another program."""
 
     code = "store_format_unknown"
 
 
 def ensure(store: Store) -> None:
-    """An empty store gets the format of this release. Raises StoreFormatUnknown if the store has another one."""
+    """Writes the format of this release into an empty store. Raises StoreFormatUnknown if it has another format."""
     if store.read(lambda tx: tx.get(KEY)) is None:
         store.transact(_begin)
     require(store)
@@ -47,17 +47,17 @@ def require(store: Store) -> None:
 
 
 def wrong(tx: ReadTransaction) -> str:
-    """What is wrong with the format that the store says, and what to do, in a sentence; "" if nothing is."""
+    """A sentence that says what is wrong with the store's format and what to do about it; "" if nothing is wrong."""
     stored = tx.get(KEY)
-    found = FORMAT if stored is None else int.from_bytes(stored, "big")
-    if found > FORMAT:
+    written = FORMAT if stored is None else int.from_bytes(stored, "big")
+    if written > FORMAT:
         return (
-            f"the store has format {found}, which a newer release of Lakemark wrote; this one reads format {FORMAT}. "
+            f"the store has format {written}, which a newer release of Lakemark wrote; this one reads format {FORMAT}. "
             "Use that release or a later one, or restore a backup from before the upgrade into a new store"
         )
-    if found < FORMAT:
+    if written < FORMAT:
         return (
-            f"the store has format {found} of an older release of Lakemark; this one reads format {FORMAT}. Serve it "
+            f"the store has format {written} of an older release of Lakemark; this one reads format {FORMAT}. Serve it "
             "with the release that wrote it"
         )
     return ""

@@ -1,4 +1,4 @@
-"""Where the versions of a branch are kept: its own, and below the fork its parent's (DESIGN, section 4).
+"""Where the versions of a branch are kept: its own, and below the fork its parent's.
 
 A branch's lineage never changes, so it can be kept for ever under the branch's key.
 """

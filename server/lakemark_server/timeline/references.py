@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar, cast
+from functools import partial
+from typing import Final, cast
 
 import structlog
-from google.protobuf.message import Message
 
 from lakemark_core.errors import InvalidArgument, InvalidName, NotFound, VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, TagRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import caller
-from lakemark_server.context.clock import ClockMs
-from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import EXPIRING, MAIN
-from lakemark_server.store.requests import transact_once
+from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
@@ -28,15 +26,13 @@ EXPIRED_AT_ONCE_MAX: Final = 100
 
 _log = structlog.get_logger(__name__)
 
-M = TypeVar("M", bound=Message)
-
 
 class References:
     """Thread-safe; holds no state that another process would need."""
 
-    def __init__(self, store: Store, clock: ClockMs, log: ChangeLog) -> None:
-        self._store = store
-        self._clock = clock
+    def __init__(self, mutations: Mutations, log: ChangeLog) -> None:
+        self._mutations = mutations
+        self._store = mutations.store
         self._log = log
 
     def create(self, table: LakeTable, request: pb.CreateReferenceRequest) -> pb.Reference:
@@ -49,10 +45,8 @@ class References:
         if request.kind not in (pb.BRANCH, pb.TAG):
             raise InvalidArgument("kind is missing: say BRANCH or TAG")
 
-        def body(tx: Transaction, now: int) -> pb.Reference:
-            return _create(tx, table, request, now)
-
-        return self._once(request.request_id, f"CreateReference of table {table.table_id}", pb.Reference, body)
+        kind = f"CreateReference of table {table.table_id}"
+        return self._mutations.once(request.request_id, kind, pb.Reference, partial(_create, table, request)).answer
 
     def find(self, table: LakeTable, kind: int = pb.REFERENCE_KIND_UNSPECIFIED) -> list[pb.Reference]:
         """In order of name, main first."""
@@ -79,55 +73,48 @@ class References:
         if name in ("", MAIN) and kind != pb.TAG:
             raise InvalidName("main cannot be dropped; drop the table")
 
-        def body(tx: Transaction, _: int) -> pb.DropReferenceResponse:
-            forks.require_kind(tx, table.table_id, name, kind)
-            forks.drop(tx, table.table_id, name)
-            dropped.append(name)
+        def body(mutation: Mutation) -> pb.DropReferenceResponse:
+            forks.require_kind(mutation.tx, table.table_id, name, kind)
+            forks.drop(mutation.tx, table.table_id, name)
             return pb.DropReferenceResponse()
 
-        dropped: list[str] = []
-        self._once(request_id, f"DropReference of table {table.table_id}", pb.DropReferenceResponse, body)
-
-        if dropped:
+        request_kind = f"DropReference of table {table.table_id}"
+        if not self._mutations.once(request_id, request_kind, pb.DropReferenceResponse, body).repeated:
             _log.info("dropped a branch or tag", table=table.name, name=name, by=caller.current())
 
     def merge(self, table: LakeTable, request: pb.MergeBranchRequest, owner: str = "") -> pb.MergeBranchResponse:
         """Replays on a branch what another one has, as one version. Raises what ``direct.merge`` raises."""
 
-        def body(tx: Transaction, now: int) -> pb.MergeBranchResponse:
-            state = TableState(tx, table.table_id)
+        def body(mutation: Mutation) -> pb.MergeBranchResponse:
+            state = TableState(mutation.tx, table.table_id)
             version, replayed, fast_forward = direct.merge(
                 state,
                 request.branch,
                 request.into,
                 fast_forward_only=request.fast_forward_only,
                 owner=owner,
-                now_ms=now,
+                now_ms=mutation.now_ms,
                 log=self._log,
             )
             return pb.MergeBranchResponse(version=version.version, replayed=replayed, fast_forward=fast_forward)
 
         kind = f"MergeBranch of table {table.table_id}"
-        return self._once(request.request_id, kind, pb.MergeBranchResponse, body)
+        return self._mutations.once(request.request_id, kind, pb.MergeBranchResponse, body).answer
 
     def drop_expired(self) -> list[tuple[int, str]]:
         """(table id, name) of branches and tags whose ``retain_ms`` is over; at most ``EXPIRED_AT_ONCE_MAX``."""
-        now = self._clock()
-        begin, end = EXPIRING.range()[0], EXPIRING.key(now)
+        begin, end = EXPIRING.range()[0], EXPIRING.key(self._mutations.clock())
         due = self._store.read(lambda tx: tx.get_range(begin, end, limit=EXPIRED_AT_ONCE_MAX))
-        found = [cast(tuple[int, int, str], EXPIRING.unpack(key)) for key, _ in due]
+        expired = [cast(tuple[int, int, str], EXPIRING.unpack(key)) for key, _ in due]
         return [
             (table_id, name)
-            for ms, table_id, name in found
-            if self._store.transact(lambda tx, at=(ms, table_id, name): _expire(tx, *at))  # type: ignore[misc]
+            for ms, table_id, name in expired
+            if self._mutations.run(partial(_expire, ms, table_id, name))
         ]
 
-    def _once(self, request_id: str, kind: str, answer: type[M], body: Callable[[Transaction, int], M]) -> M:
-        return transact_once(self._store, self._clock, request_id, kind, answer, body)
 
-
-def _create(tx: Transaction, table: LakeTable, request: pb.CreateReferenceRequest, now_ms: int) -> pb.Reference:
-    table_id, name = table.table_id, request.name
+def _create(table: LakeTable, request: pb.CreateReferenceRequest, mutation: Mutation) -> pb.Reference:
+    tx, table_id, name = mutation.tx, table.table_id, request.name
     forks.check_free(tx, table_id, name)
     lineage = forks.resolve(tx, table_id, request.from_branch)
     latest = records.head(tx, table_id, lineage.key).version
@@ -144,18 +131,24 @@ def _create(tx: Transaction, table: LakeTable, request: pb.CreateReferenceReques
     if request.kind == pb.TAG:
         if version == 0:
             raise VersionNotFound(f"{table.name} has no version yet that a tag could keep")
-        tag = TagRecord(name=name, branch_key=owner.key, branch_name=parent, version=version, created_ms=now_ms)
-        tag.retain_ms = request.retain_ms
+        tag = TagRecord(
+            name=name,
+            branch_key=owner.key,
+            branch_name=parent,
+            version=version,
+            created_ms=mutation.now_ms,
+            retain_ms=request.retain_ms,
+        )
         forks.put_tag(tx, table_id, tag)
         _expires(tx, table_id, tag)
         return _of_tag(tag)
     record = BranchRecord(
         name=name,
-        key=forks.new_key(name, records.next_instant(tx, table_id, now_ms)),
+        key=forks.new_key(name, records.next_instant(tx, table_id, mutation.now_ms)),
         parent_key=owner.key,
         parent_name=parent,
         fork_version=version,
-        created_ms=now_ms,
+        created_ms=mutation.now_ms,
         retain_ms=request.retain_ms,
     )
     forks.put_branch(tx, table_id, record, owner)
@@ -169,8 +162,9 @@ def _expires(tx: Transaction, table_id: int, record: BranchRecord | TagRecord) -
         tx.set(EXPIRING.key(record.created_ms + record.retain_ms, table_id, record.name), b"")
 
 
-def _expire(tx: Transaction, ms: int, table_id: int, name: str) -> bool:
+def _expire(ms: int, table_id: int, name: str, mutation: Mutation) -> bool:
     """Drops what still has this name and this end; false if it was dropped, or made anew."""
+    tx = mutation.tx
     tx.clear(EXPIRING.key(ms, table_id, name))
     try:
         record = forks.named(tx, table_id, name)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from lakemark_core.errors import AlreadyExists, NotFound, VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, TagRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.context.clock import ClockMs
-from lakemark_server.kv import Store, Transaction
 from lakemark_server.store.keyspace import SAVEPOINTS
-from lakemark_server.store.requests import transact_once
+from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.lineage import Lineage
@@ -18,34 +18,31 @@ from lakemark_server.timeline.lineage import Lineage
 class Savepoints:
     """Thread-safe; holds no state that another process would need."""
 
-    def __init__(self, store: Store, clock: ClockMs) -> None:
-        self._store = store
-        self._clock = clock
+    def __init__(self, mutations: Mutations) -> None:
+        self._mutations = mutations
+        self._store = mutations.store
 
     def create(self, table: LakeTable, request: pb.SavepointRequest, owner: str = "") -> InstantRecord:
         """Raises VersionNotFound, BranchNotFound, AlreadyExists."""
 
-        def body(tx: Transaction, now: int) -> InstantRecord:
-            return _create(tx, table, request, owner, now)
-
         kind = f"CreateSavepoint of table {table.table_id}"
-        return transact_once(self._store, self._clock, request.request_id, kind, InstantRecord, body)
+        create = partial(_create, table, request, owner)
+        return self._mutations.once(request.request_id, kind, InstantRecord, create).answer
 
     def drop(self, table: LakeTable, request: pb.SavepointRequest) -> InstantRecord:
         """The savepoint's instant, which is rolled back now. Raises NotFound, BranchNotFound."""
 
-        def body(tx: Transaction, now: int) -> InstantRecord:
-            return _drop(tx, table, request, now)
-
         kind = f"DropSavepoint of table {table.table_id}"
-        return transact_once(self._store, self._clock, request.request_id, kind, InstantRecord, body)
+        drop = partial(_drop, table, request)
+        return self._mutations.once(request.request_id, kind, InstantRecord, drop).answer
 
     def find(self, table: LakeTable) -> list[TagRecord]:
         """In order of branch and version."""
         return self._store.read(lambda tx: retention.savepoints(tx, table.table_id))
 
 
-def _create(tx: Transaction, table: LakeTable, request: pb.SavepointRequest, owner: str, now_ms: int) -> InstantRecord:
+def _create(table: LakeTable, request: pb.SavepointRequest, owner: str, mutation: Mutation) -> InstantRecord:
+    tx, now_ms = mutation.tx, mutation.now_ms
     table_id, lineage = table.table_id, forks.resolve(tx, table.table_id, request.branch)
     latest = records.head(tx, table_id, lineage.key).version
     version = request.version or latest
@@ -83,7 +80,8 @@ def _create(tx: Transaction, table: LakeTable, request: pb.SavepointRequest, own
     return record
 
 
-def _drop(tx: Transaction, table: LakeTable, request: pb.SavepointRequest, now_ms: int) -> InstantRecord:
+def _drop(table: LakeTable, request: pb.SavepointRequest, mutation: Mutation) -> InstantRecord:
+    tx = mutation.tx
     lineage = forks.resolve(tx, table.table_id, request.branch)
     place = _key(table.table_id, lineage, request.version)
     stored = tx.get(place)
@@ -92,7 +90,7 @@ def _drop(tx: Transaction, table: LakeTable, request: pb.SavepointRequest, now_m
     tx.clear(place)
     record = records.instant(tx, table.table_id, TagRecord.FromString(stored).savepoint_instant)
     record.state = pb.ROLLED_BACK
-    record.completed_ms = now_ms
+    record.completed_ms = mutation.now_ms
     record.rolled_back_reason = "the savepoint was dropped"
     records.put_instant(tx, table.table_id, record)
     return record

@@ -20,6 +20,7 @@ from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.file_index.pages.blocks import LIST_FILES_MAX
 from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.store.mutations import Mutations
 from lakemark_server.store.requests import check_request_id, transact_once
 from lakemark_server.timeline import records
 from lakemark_server.timeline.batching.batcher import Answered, Batcher
@@ -61,10 +62,11 @@ class Timeline:
         self._store = store
         self._quotas = quotas or Quotas(store)
         self._clock = clock
+        self._mutations = Mutations(store, clock)
         self._files = files
         self.log = ChangeLog()
-        self.references = References(store, clock, self.log)
-        self.savepoints = Savepoints(store, clock)
+        self.references = References(self._mutations, self.log)
+        self.savepoints = Savepoints(self._mutations)
         self._reading = threading.Lock()
         self._names = TableNames()
         self._batches: Batcher[int, Job, Answer] = Batcher(
@@ -130,7 +132,7 @@ class Timeline:
         if request.removed.paths:
             record, _ = self.instant(table.table_id, request.instant)
             entries = self._with_removed(entries, table, record, request.removed.paths)
-        return staging.stage(self._store, table, request.instant, entries, request.sequence, self._quotas)
+        return staging.stage(self._mutations, table, request.instant, entries, request.sequence, self._quotas)
 
     def commit(self, table: LakeTable, request: pb.CommitRequest) -> pb.CommitResponse:
         """INFLIGHT -> COMPLETED as a new version. Asked again, it answers the same.
@@ -189,7 +191,7 @@ class Timeline:
                 return record
             entries = self._with_removed(entries, table, record, request.removed.paths)
             if not entries.inline:
-                staging.stage(self._store, table, instant, entries, staging.COMMIT_SEQUENCE, self._quotas)
+                staging.stage(self._mutations, table, instant, entries, staging.COMMIT_SEQUENCE, self._quotas)
                 entries = staging.NO_ENTRIES
         return CommitJob(instant, request.schema_id, dict(request.metadata), entries)
 

@@ -1,4 +1,4 @@
-"""Every invariant of the key space, checked by reading it; and the data files that its tables need."""
+"""Checks every invariant of the key space by reading it, and that the data files that tables need are there."""
 
 from .files import FilesFound, check_files
 from .heads import HeadFiles, Heads

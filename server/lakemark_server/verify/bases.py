@@ -1,4 +1,4 @@
-"""The invariants of bases: each is the fold of its version, and what is kept is named."""
+"""The invariants of bases: each is the fold of its version, and everything stored belongs to a known base."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAGES_A_READ: Final = 20
 
 
 def check_bases(store: Store, table_id: int, name: str) -> list[str]:
-    """A sentence for each thing that does not hold; none for a table that was dropped meanwhile."""
+    """A sentence for each violation; none for a table that was dropped meanwhile."""
     try:
         table = store.read(lambda tx: lake.load(tx, table_id, or_dropped=True))
         return [f"{name}: {problem}" for problem in _problems(store, table)]
@@ -43,7 +43,7 @@ def _problems(store: Store, table: LakeTable) -> Iterator[str]:
     known: set[object] = set(builds)
     for key, value in stored:
         branch_key, record = str(BASES.unpack(key)[-1]), BaseRecord.FromString(value)
-        for base_id in (record.base_id, *(one.base_id for one in record.old)):
+        for base_id in (record.base_id, *(base.base_id for base in record.old)):
             known.add(base_id)
             index = store.read(lambda tx, base_id=base_id: bases.read_index(tx, table_id, base_id))  # type: ignore[misc]
             if index is None:
@@ -85,15 +85,15 @@ def _check_content(
 
 
 def _is_trimmed(tx: ReadTransaction, table_id: int, lineage: Lineage) -> bool:
-    """Whether the versions that led to the branch are not all there any more."""
+    """Whether some versions that led to the branch are gone."""
     return any(retention.cleaned(tx, table_id, key).trimmed for key, _ in lineage.forks)
 
 
 def _content(snapshot: Snapshot) -> list[tuple[str, int]]:
     """Paths and the versions that added them, sorted."""
-    found: list[tuple[str, int]] = []
+    files: list[tuple[str, int]] = []
     for part in snapshot.parts:
         places = np.flatnonzero(part.live_mask())
         versions = part.column("added_version").to_numpy()[places]
-        found += zip(texts(take(part.column("path"), places)), versions.tolist(), strict=True)
-    return sorted(found)
+        files += zip(texts(take(part.column("path"), places)), versions.tolist(), strict=True)
+    return sorted(files)

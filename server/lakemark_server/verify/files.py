@@ -1,7 +1,7 @@
-"""Whether the data files that readers need now are where they should be, and as long as they should be.
+"""Whether the data files that readers need now are where they should be, with the length that they should have.
 
-Looks at directory entries, not into files. Many are asked for at a time, because each answer of an object store takes
-some milliseconds.
+Reads directory entries, not files. Many requests run at the same time, because an object store takes some milliseconds
+for each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _Wrong = dict[str, str]  # path below the table's location -> what is wrong with
 
 @dataclass(slots=True)
 class FilesFound:
-    """``problems``: a sentence for each file that is missing or has another size, and each place out of reach."""
+    """What was checked. ``problems`` has a sentence for each missing file, each wrong size and each unreachable
+    location."""
 
     tables: int = 0
     files: int = 0
@@ -35,22 +36,22 @@ class FilesFound:
 
 
 def check_files(store: Store) -> FilesFound:
-    """Of the latest versions of all lake tables, on all their branches. The store may be served meanwhile.
+    """Checks the latest versions of all lake tables, on all branches. The store may be in use meanwhile.
 
     Raises what reading the store raises.
     """
-    found = FilesFound()
+    checked = FilesFound()
     heads = Heads(store)
     with ThreadPoolExecutor(WORKERS, thread_name_prefix="lakemark-files") as pool:
-        for one in heads.lake_tables():
-            head = heads.files(one.entry.table_id)
+        for table in heads.lake_tables():
+            head = heads.files(table.entry.table_id)
             if head is None:
                 continue
-            found.tables += 1
-            found.files += head.files
-            found.bytes += head.bytes
-            found.problems += _check_table(heads, head, pool)
-    return found
+            checked.tables += 1
+            checked.files += head.files
+            checked.bytes += head.bytes
+            checked.problems += _check_table(heads, head, pool)
+    return checked
 
 
 def _check_table(heads: Heads, head: HeadFiles, pool: ThreadPoolExecutor) -> list[str]:
@@ -60,7 +61,7 @@ def _check_table(heads: Heads, head: HeadFiles, pool: ThreadPoolExecutor) -> lis
     except (LakemarkError, OSError) as error:
         return [f"{head.name}: its files below {head.location} cannot be looked at: {error}"]
     if wrong:
-        # What was replaced and cleaned away while this was looking is no longer needed.
+        # Files that were replaced and cleaned while this was running are no longer needed.
         again = heads.files(head.table_id)
         needed = {path for batch in again.batches() for path in batch.column("path").to_pylist()} if again else set()
         wrong = {path: what for path, what in wrong.items() if path in needed}

@@ -1,4 +1,4 @@
-"""The data files that the latest versions of a store's lake tables have, on all branches: what readers need now."""
+"""The data files of the latest versions of a store's lake tables, on all branches: what readers need now."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CACHE_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class HeadFiles:
-    """Of one lake table; each file once, however many branches have it."""
+    """The files of one lake table. Each file occurs once, however many branches have it."""
 
     table_id: int
     name: str
@@ -35,14 +35,16 @@ class HeadFiles:
 
     @property
     def files(self) -> int:
+        """How many files there are."""
         return sum(part.files for part in self.parts)
 
     @property
     def bytes(self) -> int:
+        """How many bytes the files have."""
         return sum(part.total("size_bytes") for part in self.parts)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Columns ``path`` (below the location) and ``size_bytes``."""
+        """Batches with the columns ``path`` (relative to the location) and ``size_bytes``."""
         for part in self.parts:
             batch = pa.record_batch(
                 [part.column(name) for name in ("path", "size_bytes")], names=["path", "size_bytes"]
@@ -51,22 +53,22 @@ class HeadFiles:
 
 
 class Heads:
-    """Reads them from a store, which may be served meanwhile: then tables come from different moments."""
+    """Reads head files from a store. The store may be in use meanwhile; then tables come from different moments."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._snapshots = Snapshots(store, _CACHE_BYTES)
 
     def names(self) -> list[Name]:
-        """Of all tables, warehouse tables too."""
+        """The names of all tables, warehouse tables included."""
         return names_of(self._store)
 
     def lake_tables(self) -> list[Name]:
-        """In order of database and name."""
-        return [one for one in self.names() if one.entry.kind == catalog_pb2.LAKE]
+        """The names of all lake tables, in order of database and name."""
+        return [name for name in self.names() if name.entry.kind == catalog_pb2.LAKE]
 
     def files(self, table_id: int) -> HeadFiles | None:
-        """None if the table was dropped. Raises CorruptStore."""
+        """The head files of a table; None if it was dropped. Raises CorruptStore."""
         try:
             return self._snapshots.again(lambda: self._files(table_id))
         except TableNotFound:
@@ -76,15 +78,15 @@ class Heads:
         table, heads = self._store.read(lambda tx: _heads(tx, table_id))
         parts: list[Part] = []
         for lineage, version in heads:
-            found = self._snapshots.load(table, lineage, version).parts
-            parts += difference(found, parts) if parts else found
+            head_parts = self._snapshots.load(table, lineage, version).parts
+            parts += difference(head_parts, parts) if parts else head_parts
         return HeadFiles(table_id, table.name, table.record.location, parts)
 
 
 def _heads(tx: ReadTransaction, table_id: int) -> tuple[LakeTable, list[tuple[Lineage, int]]]:
     """The table, and each branch with its latest version, main first."""
     table = lake.load(tx, table_id)
-    lineages = [OF_MAIN, *(forks.lineage(tx, table_id, one.key) for one in forks.branches(tx, table_id))]
+    lineages = [OF_MAIN, *(forks.lineage(tx, table_id, branch.key) for branch in forks.branches(tx, table_id))]
     fork_points = [lineage.forks[0] for lineage in lineages]
     latest = [max(records.head(tx, table_id, key).version, fork) for key, fork in fork_points]
     return table, list(zip(lineages, latest, strict=True))

@@ -1,4 +1,4 @@
-"""The invariants of one lake table: its versions, instants, live writers and blocks refer to each other rightly."""
+"""The invariants of one lake table: its versions, instants, open writers and blocks refer to each other correctly."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _OPEN: Final = frozenset({pb.REQUESTED, pb.INFLIGHT})
 
 
 def check_table(store: Store, table_id: int, name: str) -> Problems:
-    """A sentence for each thing that does not hold; none for a table that was dropped meanwhile."""
+    """A sentence for each violation; none for a table that was dropped meanwhile."""
     try:
         table = store.read(lambda tx: lake.load(tx, table_id, or_dropped=True))
     except TableNotFound:
@@ -61,7 +61,7 @@ def check_table(store: Store, table_id: int, name: str) -> Problems:
 
 @dataclass
 class _Content:
-    """What was found of a version's entries."""
+    """What was read of a version's entries."""
 
     blocks: int = 0
     totals: StagedTotals = field(default_factory=StagedTotals)
@@ -86,7 +86,7 @@ class _Content:
 
 
 class _Look:
-    """One walk over a table; each step needs those before it."""
+    """One walk over a table. Each step needs the steps before it."""
 
     def __init__(self, store: Store, table: LakeTable) -> None:
         self.store, self.table, self.table_id = store, table, table.table_id
@@ -97,18 +97,18 @@ class _Look:
         self._by_instant: dict[int, VersionRecord] = {}
         self._states: dict[int, InstantRecord] = {}
         self._content: dict[int, _Content] = {}
-        self._trimmed: dict[str, int] = {}  # by branch: up to here only versions that something keeps have records
+        self._trimmed: dict[str, int] = {}  # by branch: up to this version only pinned versions have records
 
     def schemas(self) -> None:
-        """Each is there and reads the files of all before it."""
+        """Every schema exists and can read the files of all earlier ones."""
         self._schemas, problems = schemas_of(self.store, self.table)
         self.problems += problems
 
     def branches(self) -> None:
-        """Each forks from a version that its parent has; tags and merges name versions that exist."""
-        found, tags, problems = references_of(self.store, self.table_id)
+        """Every branch forks from a version of its parent; tags and merges refer to existing versions."""
+        branches, tags, problems = references_of(self.store, self.table_id)
         self.problems += problems
-        self._lineages = {MAIN: OF_MAIN} | lineages(found, self._tell)
+        self._lineages = {MAIN: OF_MAIN} | lineages(branches, self._tell)
         cleaned = dict(self.store.read(lambda tx: retention.all_cleaned(tx, self.table_id)))
         self._trimmed = {key: record.trimmed for key, record in cleaned.items()}
         for key in self._lineages:
@@ -117,13 +117,15 @@ class _Look:
             self._tell_each(f"versions of {key!r} that something keeps are not there", missing)
             self._head_and_times(key)
         self.problems += check_versions(self.store, self.table, self._by_branch[MAIN])
-        self.problems += check_references(found, tags, self._lineages, self._by_branch, self._trimmed)
+        self.problems += check_references(branches, tags, self._lineages, self._by_branch, self._trimmed)
         self.problems += check_merges(self.store, self.table_id, self._lineages, self._by_branch, self._trimmed)
 
     def _versions(self, key: str) -> None:
-        """Those behind the fork without a gap, in order of time, each of an instant of its own and read before it was
-        written."""
-        lineage, found = self._lineages[key], self._by_branch.setdefault(key, {})
+        """Versions after the fork have no gap and are in order of time.
+
+        Each has an instant of its own, and its read version is older than itself.
+        """
+        lineage, versions = self._lineages[key], self._by_branch.setdefault(key, {})
         last, trimmed = self._fork(lineage), self._trimmed.get(key, 0)
         of = "" if key == MAIN else f" of branch {key!r}"
         for (number,), value in keys_below(self.store, VERSIONS, self.table_id, key, page=PAGE_BLOCKS):
@@ -145,25 +147,25 @@ class _Look:
             if record.inline_removed:
                 content.remove(record.inline_removed, f"the removed files in {where}", self._tell)
             record.inline_block = record.inline_removed = b""
-            found[record.version] = self._by_instant[record.instant] = last = record
+            versions[record.version] = self._by_instant[record.instant] = last = record
 
     def _fork(self, lineage: Lineage) -> VersionRecord:
-        """The version that a branch begins behind."""
+        """The version that a branch forks from."""
         fork = lineage.forks[0][1]
         if lineage.key == MAIN or not fork:
             return VersionRecord()
-        found = self.store.read(lambda tx: records.version(tx, self.table_id, lineage, fork))
-        if found is None:
+        record = self.store.read(lambda tx: records.version(tx, self.table_id, lineage, fork))
+        if record is None:
             self._tell(f"branch {lineage.key!r} forks at version {fork}, which is not there")
-        return found or VersionRecord(version=fork)
+        return record or VersionRecord(version=fork)
 
     def _head_and_times(self, key: str) -> None:
-        """The head is the last version, and each version can be found by its time."""
+        """The head is the last version, and every version can be found by its time."""
         of = "" if key == MAIN else f" of branch {key!r}"
         stored = self.store.read(lambda tx: tx.get(HEADS.key(self.table_id, key)))
         head = HeadRecord.FromString(stored) if stored else HeadRecord()
-        found = self._by_branch[key]
-        latest = found[max(found)] if found else self._fork(self._lineages[key])
+        versions = self._by_branch[key]
+        latest = versions[max(versions)] if versions else self._fork(self._lineages[key])
         trimmed = self._trimmed.get(key, 0)
         if not 0 < head.version <= trimmed and (head.version, head.committed_ms) != (
             latest.version,
@@ -174,13 +176,13 @@ class _Look:
                 f"{latest.version} of {latest.committed_ms} ms"
             )
         times = {(ms, version) for (ms, version), _ in keys_below(self.store, VERSION_TIMES, self.table_id, key)}
-        wanted: set[tuple[object, object]] = {(record.committed_ms, record.version) for record in found.values()}
-        without = {one for one in times - wanted if isinstance(one[1], int) and one[1] > trimmed}
+        wanted: set[tuple[object, object]] = {(record.committed_ms, record.version) for record in versions.values()}
+        without = {time for time in times - wanted if isinstance(time[1], int) and time[1] > trimmed}
         self._tell_each(f"times without their version{of}", without)
         self._tell_each(f"versions{of} that cannot be found by their time", wanted - times)
 
     def instants(self) -> None:
-        """Completed instants and versions belong together one to one."""
+        """Completed instants and versions correspond one to one."""
         stored = self.store.read(lambda tx: tx.get(LAST_INSTANT.key(self.table_id)))
         last = int.from_bytes(stored, "big") if stored else 0
         for (number,), value in keys_below(self.store, INSTANTS, self.table_id):
@@ -198,22 +200,25 @@ class _Look:
         self._tell_each("versions without their instant", self._by_instant.keys() - self._states.keys())
 
     def living(self) -> None:
-        """Just those instants that are open have a heartbeat."""
-        found = set()
+        """Exactly the open instants have a heartbeat."""
+        living = set()
         for (number,), value in keys_below(self.store, ALIVE, self.table_id):
             record = self._states.get(number) if isinstance(number, int) else None
             if record is None or record.state not in _OPEN:
                 self._tell(f"instant {number} has a heartbeat and is not open")
             elif Alive.unpack(record.instant, value).inflight != (record.state == pb.INFLIGHT):
                 self._tell(f"instant {number} has the heartbeat of another state")
-            found.add(number)
+            living.add(number)
         self._tell_each(
             "open instants without a heartbeat",
-            {record.instant for record in self._states.values() if record.state in _OPEN} - found,
+            {record.instant for record in self._states.values() if record.state in _OPEN} - living,
         )
 
     def blocks(self) -> None:
-        """What versions refer to is there and can be read, and amounts to what they say; rolled back is gone."""
+        """Blocks that versions refer to exist, can be read and have the totals that versions state.
+
+        Instants that were rolled back have none.
+        """
         for (instant, number), value in keys_below(self.store, BLOCKS, self.table_id, page=PAGE_BLOCKS):
             version = self._by_instant.get(instant) if isinstance(instant, int) else None
             self._check_kept(instant, "blocks")

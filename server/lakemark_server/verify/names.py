@@ -1,4 +1,4 @@
-"""The names of all tables of a store, and where they lead to."""
+"""The names of all tables of a store, and what they refer to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakemark_server.store.keyspace import DATABASES, TABLE_NAMES
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """``owner`` is None if its database does not exist."""
+    """A table's name. ``owner`` is None if its database does not exist."""
 
     owner: DatabaseRecord | None
     database_id: int
@@ -26,13 +26,13 @@ class Name:
 
 
 def names_of(store: Store) -> list[Name]:
-    """Page by page, so that those of a store that lives come from different moments."""
+    """All names, read page by page: in a store that is in use, pages come from different moments."""
     databases = {}
     for _, value in keys_below(store, DATABASES):
         record = DatabaseRecord.FromString(value)
         databases[record.database_id] = record
-    found = []
+    names = []
     for (database_id, name), value in keys_below(store, TABLE_NAMES):
         number = cast(int, database_id)
-        found.append(Name(databases.get(number), number, cast(str, name), TableEntry.FromString(value)))
-    return found
+        names.append(Name(databases.get(number), number, cast(str, name), TableEntry.FromString(value)))
+    return names

@@ -12,11 +12,11 @@ from lakemark_server.timeline.branches.divergence import merged_upto
 from lakemark_server.timeline.conflicts.changes import replays_of
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 
-Versions = Mapping[str, Mapping[int, VersionRecord]]  # by branch key, then by number; its own ones only
+Versions = Mapping[str, Mapping[int, VersionRecord]]  # by branch key, then by number; a branch's own versions only
 
 
 def references_of(store: Store, table_id: int) -> tuple[list[BranchRecord], list[TagRecord], list[str]]:
-    """All branches, dropped ones too; all tags and savepoints; what does not hold between names and keys."""
+    """All branches, dropped ones too; all tags and savepoints; and violations between names and keys."""
 
     def body(tx: ReadTransaction) -> tuple[list[BranchRecord], list[TagRecord], dict[str, BranchRecord]]:
         by_key = [BranchRecord.FromString(value) for _, value in tx.get_range(*BRANCH_KEYS.range(table_id))]
@@ -42,9 +42,9 @@ def references_of(store: Store, table_id: int) -> tuple[list[BranchRecord], list
 
 
 def lineages(records: Iterable[BranchRecord], tell: Callable[[str], None]) -> dict[str, Lineage]:
-    """By branch key; a branch whose parents do not lead to main is told about and left out."""
+    """Lineages by branch key. A branch whose parents do not lead to main is reported and left out."""
     by_key = {record.key: record for record in records}
-    found: dict[str, Lineage] = {}
+    by_branch: dict[str, Lineage] = {}
     for key in by_key:
         forks: list[tuple[str, int]] = []
         at = key
@@ -52,16 +52,16 @@ def lineages(records: Iterable[BranchRecord], tell: Callable[[str], None]) -> di
             forks.append((at, by_key[at].fork_version))
             at = by_key[at].parent_key
         if at == MAIN:
-            found[key] = Lineage((*forks, *OF_MAIN.forks))
+            by_branch[key] = Lineage((*forks, *OF_MAIN.forks))
         else:
             tell(f"branch {key!r} descends from {at!r}, which is not there")
-    return found
+    return by_branch
 
 
 def check_merges(
     store: Store, table_id: int, known: Mapping[str, Lineage], versions: Versions, trimmed: Mapping[str, int]
 ) -> list[str]:
-    """A sentence for each merge that is not listed for a branch that it took versions of, and the other way round."""
+    """A sentence for each difference between the merges that are listed for a branch and those that versions state."""
     listed = store.read(lambda tx: {MERGES.unpack(key)[1:] for key, _ in tx.get_range(*MERGES.range(table_id))})
     wanted = {
         (branch, key, version.version, upto)
@@ -75,9 +75,9 @@ def check_merges(
         ).items()
     }
     return [
-        f"the list of merges of branch {one[0]!r} and version {one[2]!r} of {one[1]!r} do not tell the same"
-        for one in sorted(listed ^ wanted, key=str)
-        if cast(int, one[2]) > trimmed.get(str(one[1]), 0)
+        f"the list of merges of branch {merge[0]!r} and version {merge[2]!r} of {merge[1]!r} do not tell the same"
+        for merge in sorted(listed ^ wanted, key=str)
+        if cast(int, merge[2]) > trimmed.get(str(merge[1]), 0)
     ]
 
 
@@ -88,9 +88,9 @@ def check_references(
     versions: Versions,
     trimmed: Mapping[str, int],
 ) -> list[str]:
-    """A sentence for each fork, tag, merge or restore that names a version which is not there.
+    """A sentence for each fork, tag, merge or restore that refers to a missing version.
 
-    ``trimmed``: up to where merges are not replayed any more.
+    ``trimmed``: up to these versions merges are no longer replayed.
     """
 
     def exists(key: str, version: int) -> bool:
@@ -116,7 +116,7 @@ def check_references(
             problems += [
                 f"{where} merges versions {run.after + 1} to {run.upto} of branch {run.branch!r}, not all there"
                 for run in replays_of(version)
-                if not all(one in versions.get(run.branch, {}) for one in range(run.after + 1, run.upto + 1))
+                if not all(version in versions.get(run.branch, {}) for version in range(run.after + 1, run.upto + 1))
             ]
             if version.HasField("merged") and not exists(version.merged.branch, version.merged.upto_version):
                 problems.append(f"{where} merges branch {version.merged.branch!r}, which does not have what it names")

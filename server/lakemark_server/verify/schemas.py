@@ -1,4 +1,4 @@
-"""What must hold of the schemas of a lake table."""
+"""The invariants of the schemas of a lake table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from lakemark_server.store.keyspace import SCHEMA_VERSIONS
 
 
 def schemas_of(store: Store, table: LakeTable) -> tuple[dict[int, Schema], list[str]]:
-    """All schemas by id, and what is wrong with them: each is there, no id comes back, each reads all before it."""
-    found: dict[int, Schema] = {}
+    """All schemas by id, and violations: every schema exists, no column id is reused, each can read all earlier
+    ones."""
+    schemas: dict[int, Schema] = {}
     problems: list[str] = []
     gone: set[int] = set()
     for schema_id in range(1, table.record.schema_id + 1):
@@ -29,7 +30,7 @@ def schemas_of(store: Store, table: LakeTable) -> tuple[dict[int, Schema], list[
         except LakemarkError as error:
             problems.append(error.message)
             continue
-        before = found.get(schema_id - 1)
+        before = schemas.get(schema_id - 1)
         ids = _ids(schema)
         if before is not None:
             problems += [f"schema {schema_id}: {reason}" for reason in readable_with(before, schema)]
@@ -38,12 +39,12 @@ def schemas_of(store: Store, table: LakeTable) -> tuple[dict[int, Schema], list[
             problems.append(f"schema {schema_id} uses ids of dropped columns again: {sorted(gone & ids)[:10]}")
         if max(ids) > table.record.last_column_id:
             problems.append(f"schema {schema_id} has column id {max(ids)}; the last is {table.record.last_column_id}")
-        found[schema_id] = schema
-    return found, problems
+        schemas[schema_id] = schema
+    return schemas, problems
 
 
 def check_versions(store: Store, table: LakeTable, versions: Mapping[int, VersionRecord]) -> list[str]:
-    """A schema came with a version of main that changed it, and every version has the schema of the last change."""
+    """A schema belongs to the version of main that changed it, and every version has the schema of the last change."""
     pairs = store.read(lambda tx: tx.get_range(*SCHEMA_VERSIONS.range(table.table_id)))
     came = {
         SchemaVersionRecord.FromString(value).version: cast(int, SCHEMA_VERSIONS.unpack(key)[-1])
@@ -67,7 +68,7 @@ def check_versions(store: Store, table: LakeTable, versions: Mapping[int, Versio
 
 
 def _ids(schema: Schema) -> set[int]:
-    return {one for column in schema.columns for one in _field_ids(column)}
+    return {column_id for column in schema.columns for column_id in _field_ids(column)}
 
 
 def _field_ids(field: Field) -> set[int]:
@@ -77,7 +78,7 @@ def _field_ids(field: Field) -> set[int]:
 def _type_ids(column_type: Type) -> set[int]:
     match column_type:
         case Struct(fields):
-            return {one for field in fields for one in _field_ids(field)}
+            return {column_id for field in fields for column_id in _field_ids(field)}
         case ListOf(element, element_id):
             return {element_id} | _type_ids(element)
         case MapOf(key, value, key_id, value_id):

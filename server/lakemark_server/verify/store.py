@@ -1,7 +1,7 @@
-"""Every invariant of the key space, checked by reading it: what ``docs/keys.md`` says holds.
+"""Checks every invariant of the key space by reading it: what ``docs/keys.md`` says.
 
-Reads page by page, each page in a transaction of its own. A store may be written to meanwhile, so that pages come from
-different moments: what looks wrong is looked at again, and only what is wrong each time is told.
+Reads page by page, each page in a transaction of its own. A store may be written to meanwhile, so pages come from
+different moments. What looks wrong is checked again, and only what is wrong each time is reported.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _Check: TypeAlias = Callable[[], Problems]
 
 
 def verify(store: Store) -> Problems:
-    """A sentence for each thing that does not hold; none: all is well. Raises what reading the store raises."""
+    """A sentence for each violation; none if all is well. Raises what reading the store raises."""
     wrong_format = store.read(store_format.wrong)
     if wrong_format:
         return [wrong_format]
     names = names_of(store)
     problems = _settled(lambda: _check_unique(names_of(store)))
-    for (_, database, name, number), _ in keys_below(store, DROPPED):
-        table_id, full = cast(int, number), f"{database}.{name} (dropped, table id {number})"
+    for (_, database, table, number), _ in keys_below(store, DROPPED):
+        table_id, full = cast(int, number), f"{database}.{table} (dropped, table id {number})"
         problems += _settled(_on(lake_tables.check_table, store, table_id, full))
         problems += _settled(_on(bases.check_bases, store, table_id, full))
-    for one in names:
-        found = _settled(_on(_check_definition, store, one))
-        problems += found
-        if one.entry.kind != catalog_pb2.LAKE:
-            problems += _settled(_on(warehouse.check_table, store, one.entry.table_id, one.full))
-        elif not found:
-            problems += _settled(_on(lake_tables.check_table, store, one.entry.table_id, one.full))
-            problems += _settled(_on(bases.check_bases, store, one.entry.table_id, one.full))
+    for name in names:
+        undefined = _settled(_on(_check_definition, store, name))
+        problems += undefined
+        if name.entry.kind != catalog_pb2.LAKE:
+            problems += _settled(_on(warehouse.check_table, store, name.entry.table_id, name.full))
+        elif not undefined:
+            problems += _settled(_on(lake_tables.check_table, store, name.entry.table_id, name.full))
+            problems += _settled(_on(bases.check_bases, store, name.entry.table_id, name.full))
     for check in (_check_locations, _check_dropped, _check_content, _check_usage, _check_requests):
         problems += _settled(_on(check, store))
     return problems
@@ -65,52 +65,52 @@ def _on(check: Callable[..., Problems], *arguments: object) -> _Check:
 
 
 def _settled(check: _Check) -> Problems:
-    """What is found at every look: the rest was the store moving on between two pages."""
-    found = check()
+    """The problems that every run of the check reports. The others came from writes between two pages."""
+    problems = check()
     for _ in range(LOOKS - 1):
-        if found:
+        if problems:
             again = set(check())
-            found = [problem for problem in found if problem in again]
-    return found
+            problems = [problem for problem in problems if problem in again]
+    return problems
 
 
 def _check_unique(names: list[Name]) -> Problems:
     problems: Problems = []
     seen: dict[int, str] = {}
-    for one in names:
-        table_id = one.entry.table_id
-        if one.owner is None:
-            problems.append(f"{one.full}: its database does not exist")
+    for name in names:
+        table_id = name.entry.table_id
+        if name.owner is None:
+            problems.append(f"{name.full}: its database does not exist")
         if table_id in seen:
-            problems.append(f"{one.full}: table id {table_id} has the name {seen[table_id]} too")
-        seen[table_id] = one.full
+            problems.append(f"{name.full}: table id {table_id} has the name {seen[table_id]} too")
+        seen[table_id] = name.full
     return problems
 
 
-def _check_definition(store: Store, one: Name) -> Problems:
-    """The name leads to a definition, and that knows the name."""
+def _check_definition(store: Store, name: Name) -> Problems:
+    """A name leads to a definition that has the same name."""
 
     def body(tx: ReadTransaction) -> Problems:
-        entry = tables.find(tx, one.database_id, one.name)
-        if entry is None or entry.table_id != one.entry.table_id:
+        entry = tables.find(tx, name.database_id, name.name)
+        if entry is None or entry.table_id != name.entry.table_id:
             return []  # dropped or renamed meanwhile
         if entry.kind != catalog_pb2.LAKE:
             defined = tx.get(HIVE_TABLES.space(entry.table_id).key(0)) is not None
-            return [] if defined else [f"{one.full}: table id {entry.table_id} has no definition"]
+            return [] if defined else [f"{name.full}: table id {entry.table_id} has no definition"]
         try:
             record = lake.load(tx, entry.table_id).record
         except LakemarkError as error:
-            return [f"{one.full}: its definition cannot be read: {error.message}"]
-        database = one.owner.name if one.owner else record.database
-        if (record.table_id, record.database, record.name) != (entry.table_id, database, one.name):
-            return [f"{one.full}: its definition says {record.database}.{record.name}, table id {record.table_id}"]
+            return [f"{name.full}: its definition cannot be read: {error.message}"]
+        database = name.owner.name if name.owner else record.database
+        if (record.table_id, record.database, record.name) != (entry.table_id, database, name.name):
+            return [f"{name.full}: its definition says {record.database}.{record.name}, table id {record.table_id}"]
         return []
 
     return store.read(body)
 
 
 def _check_dropped(store: Store) -> Problems:
-    """A dropped table is found by the name that it had, and by the time when it is deleted."""
+    """A dropped table can be found by the name that it had, and by the time when it will be deleted."""
     named = {cast(int, items[-1]): items for items, _ in keys_below(store, DROPPED)}
     due = {cast(int, items[-1]): items for items, _ in keys_below(store, DROPPED_DUE)}
     problems: Problems = []
@@ -127,12 +127,17 @@ def _check_dropped(store: Store) -> Problems:
 
 
 def _known_ids(store: Store) -> set[int]:
-    """Of tables with names, and of dropped ones."""
-    return {one.entry.table_id for one in names_of(store)} | {cast(int, at[-1]) for at, _ in keys_below(store, DROPPED)}
+    """The ids of tables with names, and of dropped tables."""
+    return {name.entry.table_id for name in names_of(store)} | {
+        cast(int, at[-1]) for at, _ in keys_below(store, DROPPED)
+    }
 
 
 def _check_content(store: Store) -> Problems:
-    """What has no name has no content. Names are read on both sides: a new table is not taken for a deleted one."""
+    """A table without a name has no content.
+
+    Names are read before and after, so that a new table is not mistaken for a deleted one.
+    """
     before = _known_ids(store)
     content = {(table_id, index) for index, space in enumerate(OF_TABLE) for table_id in _table_ids(store, space)}
     known = before | _known_ids(store)
@@ -144,12 +149,12 @@ def _check_content(store: Store) -> Problems:
 
 
 def _check_usage(store: Store) -> Problems:
-    """Tenants have what their counters say."""
+    """The counters of tenants are correct."""
     return recount.wrong(store, lambda space: keys_below(store, space))
 
 
 def _check_requests(store: Store) -> Problems:
-    """Each answer is found by its time, so that it does not stay for ever."""
+    """Every remembered answer can be found by its time, so that it expires."""
     answered = {str(items[0]) for items, _ in keys_below(store, REQUESTS)}
     timed = {str(items[-1]) for items, _ in keys_below(store, REQUEST_TIMES)}
     return [
@@ -159,7 +164,7 @@ def _check_requests(store: Store) -> Problems:
 
 
 def _check_locations(store: Store) -> Problems:
-    """A directory is taken by just the lake table that lives in it."""
+    """A directory is taken by exactly the lake table that lives in it."""
     taken = {items[0]: int.from_bytes(value, "big") for items, value in keys_below(store, LOCATIONS)}
     lived: dict[object, int] = {}
     for items, _ in keys_below(store, LAKE_TABLES):
@@ -178,9 +183,9 @@ def _check_locations(store: Store) -> Problems:
 
 
 def _table_ids(store: Store, space: Space) -> Iterator[int]:
-    """The table ids that have keys in the space; one read for each."""
+    """The table ids that have keys in the space, with one read for each."""
     begin, end = space.range()
-    while found := store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=1)):  # type: ignore[misc]
-        table_id = cast(int, space.unpack(found[0][0])[0])
+    while pairs := store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=1)):  # type: ignore[misc]
+        table_id = cast(int, space.unpack(pairs[0][0])[0])
         yield table_id
         begin = strinc(space.key(table_id))

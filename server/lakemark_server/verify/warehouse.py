@@ -1,4 +1,4 @@
-"""What must hold of a warehouse table's partitions."""
+"""The invariants of a warehouse table's partitions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _PAGE: Final = 2_000
 
 
 def check_table(store: Store, table_id: int, name: str) -> list[str]:
-    """Partitions can be read, and what a batch is changing or has left to settle belongs to a batch that there is."""
+    """Partitions can be read, and every batch that they refer to exists."""
     before = partition_batches.of_table(store, table_id)
     try:
-        found = {
-            one.batch
-            for one in _stored(store, table_id)
-            if isinstance(one, InBatch) and (one.before is not None or one.after is None)
+        batches = {
+            stored.batch
+            for stored in _stored(store, table_id)
+            if isinstance(stored, InBatch) and (stored.before is not None or stored.after is None)
         }
     except (CorruptStore, ValueError) as error:
         return [f"{name}: its partitions cannot be read: {error}"]
-    found |= partition_batches.named(store, table_id)
+    batches |= partition_batches.named(store, table_id)
     known = before | partition_batches.of_table(store, table_id)
-    return [f"{name}: partitions are in batch {batch}, which there is not" for batch in sorted(found - known)]
+    return [f"{name}: partitions are in batch {batch}, which there is not" for batch in sorted(batches - known)]
 
 
 def _stored(store: Store, table_id: int) -> Iterator[Stored]:

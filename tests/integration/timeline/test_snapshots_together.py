@@ -11,7 +11,7 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import snapshot_pb2 as s
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.process import Service
-from lakemark_server.snapshots.service import At
+from lakemark_server.snapshots.service import SnapshotReference
 from tests.lakes import file, open_lake
 from tests.wire import Wire, refused
 
@@ -83,5 +83,5 @@ def test_they_are_looked_up_in_one_read_of_the_store(tmp_path: Path, monkeypatch
             return answer
 
         monkeypatch.setattr(lake.store, "read", then_commit)
-        found = lake.snapshots.resolve_together([("", "default", name, At()) for name in ("a", "b")])
+        found = lake.snapshots.resolve_together([("", "default", name, SnapshotReference()) for name in ("a", "b")])
         assert [one.version for one in found] == [0, 0]

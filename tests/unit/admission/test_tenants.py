@@ -11,7 +11,8 @@ from lakemark_core.errors import Overloaded
 from lakemark_server.admission import tenants as module
 from lakemark_server.admission.limits import Limits
 from lakemark_server.admission.pressure import InflightBytes
-from lakemark_server.admission.tenants import RETRY_MS_MAX, RETRY_MS_MIN, Kind, Tenants
+from lakemark_server.admission.ranks import Rank
+from lakemark_server.admission.tenants import RETRY_MS_MAX, RETRY_MS_MIN, Tenants
 
 
 class World:
@@ -22,51 +23,51 @@ class World:
         self.limits = Limits(**limits)  # type: ignore[arg-type]
         self.tenants = Tenants(lambda _: self.limits, lambda: self.now)
 
-    def delay_ms(self, kind: Kind = Kind.READ, catalog: str = "hive") -> int:
+    def delay_ms(self, rank: Rank = Rank.READ, catalog: str = "hive") -> int:
         with pytest.raises(Overloaded) as refused:
-            self.tenants.enter(catalog, kind)
+            self.tenants.enter(catalog, rank)
         return int(refused.value.details["retry_after_ms"])
 
 
 def test_writes_leave_the_last_of_the_running_to_reads() -> None:
     world = World(concurrent_requests=8)
-    writes = [world.tenants.enter("hive", Kind.WRITE) for _ in range(7)]
-    world.delay_ms(Kind.WRITE)
-    read = world.tenants.enter("hive", Kind.READ)
+    writes = [world.tenants.enter("hive", Rank.WRITE) for _ in range(7)]
+    world.delay_ms(Rank.WRITE)
+    read = world.tenants.enter("hive", Rank.READ)
     with pytest.raises(
         Overloaded, match=r"8 requests of catalog 'hive' wait or run .* quota of concurrent requests is 8"
     ) as no:
-        world.tenants.enter("hive", Kind.READ)
+        world.tenants.enter("hive", Rank.READ)
     assert no.value.details["limit"] == "concurrent_requests"
     assert world.tenants.seen("hive") == (8, 2)
 
     world.tenants.leave(read)
-    world.delay_ms(Kind.WRITE)
+    world.delay_ms(Rank.WRITE)
     world.tenants.leave(writes[0])
-    world.tenants.enter("hive", Kind.WRITE)
+    world.tenants.enter("hive", Rank.WRITE)
 
 
 def test_writes_leave_the_last_of_the_rate_to_reads() -> None:
     world = World(requests_per_second=10.0, request_burst=16)
     for _ in range(15):
-        world.tenants.leave(world.tenants.enter("hive", Kind.WRITE))
-    assert 100 <= world.delay_ms(Kind.WRITE) <= 125
-    world.tenants.leave(world.tenants.enter("hive", Kind.READ))
-    assert 100 <= world.delay_ms(Kind.READ) <= 125
+        world.tenants.leave(world.tenants.enter("hive", Rank.WRITE))
+    assert 100 <= world.delay_ms(Rank.WRITE) <= 125
+    world.tenants.leave(world.tenants.enter("hive", Rank.READ))
+    assert 100 <= world.delay_ms(Rank.READ) <= 125
     world.now += 0.1
-    world.tenants.enter("hive", Kind.READ)
+    world.tenants.enter("hive", Rank.READ)
 
 
 def test_one_tenant_is_not_held_back_by_another() -> None:
     world = World(concurrent_requests=1)
-    world.tenants.enter("a", Kind.READ)
+    world.tenants.enter("a", Rank.READ)
     world.delay_ms(catalog="a")
-    world.tenants.enter("b", Kind.READ)
+    world.tenants.enter("b", Rank.READ)
 
 
 def test_delays_are_bounded() -> None:
     world = World(requests_per_second=0.001, request_burst=1)
-    world.tenants.enter("hive", Kind.READ)
+    world.tenants.enter("hive", Rank.READ)
     assert RETRY_MS_MAX <= world.delay_ms() <= RETRY_MS_MAX * 1.25
     world.limits = Limits(requests_per_second=1e6, request_burst=1)
     assert RETRY_MS_MIN <= world.delay_ms() <= RETRY_MS_MIN * 1.25
@@ -75,16 +76,16 @@ def test_delays_are_bounded() -> None:
 def test_the_delay_of_a_full_tenant_follows_how_long_its_requests_take() -> None:
     world = World(concurrent_requests=1)
     for _ in range(100):
-        entered = world.tenants.enter("hive", Kind.READ)
+        entered = world.tenants.enter("hive", Rank.READ)
         world.now += 2.0
         world.tenants.leave(entered)
-    world.tenants.enter("hive", Kind.READ)
+    world.tenants.enter("hive", Rank.READ)
     assert 1_900 <= world.delay_ms() <= 2_500
 
 
 def test_new_limits_hold_for_the_next_request() -> None:
     world = World(concurrent_requests=2)
-    world.tenants.enter("hive", Kind.READ)
+    world.tenants.enter("hive", Rank.READ)
     world.limits = Limits(concurrent_requests=1)
     world.delay_ms()
     world.limits = Limits(concurrent_requests=0)
@@ -94,9 +95,9 @@ def test_new_limits_hold_for_the_next_request() -> None:
 def test_names_that_are_made_up_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TENANTS_MAX", 3)
     world = World()
-    kept = world.tenants.enter("busy", Kind.READ)
+    kept = world.tenants.enter("busy", Rank.READ)
     for number in range(100):
-        world.tenants.leave(world.tenants.enter(f"c{number}", Kind.READ))
+        world.tenants.leave(world.tenants.enter(f"c{number}", Rank.READ))
     assert len(world.tenants._tenants) == 3
     assert world.tenants.seen("busy") == (1, 0)
     world.tenants.leave(kept)
@@ -111,7 +112,7 @@ def test_many_threads_never_run_more_than_allowed() -> None:
         start.wait(60)
         for _ in range(300):
             try:
-                entered = world.tenants.enter("hive", Kind.READ)
+                entered = world.tenants.enter("hive", Rank.READ)
             except Overloaded:
                 continue
             with lock:

@@ -11,7 +11,7 @@ import pytest
 from lakemark.errors import Unavailable
 from lakemark.reading.plan import Plan
 from lakemark.types import INT, Field, Schema
-from lakemark_core.convert import schema_to_proto
+from lakemark_core.messages.types import schema_to_proto
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lakemark_core.errors import CorruptStore, InvalidFile
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.file_index.entries.admission import admit
 from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.entries.validation import validate
 from lakemark_server.file_index.pages.blocks import (
     BLOCK_BYTES_MAX,
     LIST_FILES_MAX,
@@ -74,7 +74,7 @@ def test_one_entry_that_is_too_large_is_refused() -> None:
 
 def test_a_block_is_read_with_the_schema_that_it_was_written_with() -> None:
     batch = from_messages([file(INSTANT, "a", 1, stats=[stat(ID, 1, 2)])], SCHEMA)
-    (block,) = encode(admit(batch, SCHEMA, INSTANT, "file:/w")[0])
+    (block,) = encode(validate(batch, SCHEMA, INSTANT, "file:/w")[0])
     without = type(SCHEMA)(SCHEMA.columns[1:], SCHEMA.partition_columns, 2)
     assert "min.1" in decode(block, SCHEMA).schema.names
     with pytest.raises(CorruptStore, match="another schema"):

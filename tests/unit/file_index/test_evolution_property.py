@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakemark_server.file_index.parts.part as parts_module
-from lakemark_core.convert import value_to_proto
 from lakemark_core.expressions import Expr, to_sql
 from lakemark_core.expressions.casts import EXACT
+from lakemark_core.messages.values import value_to_proto
 from lakemark_core.types import (
     BIGINT,
     DATE,
@@ -36,7 +36,7 @@ from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.file_index.entries.columns import from_messages
 from lakemark_server.file_index.pages import blocks
 from lakemark_server.file_index.pages.contents import with_version
-from lakemark_server.file_index.parts.fold import Change, Snapshot, empty, fold
+from lakemark_server.file_index.parts.fold import Snapshot, VersionEdit, empty, fold
 from lakemark_server.file_index.parts.part import in_memory
 from lakemark_server.file_index.planning.planner import Planner
 from tests.unit.predicates import PARTITIONS, POOLS, SCHEMA, Row, holds, predicates, values
@@ -164,7 +164,7 @@ def snapshot_of(written: list[Written], *, as_list: bool) -> Snapshot:
         encoded = [listed] if listed else blocks.encode(batch)
         batches = [with_version(blocks.decode(block, one.schema), version) for block in encoded]
         added = tuple(in_memory(batch, one.schema) for batch in batches)
-        changes.append(Change(version, added=added))
+        changes.append(VersionEdit(version, added=added))
     return fold(empty(SCHEMA), changes, VersionRecord(version=len(written)), SCHEMA)
 
 

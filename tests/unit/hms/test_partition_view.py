@@ -3,6 +3,7 @@
 import pytest
 
 from lakemark_core.errors import InvalidArgument
+from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.partition_view import PartitionView, limited
 from lakemark_hms.wire.codec import decode_struct, encode_struct
 from lakemark_hms.wire.cut import LIST, STRING
@@ -54,11 +55,11 @@ def test_more_values_than_columns_are_refused() -> None:
     ],
 )
 def test_filters(text: str, expected: list[int]) -> None:
-    assert list(view().matching(text)) == expected
+    assert list(view().matching(PartitionFilter(text))) == expected
 
 
 def test_a_value_of_another_type_makes_every_filter_select_all() -> None:
-    assert list(view(("int", "date")).matching("n = 1")) == [0, 1, 2, 3, 4]
+    assert list(view(("int", "date")).matching(PartitionFilter("n = 1"))) == [0, 1, 2, 3, 4]
 
 
 def test_the_encoded_list_holds_the_chosen_ones() -> None:

@@ -9,13 +9,13 @@ import pytest
 from lakemark_core.errors import DeadlineExceeded, DeadlineUnknown, Internal, LakemarkError, Overloaded
 from lakemark_server.context import deadline
 from lakemark_server.kv import Conflict, StoreClosed, group_commit
-from lakemark_server.kv.buffer import CommitRequest
+from lakemark_server.kv.buffer import PendingTransaction
 from lakemark_server.kv.group_commit import BATCH_BYTES_MAX, BATCH_TRANSACTIONS_MAX, GroupCommitter
 from lakemark_server.kv.overlay import Overlay
 
 
-def request(version: int, size_bytes: int = 1) -> CommitRequest:
-    return CommitRequest(version, set(), [], Overlay(), [], size_bytes)
+def request(version: int, size_bytes: int = 1) -> PendingTransaction:
+    return PendingTransaction(version, set(), [], Overlay(), [], size_bytes)
 
 
 class Gate:
@@ -26,7 +26,7 @@ class Gate:
         self.entered = threading.Event()
         self.opened = threading.Event()
 
-    def apply(self, batch: Sequence[CommitRequest]) -> list[LakemarkError | None]:
+    def apply(self, batch: Sequence[PendingTransaction]) -> list[LakemarkError | None]:
         versions = [request.read_version or 0 for request in batch]
         self.batches.append(versions)
         self.entered.set()
@@ -81,7 +81,7 @@ def test_batches_are_bounded(count: int, size_bytes: int, largest: int) -> None:
 def test_a_defect_in_apply_reaches_its_callers_and_the_thread_lives_on() -> None:
     broken = True
 
-    def apply(batch: Sequence[CommitRequest]) -> list[LakemarkError | None]:
+    def apply(batch: Sequence[PendingTransaction]) -> list[LakemarkError | None]:
         if broken:
             raise ZeroDivisionError
         return [None] * len(batch)
@@ -172,7 +172,7 @@ def test_who_gave_up_keeps_nobody_asleep() -> None:
     taken: list[int] = []
     second, permits = threading.Event(), threading.Semaphore(0)
 
-    def apply(batch: Sequence[CommitRequest]) -> list[LakemarkError | None]:
+    def apply(batch: Sequence[PendingTransaction]) -> list[LakemarkError | None]:
         taken.append(len(batch))
         if len(taken) == 2:
             second.set()

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from lakemark_server.kv.postgres.binary import bytea_array, from_int8, int8
 from lakemark_server.kv.postgres.window import LOG_SECONDS, Window
-from lakemark_server.kv.resolver import Verdict
+from lakemark_server.kv.resolver import Resolution
 from lakemark_server.kv.write_sets import decode_writes, encode_writes
 
 keys = st.binary(max_size=20) | st.just(b"k" * 10_001)
@@ -26,7 +26,7 @@ def wrote(version: int, *some: bytes) -> tuple[int, bytes]:
     return version, encode_writes(some, [])
 
 
-def verdict(window: Window, version: int, key: bytes) -> Verdict:
+def resolution(window: Window, version: int, key: bytes) -> Resolution:
     return window.check(version, [key], [])
 
 
@@ -43,17 +43,17 @@ def test_what_others_committed_is_followed() -> None:
     window = Window(10, Clock())
     window.follow([(10, b""), wrote(13, b"a"), (17, encode_writes([], [(b"b", b"d")]))])
     assert window.newest == 17
-    assert verdict(window, 10, b"a") is Verdict.CONFLICT
-    assert verdict(window, 13, b"a") is Verdict.ADMITTED
-    assert verdict(window, 13, b"c") is Verdict.CONFLICT
-    assert verdict(window, 10, b"e") is Verdict.ADMITTED
+    assert resolution(window, 10, b"a") is Resolution.CONFLICT
+    assert resolution(window, 13, b"a") is Resolution.ADMITTED
+    assert resolution(window, 13, b"c") is Resolution.CONFLICT
+    assert resolution(window, 10, b"e") is Resolution.ADMITTED
 
 
 def test_a_version_that_no_commit_had_is_too_old() -> None:
     """Read before a failover that lost it."""
     window = Window(10, Clock())
     window.follow([(10, b""), wrote(20, b"a")])
-    assert verdict(window, 15, b"z") is Verdict.TOO_OLD
+    assert resolution(window, 15, b"z") is Resolution.TOO_OLD
 
 
 @pytest.mark.parametrize("log", [[wrote(30, b"a"), wrote(31, b"b")], [wrote(5, b"a"), wrote(31, b"b")]])
@@ -61,11 +61,11 @@ def test_after_a_gap_only_what_follows_it_is_known(log: Log) -> None:
     window = Window(10, Clock())
     window.follow([(10, b""), wrote(12, b"c")])
     window.follow(log)
-    assert verdict(window, 10, b"z") is Verdict.TOO_OLD
-    assert verdict(window, 12, b"z") is Verdict.TOO_OLD
-    assert verdict(window, log[0][0], b"z") is Verdict.ADMITTED
-    assert verdict(window, log[0][0], b"b") is Verdict.CONFLICT
-    assert verdict(window, 31, b"b") is Verdict.ADMITTED
+    assert resolution(window, 10, b"z") is Resolution.TOO_OLD
+    assert resolution(window, 12, b"z") is Resolution.TOO_OLD
+    assert resolution(window, log[0][0], b"z") is Resolution.ADMITTED
+    assert resolution(window, log[0][0], b"b") is Resolution.CONFLICT
+    assert resolution(window, 31, b"b") is Resolution.ADMITTED
 
 
 def test_the_log_is_cut_behind_the_oldest_transaction_that_may_live() -> None:
@@ -75,7 +75,7 @@ def test_the_log_is_cut_behind_the_oldest_transaction_that_may_live() -> None:
     window.follow([(10, b""), wrote(20, b"a")])
     clock.seconds = LOG_SECONDS
     assert window.due() is None
-    assert verdict(window, 10, b"z") is Verdict.ADMITTED
+    assert resolution(window, 10, b"z") is Resolution.ADMITTED
     clock.seconds += 0.5
     assert window.due() is None, "not that often"
     clock.seconds += 0.5
@@ -83,8 +83,8 @@ def test_the_log_is_cut_behind_the_oldest_transaction_that_may_live() -> None:
     window.follow([(20, b""), wrote(30, b"b")])
     clock.seconds += LOG_SECONDS
     assert window.due() == 20
-    assert verdict(window, 10, b"z") is Verdict.TOO_OLD
-    assert verdict(window, 20, b"z") is Verdict.ADMITTED
+    assert resolution(window, 10, b"z") is Resolution.TOO_OLD
+    assert resolution(window, 20, b"z") is Resolution.ADMITTED
 
 
 def test_binary_formats() -> None:

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from lakemark_server.kv.resolver import Resolver, Verdict
+from lakemark_server.kv.resolver import Resolution, Resolver
 
 keys = st.sampled_from([b"", b"a", b"a\0", b"b", b"c", b"cc", b"d"])
 ranges = st.tuples(keys, keys).map(lambda pair: (min(pair), max(pair))).filter(lambda pair: pair[0] < pair[1])
@@ -37,8 +37,8 @@ def test_verdicts_are_those_of_the_definition(history, block_entries) -> None:  
             read_version = max(10, version - age)
             newer = [written for at, *written in log + pending if at > read_version]
             conflict = any(touches(read_keys, read_ranges, *written) for written in newer)
-            verdict = resolver.check(read_version, read_keys, read_ranges)
-            assert verdict is (Verdict.CONFLICT if conflict else Verdict.ADMITTED)
+            resolution = resolver.check(read_version, read_keys, read_ranges)
+            assert resolution is (Resolution.CONFLICT if conflict else Resolution.ADMITTED)
             if not conflict:
                 resolver.record(write_keys, write_ranges)
                 pending.append((version + 1, write_keys, write_ranges))
@@ -63,25 +63,25 @@ def test_reads_older_than_the_window_are_refused() -> None:
     resolver.forget(40)
     assert resolver.horizon == 40
     assert len(resolver) == 60
-    assert resolver.check(39, [], []) is Verdict.TOO_OLD
-    assert resolver.check(40, [b"40"], [(b"4", b"5")]) is Verdict.CONFLICT, "41 to 49 lie in that range"
-    assert resolver.check(40, [b"40"], [(b"400", b"41")]) is Verdict.ADMITTED
-    assert resolver.check(40, [b"41"], []) is Verdict.CONFLICT
+    assert resolver.check(39, [], []) is Resolution.TOO_OLD
+    assert resolver.check(40, [b"40"], [(b"4", b"5")]) is Resolution.CONFLICT, "41 to 49 lie in that range"
+    assert resolver.check(40, [b"40"], [(b"400", b"41")]) is Resolution.ADMITTED
+    assert resolver.check(40, [b"41"], []) is Resolution.CONFLICT
 
 
 def test_the_window_is_bounded_whatever_is_written() -> None:
     resolver = filled(100, block_entries=2, blocks_max=5)
     assert len(resolver) <= 10
     assert resolver.horizon == 90
-    assert resolver.check(89, [], []) is Verdict.TOO_OLD
-    assert resolver.check(90, [b"90"], []) is Verdict.ADMITTED
+    assert resolver.check(89, [], []) is Resolution.TOO_OLD
+    assert resolver.check(90, [b"90"], []) is Resolution.ADMITTED
 
 
 def test_after_a_restart_only_new_snapshots_are_admitted() -> None:
     resolver = filled(3)
     resolver.record([b"x"], [])
     resolver.restart(7)
-    assert resolver.check(6, [], []) is Verdict.TOO_OLD
-    assert resolver.check(7, [b"x", b"3"], []) is Verdict.ADMITTED
+    assert resolver.check(6, [], []) is Resolution.TOO_OLD
+    assert resolver.check(7, [b"x", b"3"], []) is Resolution.ADMITTED
     with pytest.raises(ValueError, match="not newer"):
         resolver.seal(7)

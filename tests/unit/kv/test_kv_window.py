@@ -6,16 +6,16 @@ from functools import partial
 from pathlib import Path
 
 from lakemark_server.kv import TransactionTooOld
-from lakemark_server.kv.buffer import CommitRequest
+from lakemark_server.kv.buffer import PendingTransaction
 from lakemark_server.kv.overlay import Overlay
 from lakemark_server.kv.sqlite.file import connect, prepare
 from lakemark_server.kv.sqlite.writer import SqliteWriter
 
 
-def write(key: bytes, read_version: int | None = None) -> CommitRequest:
+def write(key: bytes, read_version: int | None = None) -> PendingTransaction:
     overlay = Overlay()
     overlay.put(key, b"")
-    return CommitRequest(read_version, {b"r"}, [], overlay, [], 1)
+    return PendingTransaction(read_version, {b"r"}, [], overlay, [], 1)
 
 
 def test_what_no_living_transaction_needs_is_forgotten(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What kind of request it is and whose, without decoding it."""
+"""The tenant of a request that is not decoded yet, and how many requests are received at a time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lakemark_core.errors import DeadlineExceeded, InvalidArgument
 from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
 from lakemark_proto.v1.types_pb2 import DataFiles, TableName
-from lakemark_server.admission.tenants import Kind
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.rpc import admission
-from lakemark_server.rpc.admission import _DEPTH_MAX, Receiving, _path, kind_of, tenant_reader
+from lakemark_server.rpc.admission import _DEPTH_MAX, Receiving, _path, tenant_reader
 from lakemark_server.rpc.wire_scan import find_text
 
 METHODS = {
@@ -29,23 +29,8 @@ CATALOG = ((COMMIT.DESCRIPTOR.fields_by_name["table"].number, False), (1, False)
 
 
 def tenant(request: Message) -> str:
-    read = tenant_reader(request.DESCRIPTOR)  # type: ignore[arg-type] # stubs have two kinds of descriptors
+    read = tenant_reader(request.DESCRIPTOR)  # type: ignore[arg-type] # stubs have two ranks of descriptors
     return read(request.SerializeToString())
-
-
-def test_kinds() -> None:
-    kinds = {name: kind_of(method) for name, method in METHODS.items()}
-    assert {name for name, kind in kinds.items() if kind is Kind.VITAL} == {
-        "Heartbeat",
-        "GetQuota",
-        "SetQuota",
-        "ListQuotas",
-    }
-    changes = ("Create", "Drop", "Rename", "Set", "Alter", "Merge", "Open", "Start", "Stage", "Commit", "Rollback")
-    for name, kind in kinds.items():
-        if name.startswith(changes) and name != "SetQuota":
-            assert kind is Kind.WRITE, name
-    assert kinds["PlanFiles"] is kinds["GetTable"] is kinds["ListDatabases"] is kinds["Aggregate"] is Kind.READ
 
 
 def test_every_request_has_a_place_for_its_tenant() -> None:
@@ -125,24 +110,24 @@ class Sender:
 def test_only_so_many_messages_are_received_at_a_time() -> None:
     async def scenario() -> None:
         receiving = Receiving(1)
-        senders = {kind: [Sender() for _ in range(4)] for kind in Kind}
+        senders = {rank: [Sender() for _ in range(4)] for rank in Rank}
         calls = {
-            kind: [asyncio.create_task(receiving.message(kind, sender)) for sender in some]  # type: ignore[arg-type]
-            for kind, some in senders.items()
+            rank: [asyncio.create_task(receiving.message(rank, sender)) for sender in some]  # type: ignore[arg-type]
+            for rank, some in senders.items()
         }
         for _ in range(10):
             await asyncio.sleep(0)
-        asked = {kind: [sender.asked.is_set() for sender in some] for kind, some in senders.items()}
-        assert asked == {kind: [True, kind is Kind.WRITE, False, False] for kind in Kind}
-        reads = senders[Kind.READ]
+        asked = {rank: [sender.asked.is_set() for sender in some] for rank, some in senders.items()}
+        assert asked == {rank: [True, rank is Rank.WRITE, False, False] for rank in Rank}
+        reads = senders[Rank.READ]
         reads[0].sent.set_result(b"one")
-        assert await calls[Kind.READ][0] == b"one"
+        assert await calls[Rank.READ][0] == b"one"
         await reads[1].asked.wait()
-        calls[Kind.READ][1].cancel()
+        calls[Rank.READ][1].cancel()
         await reads[2].asked.wait()
         reads[2].sent.set_result(grpc.aio.EOF)
         with pytest.raises(InvalidArgument):
-            await calls[Kind.READ][2]
+            await calls[Rank.READ][2]
         await reads[3].asked.wait()
         for some in calls.values():
             for call in some:
@@ -158,7 +143,7 @@ def test_a_message_that_does_not_come_gives_its_turn_back(monkeypatch: pytest.Mo
         receiving = Receiving(1)
         for _ in range(3):
             with pytest.raises(DeadlineExceeded, match="whole"):
-                await receiving.message(Kind.READ, Sender())  # type: ignore[arg-type]
+                await receiving.message(Rank.READ, Sender())  # type: ignore[arg-type]
 
     asyncio.run(scenario())
 
@@ -168,15 +153,15 @@ def test_one_after_the_other_is_ended_and_who_is_cancelled_is_not_late(monkeypat
 
     async def scenario() -> None:
         receiving = Receiving(2)
-        gone = asyncio.create_task(receiving.message(Kind.READ, Sender()))  # type: ignore[arg-type]
-        slow = [asyncio.create_task(receiving.message(Kind.WRITE, Sender()))]  # type: ignore[arg-type]
+        gone = asyncio.create_task(receiving.message(Rank.READ, Sender()))  # type: ignore[arg-type]
+        slow = [asyncio.create_task(receiving.message(Rank.WRITE, Sender()))]  # type: ignore[arg-type]
         await asyncio.sleep(0)
         gone.cancel()  # timers are looked at when this step is over, so it is in time however long it has taken
         with pytest.raises(asyncio.CancelledError):
             await gone
         for _ in range(2):
             await asyncio.sleep(0.001)  # so that the times of all do not end at once
-            slow.append(asyncio.create_task(receiving.message(Kind.WRITE, Sender())))  # type: ignore[arg-type]
+            slow.append(asyncio.create_task(receiving.message(Rank.WRITE, Sender())))  # type: ignore[arg-type]
         for call in slow:
             with pytest.raises(DeadlineExceeded, match="whole"):
                 await call

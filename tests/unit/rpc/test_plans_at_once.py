@@ -16,9 +16,9 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.rpc import snapshot as rpc
-from lakemark_server.rpc.plans import PlanAnswers
+from lakemark_server.rpc.plans import PlanResponses
 from lakemark_server.rpc.snapshot import SnapshotServicer
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.lineage import Lineage
 from tests.lakes import Lake, file, open_lake, stat
 
@@ -220,8 +220,8 @@ def test_mistakes_are_told_as_by_a_thread(lake: Lake) -> None:
 def test_kept_answers_are_bounded_and_told_apart_by_what_never_changes(lake: Lake) -> None:
     table = lake.table()
     append(lake)
-    found = lake.snapshots.resolve("", "default", "t", At())
-    answers = PlanAnswers(bytes_max=10_000)
+    found = lake.snapshots.resolve("", "default", "t", SnapshotReference())
+    answers = PlanResponses(bytes_max=10_000)
     response = s.PlanFilesResponse(version=1, files=p.DataFiles(arrow=b"x" * 1_000))
     for number in range(20):
         answers.keep(found, request(f"id = {number}"), response)

@@ -11,7 +11,7 @@ import pytest
 from lakemark_core.errors import InvalidArgument
 from lakemark_proto.v1 import snapshot_pb2 as s
 from lakemark_server.admission.pressure import InflightBytes
-from lakemark_server.admission.tenants import Kind
+from lakemark_server.admission.ranks import Rank
 from lakemark_server.rpc import methods
 from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.plans import Encoded
@@ -25,7 +25,7 @@ BY_THREAD = s.PlanFilesResponse(version=1)
 class Counted:
     """Admission that takes down who enters and leaves."""
 
-    kind = Kind.READ
+    rank = Rank.READ
 
     def __init__(self) -> None:
         self.entered = self.inside = 0

@@ -19,8 +19,8 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
-from lakemark_server.snapshots.comparisons import Wanted
-from lakemark_server.snapshots.service import At
+from lakemark_server.snapshots.comparisons import VersionName
+from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.branches import divergence, merges
 from lakemark_server.timeline.publication import direct
@@ -50,7 +50,7 @@ def merge(lake: Lake, table: LakeTable, name: str, **more: str | bool) -> tuple[
 
 def months(lake: Lake, name: str = "", **at: str | int) -> list[int]:
     """The partitions of the files, each as often as it has files."""
-    found = lake.snapshots.snapshot("", "default", "t", At(branch=name, **at))  # type: ignore[arg-type]
+    found = lake.snapshots.snapshot("", "default", "t", SnapshotReference(branch=name, **at))  # type: ignore[arg-type]
     return sorted(int(path.split("/")[1].removeprefix("m=")) for path in texts(found.snapshot.entries().column("path")))
 
 
@@ -215,10 +215,10 @@ def test_what_is_too_much_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(merges, "LOOKED_AT_MAX", 3)
     with pytest.raises(LimitExceeded, match="more than 3 versions"):
         merge(lake, table, "dev")
-    assert "more than 3" in str(lake.comparer.compare(table, Wanted("dev"), Wanted("")).merges[0].refused)
+    assert "more than 3" in str(lake.comparer.compare(table, VersionName("dev"), VersionName("")).merges[0].refused)
     monkeypatch.setattr(divergence, "VERSIONS_MAX", 2)
     with pytest.raises(LimitExceeded, match="'dev' has 3 versions that the other side does not have; at most 2"):
-        lake.comparer.compare(table, Wanted(""), Wanted("dev"))
+        lake.comparer.compare(table, VersionName(""), VersionName("dev"))
     monkeypatch.setattr(divergence, "LOOKED_AT_MAX", 5)
     with pytest.raises(LimitExceeded, match="'dev' has 6 versions behind 1"):
         merge(lake, table, "dev")

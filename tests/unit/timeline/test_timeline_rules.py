@@ -22,7 +22,8 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable, put
 from lakemark_server.kv import ReadTransaction, Transaction
-from lakemark_server.snapshots.service import At, Snapshots
+from lakemark_server.snapshots.service import SnapshotReference, Snapshots
+from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline.batching import opening
 from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.conflicts import change_log
@@ -184,7 +185,7 @@ def test_a_request_that_was_overtaken_overwrites_nothing(lake: Lake) -> None:
     slow = staging.read_entries(files(file(instant, "slow", 1)), table, instant)
     store: Any = Interrupted(lake, lambda: lake.stage(table, instant, 1, [file(instant, "fast", 1)]))
     with pytest.raises(StoreConflict, match="send this one again"):
-        staging.stage(store, table, instant, slow, staging.COMMIT_SEQUENCE, Quotas(lake.store))
+        staging.stage(Mutations(store, lake.clock), table, instant, slow, staging.COMMIT_SEQUENCE, Quotas(lake.store))
     lake.commit(table, instant)
     assert lake.paths(table) == [f"{instant}/m=1/fast/a.parquet"]
 
@@ -196,8 +197,9 @@ def test_the_same_request_sent_twice_at_once_is_staged_once(lake: Lake) -> None:
     entries = staging.read_entries(files(*given), table, instant)
     store: Any = Interrupted(lake, lambda: lake.stage(table, instant, 1, given))
     with pytest.raises(StoreConflict):
-        staging.stage(store, table, instant, entries, 1, Quotas(lake.store))
-    assert staging.stage(lake.store, table, instant, entries, 1, Quotas(lake.store)).staged.files == 3
+        staging.stage(Mutations(store, lake.clock), table, instant, entries, 1, Quotas(lake.store))
+    mutations = Mutations(lake.store, lake.clock)
+    assert staging.stage(mutations, table, instant, entries, 1, Quotas(lake.store)).staged.files == 3
 
 
 # -- staging -----------------------------------------------------------------------------------------------------------
@@ -370,7 +372,7 @@ def test_time_travel_follows_the_commit_times(lake: Lake) -> None:
         times.append(lake.put(table, [month]).committed_ms)
 
     def at(timestamp_ms: int) -> int:
-        return lake.snapshots.version("", "default", "t", At(timestamp_ms=timestamp_ms))[1]
+        return lake.snapshots.version("", "default", "t", SnapshotReference(timestamp_ms=timestamp_ms))[1]
 
     assert [at(created), at(times[0] - 1), at(times[0]), at(times[1] - 1), at(times[2]), at(1 << 62)] == [
         0,

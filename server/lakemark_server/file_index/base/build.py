@@ -1,11 +1,12 @@
-"""Building a base: the one before, with the versions since, rewritten where that makes it better.
+"""Builds a base from the base before it and the versions since.
 
-A base keeps every file that it has ever known together with the versions that added and removed it, so that it serves
-all versions up to its own (as multi-version B-trees do; Becker et al. 1996). Pages are sorted runs by partition, in
-the order of commits within one; new entries make a new run, which takes up the runs before it that are not larger than
-twice its size, so that each entry is rewritten O(log n) times (log-structured merge trees, O'Neil et al. 1996). Files
-that are dead have runs of their own, which the latest version never reads. Blocks of large commits stay where they are
-if they hold few partitions.
+A base keeps every file that it has ever known, with the versions that added and removed it. So it serves all versions
+up to its own, like a multi-version B-tree (Becker et al. 1996).
+
+Pages are runs sorted by partition; within a partition files stay in the order of commits. New entries make a new run.
+It absorbs earlier runs that are at most twice its size, so each entry is rewritten O(log n) times (log-structured merge
+trees, O'Neil et al. 1996). Removed files have runs of their own, which the latest version never reads. Blocks of large
+commits stay where they are if they hold few partitions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lakemark_server.file_index.pages.blocks import encode_pages, page_of
 from lakemark_server.file_index.pages.contents import (
     ADDED_VERSION,
     REMOVED_VERSION,
-    Entries,
+    FileEntries,
     Integers,
     Mask,
     PageRef,
@@ -34,28 +35,29 @@ from lakemark_server.file_index.pages.contents import (
 )
 from lakemark_server.file_index.pages.numbers import encode_integers
 from lakemark_server.file_index.pages.zone_table import TOTALS, Row, encode_zones
-from lakemark_server.file_index.parts.fold import Change, applied
+from lakemark_server.file_index.parts.fold import VersionEdit, applied
 from lakemark_server.file_index.parts.part import PART_FILES_MAX, Part, concat, in_memory
 from lakemark_server.file_index.pruning.statistics import partition_values_by_name
 from lakemark_server.file_index.pruning.zones import column_zone, partition_zone
 
-# No run gets larger: what a fold takes in memory is bounded, some 200 MB.
+# The largest run. It bounds the memory of a fold to about 200 MB.
 RUN_FILES_MAX: Final = 1 << 17
-# A block in place has so many files of each of its partitions, or it is rewritten.
+# A block stays in place if it has at least this many files for each of its partitions on average.
 FILES_OF_PARTITION_MIN: Final = 64
-# A part of which less is alive is rewritten.
+# A part with a smaller share of live entries is rewritten.
 LIVE_SHARE_MIN: Final = 0.5
 _SMALL_PARTS_MAX: Final = 500
 
 
 @dataclass(eq=False)
 class Tracked:
-    """Entries with the version that removed each, or ALIVE; 0: it was never part of the branch.
+    """Entries with the version that removed each.
 
-    ``known``: as the index before has them. ``shared``: their pages belong to a base that is sure to stay.
+    ``removed`` is ALIVE for live entries, and 0 for entries that were never part of the branch. ``known`` is the part
+    as the previous index has it. ``shared``: the pages belong to a base that is sure to stay.
     """
 
-    entries: Entries
+    entries: FileEntries
     removed: Integers
     run: int = -1  # files of its run; 0: blocks in place; -1: not in a base yet
     known: BasePart | None = None
@@ -73,18 +75,18 @@ class Tracked:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Which versions can no longer be read: those up to ``ended``, but for the ``pinned`` ones (in order)."""
+    """Which versions can no longer be read: all up to ``ended`` except the ``pinned`` ones, which are in order."""
 
     ended: int = 0
     pinned: tuple[int, ...] = ()
 
     def over(self, added: Integers, removed: Integers) -> Mask:
-        """Of entries that are dead: whether no version that can be read has them."""
+        """Which of these dead entries are in no version that can still be read."""
         pinned = np.array([*self.pinned, ALIVE], np.int64)
         return (removed <= self.ended + 1) & (pinned[np.searchsorted(pinned, added)] >= removed)
 
     def is_over(self, part: BasePart) -> bool:
-        """Of a part whose entries are all dead: whether they surely are over."""
+        """Whether a part holds only dead entries that are in no readable version. May be False for some that are."""
         return part.dead and bool(self.over(np.array([part.added_min]), np.array([part.removed_max]))[0])
 
 
@@ -92,10 +94,11 @@ NOTHING_ENDED: Final = Past()
 
 
 class Builder:
-    """One build: ``apply`` each version in order, then ``finish``."""
+    """One build: call ``apply`` for each version in order, then ``finish``."""
 
     def __init__(self, before: Base | None, start: Sequence[Part], past: Past = NOTHING_ENDED) -> None:
-        """``start``: the content to begin with if there is no base before; ``past``: what need not be kept."""
+        """``start`` is the content to begin with if there is no base before. ``past`` says which versions need not be
+        kept."""
         self._past = past
         self._tracked: dict[int, Tracked] = {}
         self._live: list[Part] = []
@@ -117,21 +120,22 @@ class Builder:
 
     @property
     def live_files(self) -> int:
+        """How many files are alive after the versions applied so far."""
         return sum(part.files for part in self._live)
 
-    def apply(self, version: int, changes: Iterable[Change]) -> None:
-        """What a version did. Entries that it took out are kept as dead ones."""
+    def apply(self, version: int, changes: Iterable[VersionEdit]) -> None:
+        """Applies what a version did. Entries that it removed are kept as dead ones."""
         for change in changes:
             before = self._live
             self._live = applied(before, change)
             kept = len(before)
-            # What an append, all that a hot table has, leaves as it is need not be gone through one by one.
+            # An append leaves the parts before it as they are: there is no need to compare them one by one.
             if len(self._live) < kept or not all(map(is_, before, self._live)):
                 kept = 0
                 self._note_removed(version, before)
             for part in self._live[kept:]:
                 if id(part.entries) not in self._tracked:
-                    # What is not alive in it came from elsewhere and was never part of this branch.
+                    # Its dead entries came from elsewhere and were never part of this branch.
                     self._track(Tracked(part.entries, _since_now(part)))
         if len(self._tracked) > _SMALL_PARTS_MAX:
             self._compact()
@@ -149,15 +153,15 @@ class Builder:
 
     def _compact(self) -> None:
         """Joins small parts in memory, dead entries included."""
-        small = [one for one in self._tracked.values() if not isinstance(one.entries, StoredEntries)]
-        gone = {id(one.entries) for one in small}
+        small = [tracked for tracked in self._tracked.values() if not isinstance(tracked.entries, StoredEntries)]
+        gone = {id(tracked.entries) for tracked in small}
         self._live = [part for part in self._live if id(part.entries) not in gone]
-        for of_schema in _by_schema(small):
-            schema = of_schema[0].entries.schema
-            joined = in_memory(concat([one.entries.batch() for one in of_schema], schema), schema)
-            removed = np.concatenate([one.removed for one in of_schema])
-            for one in of_schema:
-                del self._tracked[id(one.entries)]
+        for group in _by_schema(small):
+            schema = group[0].entries.schema
+            joined = in_memory(concat([tracked.entries.batch() for tracked in group], schema), schema)
+            removed = np.concatenate([tracked.removed for tracked in group])
+            for tracked in group:
+                del self._tracked[id(tracked.entries)]
             self._track(Tracked(joined.entries, removed))
             part = joined.masked(removed == ALIVE)
             if part is not None:
@@ -166,21 +170,24 @@ class Builder:
     def finish(
         self, branch_key: str, version: int, base_id: int, write: Callable[[int, Sequence[bytes]], None]
     ) -> BaseIndex:
-        """The index. ``write``: pages from a number on, which are kept under the id of the base."""
+        """The index of the new base.
+
+        ``write`` gets the number of the first page and consecutive pages, and stores them under the base's id.
+        """
         kept, loose = self._divided()
         writer = _Writer(base_id, write)
         index = BaseIndex(version=version, branch_key=branch_key)
         zones: dict[int, list[Row]] = {}
         schemas: dict[int, Schema] = {}
-        for one in kept:
-            schema = one.entries.schema
-            index.parts.append(_kept_part(one))
-            zones.setdefault(schema.schema_id, []).append(one.zones or _zone_row(one.entries))
+        for tracked in kept:
+            schema = tracked.entries.schema
+            index.parts.append(_kept_part(tracked))
+            zones.setdefault(schema.schema_id, []).append(tracked.zones or _zone_row(tracked.entries))
             schemas[schema.schema_id] = schema
-        for of_schema in _by_schema(loose):
-            schema = of_schema[0].entries.schema
+        for alike in _by_schema(loose):
+            schema = alike[0].entries.schema
             schemas[schema.schema_id] = schema
-            for group in _bounded(of_schema):
+            for group in _bounded(alike):
                 for dead in (False, True):
                     for part, row in writer.run(group, schema, self._past if dead else None):
                         index.parts.append(part)
@@ -190,11 +197,11 @@ class Builder:
         return index
 
     def _divided(self) -> tuple[list[Tracked], list[Tracked]]:
-        """Those that stay as they are, and those that are written anew."""
+        """The parts that stay as they are, and those that are written anew."""
         kept: list[Tracked] = []
         loose: list[Tracked] = []
-        for one in _in_place_together(self._tracked.values()):
-            (loose if _is_loose(one) else kept).append(one)
+        for tracked in _in_place_together(self._tracked.values()):
+            (loose if _is_loose(tracked) else kept).append(tracked)
         for dead in (False, True):
             kept, loose = _merged_runs(kept, loose, dead=dead)
         return kept, loose
@@ -204,39 +211,39 @@ def _since_now(part: Part) -> Integers:
     return np.where(part.live_mask(), np.int64(ALIVE), np.int64(0))
 
 
-def _is_loose(one: Tracked) -> bool:
-    if one.run < 0:
-        return not _well_clustered(one)
-    return not one.dead and one.live_share < LIVE_SHARE_MIN
+def _is_loose(tracked: Tracked) -> bool:
+    if tracked.run < 0:
+        return not _well_clustered(tracked)
+    return not tracked.dead and tracked.live_share < LIVE_SHARE_MIN
 
 
-def _well_clustered(one: Tracked) -> bool:
+def _well_clustered(tracked: Tracked) -> bool:
     """Whether stored entries that are not in a base yet can stay where they are."""
-    if not isinstance(one.entries, StoredEntries) or one.live_share < LIVE_SHARE_MIN:
+    if not isinstance(tracked.entries, StoredEntries) or tracked.live_share < LIVE_SHARE_MIN:
         return False
-    if not one.shared and not all(page.block for page in one.entries.pages):
+    if not tracked.shared and not all(page.block for page in tracked.entries.pages):
         return False  # pages of a base that may be swept
-    _, names = one.entries.partition_codes
-    return len(names) == 1 or one.entries.size >= FILES_OF_PARTITION_MIN * len(names)
+    _, names = tracked.entries.partition_codes
+    return len(names) == 1 or tracked.entries.size >= FILES_OF_PARTITION_MIN * len(names)
 
 
 def _merged_runs(kept: list[Tracked], loose: list[Tracked], *, dead: bool) -> tuple[list[Tracked], list[Tracked]]:
-    """Runs that are not much larger than what is written anew join it."""
-    fresh = sum(int(np.count_nonzero((one.removed != ALIVE) == dead)) for one in loose)
-    runs = sorted({one.run for one in kept if one.run > 0 and one.dead == dead})
+    """Moves runs that are not much larger than what is written anew from ``kept`` to ``loose``."""
+    fresh = sum(int(np.count_nonzero((tracked.removed != ALIVE) == dead)) for tracked in loose)
+    runs = sorted({tracked.run for tracked in kept if tracked.run > 0 and tracked.dead == dead})
     joined: set[int] = set()
     for run in runs:
         if not fresh or run > 2 * fresh or run + fresh > RUN_FILES_MAX:
             break
         joined.add(run)
-        fresh += sum(one.entries.size for one in kept if one.run == run and one.dead == dead)
-    moving = [one for one in kept if one.run in joined and one.dead == dead]
-    staying = [one for one in kept if one.run not in joined or one.dead != dead]
+        fresh += sum(tracked.entries.size for tracked in kept if tracked.run == run and tracked.dead == dead)
+    moving = [tracked for tracked in kept if tracked.run in joined and tracked.dead == dead]
+    staying = [tracked for tracked in kept if tracked.run not in joined or tracked.dead != dead]
     return staying, [*moving, *loose]
 
 
 def _in_place_together(tracked: Iterable[Tracked]) -> Iterator[Tracked]:
-    """Blocks of commits that follow each other, as parts of full size. None of their files was removed."""
+    """Groups consecutive blocks of commits into parts of full size, where none of their files was removed."""
     group: list[StoredEntries] = []
     for one in tracked:
         entries = one.entries
@@ -274,7 +281,7 @@ def _by_schema(tracked: Sequence[Tracked]) -> list[list[Tracked]]:
 
 
 def _bounded(tracked: Sequence[Tracked]) -> Iterator[list[Tracked]]:
-    """Those that make a run together."""
+    """Splits entries into groups that each make one run."""
     group: list[Tracked] = []
     files = 0
     for one in tracked:
@@ -296,17 +303,20 @@ class _Writer:
         self._next = 0
 
     def run(self, loose: Sequence[Tracked], schema: Schema, past: Past | None) -> Iterable[tuple[BasePart, Row]]:
-        """One sorted run of those entries that are alive, or of those that are dead and not over (``past``)."""
+        """Writes one sorted run.
+
+        Without ``past`` it holds the live entries, else the dead ones that a readable version still has.
+        """
         pieces, dead = [], past is not None
-        for one in loose:
-            wanted = one.removed == ALIVE
+        for tracked in loose:
+            wanted = tracked.removed == ALIVE
             if past is not None:
-                added = np.asarray(one.entries.column(ADDED_VERSION.name, keep=False).to_numpy(), np.int64)
-                wanted = ~wanted & (one.removed > 0) & ~past.over(added, one.removed)
+                added = np.asarray(tracked.entries.column(ADDED_VERSION.name, keep=False).to_numpy(), np.int64)
+                wanted = ~wanted & (tracked.removed > 0) & ~past.over(added, tracked.removed)
             if not wanted.any():
                 continue
-            batch = one.entries.batch()
-            removed = pa.array(one.removed)
+            batch = tracked.entries.batch()
+            removed = pa.array(tracked.removed)
             pieces.append((batch.filter(pa.array(wanted)), removed.filter(pa.array(wanted))))
         if not pieces:
             return
@@ -324,8 +334,8 @@ class _Writer:
         entries = in_memory(batch, schema).entries
         part = _describe(entries, run, dead=dead)
         for page in pages:
-            found = page_of(page)
-            count = found.entries if found else 0
+            decoded = page_of(page)
+            count = decoded.entries if decoded else 0
             part.pages.append(PageReference(owner=self._base_id, number=self._next, entries=count))
             self._next += 1
         if dead:
@@ -335,7 +345,7 @@ class _Writer:
 
 
 def _order(batch: pa.RecordBatch, schema: Schema) -> Integers:
-    """By the values of the partition columns; within a partition as they came."""
+    """The order by the values of the partition columns; within a partition entries keep their order."""
     entries = in_memory(batch, schema).entries
     codes, names = entries.partition_codes
     if len(names) == 1:
@@ -348,7 +358,7 @@ def _order(batch: pa.RecordBatch, schema: Schema) -> Integers:
     return np.argsort(by_code[codes], kind="stable")
 
 
-def _describe(entries: Entries, run: int, *, dead: bool = False) -> BasePart:
+def _describe(entries: FileEntries, run: int, *, dead: bool = False) -> BasePart:
     added = entries.column(ADDED_VERSION.name).to_numpy()
     low, high = entries.instant_range
     return BasePart(
@@ -364,22 +374,22 @@ def _describe(entries: Entries, run: int, *, dead: bool = False) -> BasePart:
     )
 
 
-def _kept_part(one: Tracked) -> BasePart:
-    """As it was before, with what was removed since; or blocks that stay in place."""
-    if not isinstance(one.entries, StoredEntries):
+def _kept_part(tracked: Tracked) -> BasePart:
+    """A part that stays where it is, with the entries that were removed since."""
+    if not isinstance(tracked.entries, StoredEntries):
         raise TypeError("only stored entries can stay as they are")
     part = BasePart()
-    if one.known is not None:
-        part.CopyFrom(one.known)
-        if one.dead:
+    if tracked.known is not None:
+        part.CopyFrom(tracked.known)
+        if tracked.dead:
             return part
     else:
-        part = _describe(one.entries, 0)
-        part.pages.extend(map(_reference, one.entries.pages))
-    places = np.flatnonzero(one.removed != ALIVE)
+        part = _describe(tracked.entries, 0)
+        part.pages.extend(map(_reference, tracked.entries.pages))
+    places = np.flatnonzero(tracked.removed != ALIVE)
     part.removed = len(places)
-    if len(places):  # version 0: it was never part of the branch
-        versions = one.removed[places]
+    if len(places):  # version 0: the entry was never part of the branch
+        versions = tracked.removed[places]
         part.removed_min, part.removed_max = int(versions.min()), int(versions.max())
         part.removed_places.CopyFrom(encode_integers(places.astype(np.int64)))
         part.removed_versions.CopyFrom(encode_integers(versions))
@@ -396,8 +406,8 @@ def _reference(page: PageRef) -> PageReference:
     )
 
 
-def _zone_row(entries: Entries) -> Row:
-    """Totals and zones in the type of the files' own schema."""
+def _zone_row(entries: FileEntries) -> Row:
+    """Totals and zones, in the types of the schema that the files were written with."""
     part, schema = Part(entries), entries.schema
     row: Row = {name: part.total(name) for name in TOTALS}
     for field in schema.columns:

@@ -1,4 +1,4 @@
-"""A base as parts: the files of its version and of all before, and a snapshot of any of them."""
+"""A base as parts: the files of its version and of all versions before it, and the snapshot of any of these."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from lakemark_server.file_index.pages.zone_table import ZoneTable
 from lakemark_server.file_index.parts.part import Part
 
 ALIVE: Final = np.iinfo(np.int64).max
-"""The ``removed_version`` of an entry that was not removed."""
+"""The ``removed_version`` of a live entry."""
 
 
 @dataclass(frozen=True, eq=False)
 class StoredPart:
-    """A part of a base, and in which versions its entries are alive."""
+    """A part of a base, and the versions in which its entries are alive."""
 
     entries: StoredEntries
     known: BasePart
 
     def removed(self) -> Integers | None:
-        """Per entry the version that removed it, or ALIVE; None if all are alive."""
+        """The version that removed each entry, or ALIVE; None if all are alive."""
         if not self.known.dead and not self.known.removed:
             return None
-        found = self.entries.removed_versions() if self.known.dead else None
-        removed = np.full(self.entries.size, ALIVE, np.int64) if found is None else found.copy()
+        stored = self.entries.removed_versions() if self.known.dead else None
+        removed = np.full(self.entries.size, ALIVE, np.int64) if stored is None else stored.copy()
         count = self.known.removed
         if count:
             places = decode_integers(self.known.removed_places, count)
@@ -41,7 +41,7 @@ class StoredPart:
         return removed
 
     def at(self, version: int) -> Part | None:
-        """With the entries that were alive in a version."""
+        """The part with the entries that were alive in a version; None if there were none."""
         known = self.known
         if known.added_min > version or (known.dead and known.removed_max <= version):
             return None
@@ -58,7 +58,7 @@ class StoredPart:
 
 
 class Base:
-    """An index that was read. Pages are not looked at before they are needed."""
+    """An index that was read. Its pages are read only when they are needed."""
 
     def __init__(
         self, base_id: int, index: BaseIndex, table_id: int, schemas: Callable[[int], Schema], source: PageSource
@@ -66,7 +66,7 @@ class Base:
         self.base_id = base_id
         self.version = index.version
         self.branch_key = index.branch_key
-        zones = {one.schema_id: ZoneTable(one.arrow, schemas(one.schema_id)) for one in index.zones}
+        zones = {zone.schema_id: ZoneTable(zone.arrow, schemas(zone.schema_id)) for zone in index.zones}
         rows = dict.fromkeys(zones, 0)
         self.parts: list[StoredPart] = []
         for known in index.parts:
@@ -87,15 +87,16 @@ class Base:
 
     @cached_property
     def memory_bytes(self) -> int:
+        """About what the index takes, without pages."""
         parts = sum(2_500 + part.known.ByteSize() for part in self.parts)
         return 1_000 + parts + 300 * self._pages + sum(zones.memory_bytes for zones in self._zones)
 
     def at(self, version: int) -> Iterator[Part]:
-        """The parts of a version up to the base's own."""
-        for part in self.parts:
-            found = part.at(version)
-            if found is not None:
-                yield found
+        """The parts of the base's own version, or of one before it."""
+        for stored in self.parts:
+            live = stored.at(version)
+            if live is not None:
+                yield live
 
 
 def _page(table_id: int, page: PageReference) -> PageRef:

@@ -1,4 +1,4 @@
-"""File entries: what is known of data files, by column.
+"""File entries: metadata of data files, by column.
 
-How they are received, what they must satisfy to be let in, and their statistics, ready to be compared with a literal.
+How entries are received and validated, and their statistics, prepared for comparison with literals.
 """

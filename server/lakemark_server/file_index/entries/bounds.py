@@ -1,8 +1,8 @@
-"""One bound (lowest or highest value) of a column for many files, ready to be compared with a literal at once.
+"""One bound (lowest or highest value) of a column for many files, compared with a literal all at once.
 
-``compare`` answers "surely": it is false where the bound is not known. Values are turned into numpy arrays of integers,
-float64 or 16-byte big-endian integers (long decimals), once; strings and bytes stay in Arrow and compare by unsigned
-bytes, which is the order of code points, as in Spark.
+``compare`` means "surely": it is false where the bound is not known. Values are converted once, to numpy arrays of
+integers, float64 or 16-byte big-endian integers (long decimals). Strings and bytes stay in Arrow and compare by
+unsigned bytes, which is the order of code points, as in Spark.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark_core.expressions import LiteralValue
+from lakemark_server.file_index.arrow import AnyArray, integer_form
 
 Mask: TypeAlias = "npt.NDArray[np.bool_] | np.bool_"
 """One flag for each file, or one for all of them."""
 Order: TypeAlias = Literal["<", "<=", ">", ">="]
-AnyArray: TypeAlias = "pa.Array[Any]"
 _Numbers: TypeAlias = npt.NDArray[Any]
 
 _ORDERS: dict[Order, Callable[[Any, Any], Any]] = {
@@ -36,7 +36,7 @@ _ORDERS: dict[Order, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 RANGE_GROWTH_MAX: Final = 2.0**-10
-"""By how much of a usual range the ranges of doubles may become wider to be kept in less memory."""
+"""How much wider the ranges of doubles may become to take less memory, as a share of the median range."""
 _INT64 = 1 << 63
 _INT128 = 1 << 127
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -44,14 +44,14 @@ _TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def squash(mask: npt.NDArray[np.bool_]) -> Mask:
-    """The same mask as one flag, if all files have the same: it then costs nothing to combine."""
+    """The mask as a single flag if all files have the same one. Single flags cost nothing to combine."""
     if mask.all():
         return np.True_
     return mask if mask.any() else np.False_
 
 
 def both(*masks: Mask) -> Mask:
-    """AND of masks. A flag for all files costs nothing: numpy would spread it, which takes longer than AND."""
+    """AND of masks. A single flag is handled apart: numpy would broadcast it, which takes longer than the AND."""
     result: Mask = np.True_
     for mask in masks:
         if isinstance(mask, np.ndarray):
@@ -73,30 +73,30 @@ def either(*masks: Mask) -> Mask:
 
 
 class Bound(ABC):
-    """A column's lowest or highest values, one for each file."""
+    """The lowest or the highest values of a column, one for each file."""
 
     known: Mask
 
     @property
     @abstractmethod
     def memory_bytes(self) -> int:
-        """What it takes in memory."""
+        """How much memory the bound takes."""
 
     @abstractmethod
     def accepts(self, value: LiteralValue) -> bool:
-        """Whether the value can be compared with this bound; nothing is known of the column if it cannot."""
+        """Whether the value can be compared with this bound. If not, nothing is known of the column."""
 
     @abstractmethod
     def compare(self, order: Order, value: LiteralValue) -> Mask:
-        """Where the bound is known and ``bound order value``."""
+        """Where the bound is known and ``bound order value`` holds."""
 
     @abstractmethod
     def equals(self, other: Bound) -> Mask:
-        """Where both bounds are known and the same."""
+        """Where both bounds are known and equal."""
 
     @abstractmethod
     def reaches(self, values: Sequence[LiteralValue], high: Bound) -> Mask:
-        """Where one of the values may lie between this (the low) bound and the high one, both included."""
+        """Where one of the values may lie between this (low) bound and the high one, both inclusive."""
 
 
 class NumberBound(Bound):
@@ -124,7 +124,7 @@ class NumberBound(Bound):
             limit = _single(encoded, up=order in ("<", ">=")) if self.values.dtype == np.float32 else encoded
             return both(np.asarray(_ORDERS[order](self.values, limit)), self.known)
         floor = math.floor(encoded)
-        if floor != encoded:  # between two values of the unit: only the one below can be compared with
+        if floor != encoded:  # the literal lies between two values of the unit: compare with the lower one
             order = "<=" if order in ("<", "<=") else ">"
         limit = self._limit
         if not -limit <= floor < limit:
@@ -168,9 +168,12 @@ class NumberBound(Bound):
 
 
 def halved(low: Bound | None, high: Bound | None) -> tuple[Bound | None, Bound | None]:
-    """Doubles in half the memory: as floats of 32 bits, the lower one rounded down and the upper one up, so that they
-    still are bounds. Only if no file's range becomes wider on either side by more than RANGE_GROWTH_MAX of the files'
-    median range, and single values stay what they are."""
+    """Bounds of doubles as float32, in half the memory.
+
+    The lower bound is rounded down and the upper one up, so that they remain bounds. Bounds stay doubles if a file's
+    range would become wider on either side by more than RANGE_GROWTH_MAX of the median range, or if a file with a
+    single value would get a range.
+    """
     if not isinstance(low, NumberBound) or not isinstance(high, NumberBound):
         return low, high
     if low.values.dtype != np.float64 or high.values.dtype != np.float64:
@@ -183,14 +186,14 @@ def halved(low: Bound | None, high: Bound | None) -> tuple[Bound | None, Bound |
         ranges = np.where(low.known & high.known, highest - lowest, 0.0)
         several = ranges > 0
         allowed = np.where(several, np.median(ranges[several]) * RANGE_GROWTH_MAX, 0.0) if several.any() else 0.0
-        # What is not a number, as the difference of infinities, is not allowed either.
+        # The difference of infinities is NaN, which must not pass.
         if not (np.all(lowest - down <= allowed) and np.all(up - highest <= allowed)):
             return low, high
     return NumberBound(down, low.known, _double), NumberBound(up, high.known, _double)
 
 
 def _single(value: float, *, up: bool) -> np.float32:
-    """The nearest float of 32 bits that is not smaller (not greater): floats compare with it as with the value."""
+    """The nearest float32 that is not smaller (``up``) or not greater. Floats compare with it as with the value."""
     with np.errstate(over="ignore"):
         nearest = np.float32(value)
     if up:
@@ -199,7 +202,7 @@ def _single(value: float, *, up: bool) -> np.float32:
 
 
 class TextBound(Bound):
-    """Strings and bytes; with ``codes``, each file's value is ``values[code]``."""
+    """Strings and bytes. With ``codes``, the value of each file is ``values[code]``."""
 
     def __init__(self, values: AnyArray, known: Mask, codes: npt.NDArray[np.intp] | None = None):
         self.values = values
@@ -237,7 +240,7 @@ class TextBound(Bound):
         if not len(keys):
             return np.False_
         low, top = self._plain(), high._plain()
-        # Binary search of all files at once: as many passes as the list has doublings.
+        # Binary search for all files at once: the passes grow with the logarithm of the list's length.
         first = np.zeros(len(low), dtype=np.int64)
         last = np.full(len(low), len(keys))
         while (open_ := first < last).any():
@@ -252,12 +255,12 @@ class TextBound(Bound):
         return self.values if self._codes is None else self.values.take(_positions(self._codes))
 
     def _spread(self, result: AnyArray) -> Mask:
-        found = flags(result)
-        return found if self._codes is None else both(found[self._codes], self.known)
+        mask = flags(result)
+        return mask if self._codes is None else both(mask[self._codes], self.known)
 
 
 def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | None:
-    """The bound that an Arrow array of ``size`` files holds (null: not known), None for a type without order here."""
+    """The bound in an Arrow array of ``size`` files (null: not known); None for a type that has no order here."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if len(array) != size:
@@ -276,24 +279,28 @@ def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | No
         return NumberBound(numbers, both(known, squash(~np.isnan(numbers))), _double)
     if isinstance(kind, pa.Decimal128Type):
         return NumberBound(_decimals(array), known, _scaled(kind.scale))
+    integers = integer_form(kind)
+    return None if integers is None else NumberBound(_numbers(array, integers), known, _integer_encoder(kind))
+
+
+def _integer_encoder(kind: pa.DataType) -> Callable[[LiteralValue], fractions.Fraction | int | None]:
+    """What a literal is among the integers that a type's values are turned into."""
     if pa.types.is_boolean(kind):
-        return NumberBound(_numbers(array, pa.int8()), known, lambda value: _exact(value, bool))
-    if pa.types.is_integer(kind) and kind != pa.uint64():
-        return NumberBound(_numbers(array, kind if pa.types.is_signed_integer(kind) else pa.int64()), known, _whole)
+        return lambda value: _exact(value, bool)
     if pa.types.is_date32(kind):
-        return NumberBound(_numbers(array, pa.int32()), known, _days)
+        return _days
     if isinstance(kind, pa.TimestampType):
-        return NumberBound(_numbers(array, pa.int64()), known, _ticks(_TICKS_PER_SECOND[str(kind.unit)]))
-    return None
+        return _ticks(_TICKS_PER_SECOND[str(kind.unit)])
+    return _whole
 
 
 def flags(array: AnyArray) -> npt.NDArray[np.bool_]:
-    """A boolean Arrow array as a mask; null is false."""
+    """A boolean Arrow array as a mask; null counts as false."""
     return np.asarray(filled(array, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def filled(array: AnyArray, value: bool | int | decimal.Decimal) -> AnyArray:
-    """The array with a value in the place of nulls."""
+    """The array with a value in place of nulls."""
     if not array.null_count:
         return array
     result: AnyArray = pc.call_function("coalesce", [array, pa.scalar(value, array.type)])
@@ -383,7 +390,7 @@ def _ticks(per_second: int) -> Callable[[LiteralValue], fractions.Fraction | Non
     def encode(value: LiteralValue) -> fractions.Fraction | None:
         if not isinstance(value, datetime.datetime):
             return None
-        # Literals are instants in UTC or wall-clock times, as the column is.
+        # Literals are points in time in UTC or wall-clock times, like the column.
         microseconds = (value.replace(tzinfo=None) - _EPOCH) // datetime.timedelta(microseconds=1)
         return fractions.Fraction(microseconds * per_second, 1_000_000)
 

@@ -32,17 +32,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark_core.convert import ColumnValue, partition_from_proto, value_from_proto
 from lakemark_core.errors import InvalidArgument, InvalidFile
+from lakemark_core.messages.values import partition_from_proto, value_from_proto
 from lakemark_core.types import (
-    BINARY,
+    ColumnValue,
     Field,
     Schema,
     is_floating,
     is_nested,
-    is_textual,
-    partition_name,
-    partition_value_to_string,
+    may_be_cut,
+    name_of_partition,
     to_arrow,
 )
 from lakemark_proto.v1 import types_pb2 as pb
@@ -75,23 +74,24 @@ _KINDS: Final = frozenset(pb.SliceKind.values())
 
 
 def statistics_type(kind: str, field: Field) -> pa.DataType:
-    """Of the column ``<kind>.<field id>``."""
+    """The type of the column ``<kind>.<field id>``."""
     if kind == TRUNCATED:
         return pa.uint8()
     return to_arrow(field.type) if kind in ("min", "max") else pa.int64()
 
 
 def is_cut(field: Field) -> bool:
-    """Whether writers may cut the column's bounds."""
-    return is_textual(field.type) or field.type == BINARY
+    """Whether writers may truncate the column's bounds."""
+    return may_be_cut(field.type)
 
 
 def has_bounds(field: Field) -> bool:
+    """Whether the column can have bounds."""
     return not is_nested(field.type)
 
 
 def entry_schema(schema: Schema, statistics_ids: Iterable[int]) -> pa.Schema:
-    """All columns of entries that have statistics on these column ids (which the schema knows)."""
+    """All columns of entries with statistics on these column ids, which the schema must know."""
     return _entry_schema(schema, frozenset(statistics_ids))
 
 
@@ -108,7 +108,7 @@ def _entry_schema(schema: Schema, statistics_ids: frozenset[int]) -> pa.Schema:
 
 
 def instants_of(paths: AnyArray) -> npt.NDArray[np.int64]:
-    """The instants that wrote these files, with which their paths begin; -1 where there is none."""
+    """The instants that wrote these files, from the beginning of their paths; -1 where there is none."""
     if len(paths) > _FEW:
         length = str(paths[0]).find("/")
         heads, marks = pc.utf8_slice_codeunits(paths, 0, length), pc.utf8_slice_codeunits(paths, length, length + 1)
@@ -121,7 +121,7 @@ def instants_of(paths: AnyArray) -> npt.NDArray[np.int64]:
 
 
 def statistics_ids(names: Iterable[str]) -> frozenset[int]:
-    """The column ids in column names like ``min.3``."""
+    """The column ids in names like ``min.3``."""
     listed = tuple(names)
     return (_ids_in if len(listed) <= _NAMES_KEPT_MAX else _ids_in.__wrapped__)(listed)
 
@@ -132,20 +132,13 @@ def _ids_in(names: tuple[str, ...]) -> frozenset[int]:
     return frozenset(int(match[1]) for match in matches if match)
 
 
-def name_of_partition(values: Sequence[ColumnValue], schema: Schema) -> str:
-    """``month=1/origin=JFK``."""
-    fields = schema.partition_fields
-    texts = [partition_value_to_string(value, field.type) for value, field in zip(values, fields, strict=True)]
-    return partition_name([field.name for field in fields], texts)
-
-
 def partition_of(values: Sequence[pb.Value], schema: Schema) -> str:
-    """The name of the partition that a message's values mean. Raises InvalidArgument."""
+    """The name of the partition with the values of a message. Raises InvalidArgument."""
     return name_of_partition(partition_from_proto(values, schema), schema)
 
 
 def from_messages(files: Sequence[pb.DataFile], schema: Schema) -> pa.RecordBatch:
-    """Rows of protobuf as columns. Raises InvalidFile that names the file and what is wrong with it."""
+    """Protobuf messages as a batch. Raises InvalidFile that names the file and what is wrong with it."""
     partitions = _known_partitions(schema)
     ids: set[int] = set()
     rows = []
@@ -164,7 +157,7 @@ def from_messages(files: Sequence[pb.DataFile], schema: Schema) -> pa.RecordBatc
         rows.append(row)
     entries = entry_schema(schema, ids)
     try:
-        # One conversion for all columns: for few files it costs a third of one for each column.
+        # One conversion for all columns: for few files it costs a third of converting each column.
         return pa.RecordBatch.from_struct_array(cast(pa.StructArray, pa.array(rows, _as_struct(entries))))
     except (pa.ArrowException, OverflowError):
         _raise_misfit(rows, entries)
@@ -178,7 +171,7 @@ def _as_struct(entries: pa.Schema) -> pa.StructType:
 
 @lru_cache(maxsize=64)
 def _known_partitions(schema: Schema) -> dict[bytes, str]:
-    """Names by serialized values: most commits write to partitions that others wrote to before."""
+    """Partition names by serialized values. Most commits write to partitions that earlier commits wrote to."""
     return {}
 
 
@@ -202,7 +195,7 @@ def _partition(file: pb.DataFile, schema: Schema) -> str:
 
 
 def _row(file: pb.DataFile, partition: str) -> dict[str, Any]:
-    """Its values by column; what is left out is null."""
+    """The values of a file by column; what the message leaves out is null."""
     if file.kind not in _KINDS:
         raise InvalidFile(f"file {file.path!r}: kind {file.kind} is not known", path=file.path)
     return {

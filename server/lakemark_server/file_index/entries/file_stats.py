@@ -1,4 +1,4 @@
-"""What is known of the values in many files, column by column: the input of pruning."""
+"""Statistics of many files, column by column: the input of pruning."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark_server.file_index.arrow import AnyArray
 from lakemark_server.file_index.at_hand import may_make
 from lakemark_server.file_index.entries.bounds import (
-    AnyArray,
     Bound,
     Mask,
     both,
@@ -28,10 +28,10 @@ from lakemark_server.file_index.entries.bounds import (
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """Statistics of one column, one entry for each file; a null entry, or no array at all, means not known.
+    """Statistics of one column, one entry for each file. A null entry, or no array at all, means not known.
 
     ``min`` and ``max`` bound the values that are neither null nor NaN; they need not occur (truncated strings).
-    ``absent`` marks files in which every row's value is null because they were written before the column was added.
+    ``absent`` marks files that were written before the column was added, so that it is null in every row.
     """
 
     min: AnyArray | None = None
@@ -43,7 +43,7 @@ class ColumnStats:
 
 @dataclass(frozen=True, slots=True)
 class FileStats:
-    """Rows of each file, and by column id: statistics, and the partition columns' exact values (null is null)."""
+    """The rows of each file, and by column id the statistics and the exact partition values (null is null)."""
 
     rows: npt.NDArray[np.integer[Any]]
     columns: Mapping[int, ColumnStats] = field(default_factory=dict)
@@ -52,7 +52,8 @@ class FileStats:
 
 @dataclass(frozen=True, slots=True)
 class PreparedColumn:
-    """A column's statistics as bounds and masks. ``exact``: the values, where all rows of a file have the same one."""
+    """A column's statistics as bounds and masks. ``exact`` has the value of each file if all its rows have the same
+    one."""
 
     low: Bound | None
     high: Bound | None
@@ -64,6 +65,7 @@ class PreparedColumn:
 
     @property
     def memory_bytes(self) -> int:
+        """How much memory the bounds and masks take."""
         bounds = {id(bound): bound.memory_bytes for bound in (self.low, self.high) if bound is not None}
         masks = (self.no_nulls, self.all_null, self.may_nan, self.all_nan)
         exact = 0 if self.exact is None else self.exact.nbytes
@@ -71,14 +73,15 @@ class PreparedColumn:
 
 
 BoundsOf = Callable[[AnyArray, AnyArray], tuple[AnyArray, AnyArray] | None]
-"""Bounds of a function's value from those of its argument; null, or None for all, is unknown."""
+"""Bounds of a function's value from those of its argument. Null means unknown; None means that all are unknown."""
 Keep = Callable[[int, Callable[[], PreparedColumn]], PreparedColumn]
 
 
 class PreparedStats:
-    """Statistics that convert each column when it is first asked for and keep it. May be shared between threads.
+    """Statistics that convert each column when it is first asked for. Thread-safe.
 
-    ``keep`` gives the column with an id that it has, or makes it; without one all are kept.
+    ``keep(column_id, make)`` returns the column that it keeps, or calls ``make``. Without ``keep`` all columns are kept
+    here.
     """
 
     def __init__(self, stats: FileStats, keep: Keep | None = None):
@@ -90,12 +93,12 @@ class PreparedStats:
 
     @property
     def memory_bytes(self) -> int:
-        """Without the columns."""
+        """How much memory the statistics take without the columns."""
         rows = np.asarray(self._stats.rows)
         return 1_000 + self.not_empty.nbytes + (rows.nbytes if rows.strides != (0,) else 0)
 
     def column(self, column_id: int) -> PreparedColumn | None:
-        """The column with this id, None if nothing is known of it."""
+        """The column with this id; None if nothing is known of it."""
         if column_id in self._stats.partition:
             return self._keep(column_id, lambda: _from_values(self._stats.partition[column_id], self.size))
         if column_id in self._stats.columns:
@@ -105,7 +108,7 @@ class PreparedStats:
         return None
 
     def applied(self, column_id: int, bounds: BoundsOf) -> PreparedColumn | None:
-        """The column of what a function gives for this column: null for null, else within ``bounds``."""
+        """The result of a function of the column: null for null, else within ``bounds``."""
         plain = self.column(column_id)
         if plain is None:
             return None
@@ -114,23 +117,25 @@ class PreparedStats:
             stats = self._stats.columns[column_id]
             low, high = stats.min, stats.max
         known = [array for array in (low, high) if array is not None]
-        found = None
+        result = None
         if known:
             nothing = pa.nulls(self.size, known[0].type)
-            found = bounds(*(_plain(nothing if array is None else array) for array in (low, high)))
-        low_bound, high_bound = (None, None) if found is None else (bound_of(one, size=self.size) for one in found)
+            result = bounds(*(_plain(nothing if array is None else array) for array in (low, high)))
+        low_bound, high_bound = (
+            (None, None) if result is None else (bound_of(bound, size=self.size) for bound in result)
+        )
         return replace(plain, low=low_bound, high=high_bound, exact=None)
 
     def _keep_all(self, column_id: int, make: Callable[[], PreparedColumn]) -> PreparedColumn:
-        found = self._columns.get(column_id)
-        if found is None:
+        column = self._columns.get(column_id)
+        if column is None:
             may_make()
-            found = self._columns[column_id] = make()
-        return found
+            column = self._columns[column_id] = make()
+        return column
 
 
 class PartitionsOnly(PreparedStats):
-    """The same files, of which only these columns are known: those of the partition."""
+    """The same files, with statistics on these columns only: the partition columns."""
 
     def __init__(self, whole: PreparedStats, column_ids: Collection[int]):
         self._whole = whole
@@ -146,7 +151,7 @@ class PartitionsOnly(PreparedStats):
 
 
 def prepare(stats: FileStats) -> PreparedStats:
-    """Statistics for many calls of ``prune``; cheap itself, the columns are converted on demand."""
+    """Statistics for many calls of ``prune``. Cheap itself: columns are converted on demand."""
     return PreparedStats(stats)
 
 
@@ -170,8 +175,8 @@ def _from_stats(stats: ColumnStats, rows: npt.NDArray[np.integer[Any]]) -> Prepa
 
 def _plain(array: AnyArray | pa.ChunkedArray[Any]) -> AnyArray:
     whole: Any = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    found: AnyArray = whole.dictionary_decode() if isinstance(whole, pa.DictionaryArray) else whole
-    return found
+    decoded: AnyArray = whole.dictionary_decode() if isinstance(whole, pa.DictionaryArray) else whole
+    return decoded
 
 
 def _from_values(values: AnyArray | pa.ChunkedArray[Any], size: int) -> PreparedColumn:

@@ -1,7 +1,7 @@
-"""Blocks: file entries as bytes below the store's limit for a value. The first byte names the encoding.
+"""Blocks: file entries as bytes, below the store's limit for a value. The first byte names the encoding.
 
-A small commit is kept as the protobuf list or Arrow batch in which it came (cheap to write and to read); larger ones by
-column (``page``).
+A small commit is kept as the protobuf list or Arrow batch in which it came, which is cheap to write and to read. Larger
+ones are encoded by column (``page``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def encode_list(files: pb.DataFileList) -> bytes | None:
-    """One block of few files, as they are; None if it would be too large for one."""
+    """One block with the message as it is; None if it is too large for one block."""
     if len(files.files) > LIST_FILES_MAX or files.ByteSize() >= BLOCK_BYTES_MAX:
         return None
     return _LIST + files.SerializeToString()
@@ -59,7 +59,7 @@ def encode_pages(batch: pa.RecordBatch) -> list[bytes]:
 
 
 def _encode_small(batch: pa.RecordBatch) -> bytes:
-    """Few entries: all columns at once take a tenth of the time that they take one by one."""
+    """One block of few entries. Encoding all columns at once takes a tenth of the time of encoding each."""
     data = batch.serialize().to_pybytes()
     ids = sorted(statistics_ids(batch.schema.names))
     header = struct.pack(f"<IIH{len(ids)}I", _fingerprint(batch.schema), len(data), len(ids), *ids)
@@ -67,13 +67,13 @@ def _encode_small(batch: pa.RecordBatch) -> bytes:
 
 
 def packed(batch: pa.RecordBatch) -> bytes:
-    """Few entries for ``unpacked``, to be kept in memory: not compressed."""
+    """Few entries as bytes to keep in memory, for ``unpacked``. Not compressed."""
     ids = sorted(statistics_ids(batch.schema.names))
     return struct.pack(f"<{1 + len(ids)}q", len(ids), *ids) + batch.serialize().to_pybytes()
 
 
 def unpacked(data: bytes, schema: Schema) -> pa.RecordBatch:
-    """Of the schema with which the entries were decoded. Not copied."""
+    """The entries in ``data``, which were packed with this schema. Not copied."""
     (count,) = struct.unpack_from("<q", data)
     ids = struct.unpack_from(f"<{count}q", data, 8)
     return pa.ipc.read_record_batch(pa.py_buffer(data).slice(8 + 8 * count), entry_schema(schema, ids))
@@ -92,7 +92,7 @@ def _decode_small(block: bytes, schema: Schema | None) -> pa.RecordBatch:
 
 @lru_cache(maxsize=256)
 def _fingerprint(schema: pa.Schema) -> int:
-    """32 bits of what its columns are."""
+    """32 bits of a hash over the columns of a schema."""
     return int.from_bytes(hashlib.blake2b(str(schema).encode(), digest_size=4).digest(), "little")
 
 
@@ -120,19 +120,21 @@ def to_ipc(batch: pa.RecordBatch) -> bytes:
 
 
 def to_small_ipc(batch: pa.RecordBatch) -> bytes:
-    """A complete Arrow IPC stream of few entries, not compressed: a stream writer takes thirty times as long for them,
-    most of it to encode the schema again."""
+    """A complete Arrow IPC stream of few entries, not compressed.
+
+    A stream writer takes thirty times as long for them, most of it to encode the schema again.
+    """
     return b"".join((_schema_message(batch.schema), cast(Any, batch.serialize()), _STREAM_END))
 
 
 @lru_cache(maxsize=256)
 def _schema_message(schema: pa.Schema) -> bytes:
-    """With which a stream begins."""
+    """The message that begins a stream."""
     return schema.serialize().to_pybytes()
 
 
 def to_plain_ipc(batches: Sequence[pa.RecordBatch]) -> bytes:
-    """A complete Arrow IPC stream of batches with one schema, not compressed; at least one."""
+    """A complete Arrow IPC stream of batches with one schema, not compressed; at least one batch."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:
@@ -141,7 +143,7 @@ def to_plain_ipc(batches: Sequence[pa.RecordBatch]) -> bytes:
 
 
 def page_of(block: bytes) -> Page | None:
-    """What is in a block that has its entries by column; None if it has few."""
+    """The page in a block that has its entries by column; None for the encodings of few entries."""
     if block[:1] == _PAGE:
         return Page(block[1:])
     if block[:1] not in (_LIST, _BATCH):
@@ -170,5 +172,5 @@ def decode(block: bytes, schema: Schema) -> pa.RecordBatch:
 
 
 def _column(page: Page, field: pa.Field[Any]) -> AnyArray:
-    found = page.column(field.name, field.type)
-    return nulls(page.entries, field.type) if found is None else found
+    array = page.column(field.name, field.type)
+    return nulls(page.entries, field.type) if array is None else array

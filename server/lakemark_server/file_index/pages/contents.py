@@ -26,18 +26,18 @@ from lakemark_server.store.keyspace import BASE_PAGES, BLOCKS
 
 ADDED_VERSION: Final = pa.field("added_version", pa.int64())
 SCHEMA_ID: Final = pa.field("schema_id", pa.int32())
-TOLD: Final = FIXED.append(ADDED_VERSION).append(SCHEMA_ID)
-"""What readers are told of every file, whatever schema they read it with."""
+REPORTED: Final = FIXED.append(ADDED_VERSION).append(SCHEMA_ID)
+"""The columns that readers get of every file, whatever schema they read it with."""
 REMOVED_VERSION: Final = pa.field("removed_version", pa.int64())
 
-_FOUND_OUT_BYTES: Final = 4_000  # instants, partitions, zones and TOLD of entries in memory, once they were asked for
+_DERIVED_BYTES: Final = 4_000  # instants, partitions, zones and REPORTED columns of entries in memory, once computed
 
 Mask = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
 PartitionCodes = tuple[npt.NDArray[np.int32], list[str]]
 
 
-class Entries(ABC):
+class FileEntries(ABC):
     """Immutable; compared by identity. Every entry has the version that added it."""
 
     schema: Schema
@@ -46,35 +46,35 @@ class Entries(ABC):
 
     @abstractmethod
     def find_column(self, name: str, *, keep: bool = True) -> AnyArray | None:
-        """A column of ``entry_schema`` or ``added_version``; None if no entry has it.
+        """A column of ``entry_schema``, or ``added_version``; None if no entry has it.
 
-        ``keep``: the cache keeps what has to be decoded, for those who ask next.
+        ``keep``: whether the cache keeps a decoded column.
         """
 
     def column(self, name: str, *, keep: bool = True) -> AnyArray:
-        """One that every entry has. Raises CorruptStore."""
-        found = self.find_column(name, keep=keep)
-        if found is None:
+        """A column that every entry has. Raises CorruptStore."""
+        array = self.find_column(name, keep=keep)
+        if array is None:
             raise CorruptStore(f"file entries lack the column {name!r}")
-        return found
+        return array
 
     def told(self) -> pa.RecordBatch:
-        """The columns of TOLD, together."""
+        """The REPORTED columns."""
         arrays: list[AnyArray] = []
-        for field in TOLD:
+        for field in REPORTED:
             if field == SCHEMA_ID:
                 arrays.append(pa.array(np.full(self.size, self.schema.schema_id, np.int32)))
             else:
-                found = self.find_column(field.name, keep=False)
-                arrays.append(nulls(self.size, field.type) if found is None else found)
-        return pa.RecordBatch.from_arrays(arrays, schema=TOLD)
+                array = self.find_column(field.name, keep=False)
+                arrays.append(nulls(self.size, field.type) if array is None else array)
+        return pa.RecordBatch.from_arrays(arrays, schema=REPORTED)
 
     def runs(self, name: str) -> Runs:
-        """A column that every entry has, by runs of equal values; not kept."""
+        """A column that every entry has, as runs of equal values. Not cached."""
         return runs_of(self.column(name, keep=False))
 
     def path_runs(self) -> PathRuns:
-        """The paths of all entries by their pieces; not kept."""
+        """The pieces of all paths, as runs of equal values. Not cached."""
         pieces: Any = pc.call_function(
             "split_pattern", [self.column("path", keep=False)], pc.SplitPatternOptions("/", max_splits=2, reverse=True)
         )
@@ -86,59 +86,59 @@ class Entries(ABC):
     @property
     @abstractmethod
     def partition_codes(self) -> PartitionCodes:
-        """Per entry the index of its partition's name, and the names."""
+        """The index of each entry's partition name, and the names."""
 
     @property
     @abstractmethod
     def instants(self) -> Integers:
-        """Per entry the instant that wrote the file: its directory's name; -1 if that is not a number."""
+        """The instant that wrote each file, from the name of its directory; -1 if that is not a number."""
 
     @property
     @abstractmethod
     def instant_range(self) -> tuple[int, int]:
-        """The least and the greatest of them."""
+        """The least and the greatest instant."""
 
     @property
     @abstractmethod
     def has_deltas(self) -> bool:
-        """Dead ones included."""
+        """Whether any entry is a delta, dead ones included."""
 
     @property
     @abstractmethod
     def memory_bytes(self) -> int:
-        """What it takes by itself, without what caches have of it."""
+        """How much memory the entries take themselves, without what caches keep of them."""
 
     @abstractmethod
-    def added_by(self, version: int) -> Entries:
-        """The same files as added by another version."""
+    def added_by(self, version: int) -> FileEntries:
+        """The same files as if another version had added them."""
 
-    def page_with(self, first: int, last: int) -> tuple[Entries, int] | None:
-        """Those of the one page that has all places from ``first`` to ``last``, and where it begins.
+    def page_with(self, first: int, last: int) -> tuple[FileEntries, int] | None:
+        """The entries of the one page that covers the places ``first`` to ``last``, and the place where it begins.
 
-        None: there is no such page, or no other one.
+        None if several pages cover them, or if all entries are on one page.
         """
         return None
 
     @cached_property
     def name(self) -> Hashable:
-        """For caches, which then do not keep the entries themselves in memory."""
+        """The key of these entries in caches, which then need not keep the entries themselves alive."""
         return object()
 
     @cached_property
     def zones(self) -> dict[tuple[int, Type], tuple[Any, ...]]:
-        """What ``snapshot.zones`` has found out, by column id and the type it is read with."""
+        """The zones computed so far (see ``pruning.zones``), by column id and the type that the reader's schema has."""
         return {}
 
     zone_table: ZoneTable | None = None
-    """Of a base that knows the zones of these entries, in the row ``zone_row_number``."""
+    """The zones of the base that has these entries; theirs are in the row ``zone_row_number``."""
     zone_row_number: int = 0
 
     def known_zone(self, field: Field) -> tuple[Any, Any, int | None, int | None] | None:
-        """Low, high, nulls and nans of a column, in the type of the files' schema; None if it has to be found out."""
+        """Low, high, nulls and NaNs of a column, in the type of the files' schema; None if they must be computed."""
         return None
 
     def known_total(self, name: str) -> int | None:
-        """The sum of an integer column, if it need not be found out."""
+        """The sum of an integer column; None if it must be computed."""
         return None
 
     def batch(self) -> pa.RecordBatch:
@@ -146,13 +146,13 @@ class Entries(ABC):
         wanted = entry_schema(self.schema, self.statistics_ids).append(ADDED_VERSION)
         arrays = []
         for field in wanted:
-            found = self.find_column(field.name)
-            arrays.append(nulls(self.size, field.type) if found is None else found)
+            array = self.find_column(field.name)
+            arrays.append(nulls(self.size, field.type) if array is None else array)
         return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
-class MemoryEntries(Entries):
-    """A few entries, as a batch with all their columns."""
+class MemoryEntries(FileEntries):
+    """A few entries in memory, as one batch."""
 
     def __init__(self, batch: pa.RecordBatch, schema: Schema) -> None:
         self.schema = schema
@@ -192,9 +192,9 @@ class MemoryEntries(Entries):
 
     @cached_property
     def memory_bytes(self) -> int:
-        return batch_bytes(self._batch) + 12 * self.size + _FOUND_OUT_BYTES
+        return batch_bytes(self._batch) + 12 * self.size + _DERIVED_BYTES
 
-    def added_by(self, version: int) -> Entries:
+    def added_by(self, version: int) -> FileEntries:
         at = self._batch.schema.get_field_index(ADDED_VERSION.name)
         plain = self._batch if at < 0 else self._batch.remove_column(at)
         return MemoryEntries(with_version(plain, version), self.schema)
@@ -204,21 +204,22 @@ class MemoryEntries(Entries):
 
 
 def with_version(batch: pa.RecordBatch, version: int) -> pa.RecordBatch:
+    """The batch with an ``added_version`` column."""
     versions: AnyArray = pa.array(np.full(batch.num_rows, version, np.int64))
     return pa.RecordBatch.from_arrays([*batch.columns, versions], schema=_with_version(batch.schema))
 
 
 @lru_cache(maxsize=256)
 def _with_version(schema: pa.Schema) -> pa.Schema:
-    """One object for all entries of a schema."""
+    """The schema with ``added_version``. Cached, so that all entries of a schema share one object."""
     return schema.append(ADDED_VERSION)
 
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """A page in the store: a block of a commit (``owner``: the instant) or of a base (its id).
+    """A page in the store: a block of a commit (``owner`` is the instant) or a page of a base (``owner`` is its id).
 
-    ``added_version`` is that of all its entries; 0: each entry has its own.
+    ``added_version`` holds for all entries of the page; 0: each entry has its own.
     """
 
     table_id: int
@@ -230,6 +231,7 @@ class PageRef:
 
     @property
     def key(self) -> bytes:
+        """The key of the page in the store."""
         return (BLOCKS if self.block else BASE_PAGES).key(self.table_id, self.owner, self.number)
 
 
@@ -243,8 +245,8 @@ class Summary(NamedTuple):
     row: int
 
 
-class StoredEntries(Entries):
-    """Entries in pages of the store; columns are decoded when they are asked for, and cached apart."""
+class StoredEntries(FileEntries):
+    """Entries in pages of the store. Columns are decoded on demand and cached separately."""
 
     def __init__(self, pages: Sequence[PageRef], schema: Schema, source: PageSource, summary: Summary | None = None):
         self.schema = schema
@@ -260,8 +262,8 @@ class StoredEntries(Entries):
     def statistics_ids(self) -> frozenset[int]:  # type: ignore[override]
         if self._summary:
             return self._summary.statistics_ids
-        found = frozenset(one for page in self._pages() for one in statistics_ids(page.names))
-        return frozenset(one for one in found if self.schema.find_id(one) is not None)
+        ids = frozenset(column_id for page in self._pages() for column_id in statistics_ids(page.names))
+        return frozenset(column_id for column_id in ids if self.schema.find_id(column_id) is not None)
 
     def find_column(self, name: str, *, keep: bool = True) -> AnyArray | None:
         if name == ADDED_VERSION.name and self.pages[0].added_version:
@@ -289,9 +291,9 @@ class StoredEntries(Entries):
         return joined([page.runs(name, data_type) for page in self._pages()])
 
     def path_runs(self) -> PathRuns:
-        found = [page.path_runs() for page in self._pages()]
-        whole = [one for one in found if one is not None]
-        if len(whole) < len(found):
+        by_page = [page.path_runs() for page in self._pages()]
+        whole = [paths for paths in by_page if paths is not None]
+        if len(whole) < len(by_page):
             return super().path_runs()
         return PathRuns(*(joined(pieces) for pieces in zip(*whole, strict=True)))
 
@@ -300,11 +302,11 @@ class StoredEntries(Entries):
         return self._source.kept((*self._name, "#partition"), self._partition_codes, _codes_bytes)
 
     def _partition_codes(self) -> PartitionCodes:
-        found = [page.partition_codes() for page in self._pages()]
-        # The names of each page, which come again in the next one, get codes that hold for all.
-        codes, names = dictionary(pa.concat_arrays([names for _, names in found]))
-        starts = np.cumsum([0, *(len(names) for _, names in found[:-1])])
-        pages = [codes[start + of_page] for start, (of_page, _) in zip(starts, found, strict=True)]
+        by_page = [page.partition_codes() for page in self._pages()]
+        # Pages repeat each other's names: give each name one code for all pages.
+        codes, names = dictionary(pa.concat_arrays([names for _, names in by_page]))
+        starts = np.cumsum([0, *(len(names) for _, names in by_page[:-1])])
+        pages = [codes[start + of_page] for start, (of_page, _) in zip(starts, by_page, strict=True)]
         return np.concatenate(pages), names
 
     @property
@@ -312,10 +314,10 @@ class StoredEntries(Entries):
         return self._source.kept((*self._name, "#instant"), self._instants, lambda array: array.nbytes)
 
     def _instants(self) -> Integers:
-        found = [page.instants() for page in self._pages()]
-        if any(one is None for one in found):
+        by_page = [page.instants() for page in self._pages()]
+        if any(instants is None for instants in by_page):
             return instants_of(self.column("path"))
-        return np.concatenate([one for one in found if one is not None])
+        return np.concatenate([instants for instants in by_page if instants is not None])
 
     @cached_property
     def instant_range(self) -> tuple[int, int]:
@@ -334,7 +336,7 @@ class StoredEntries(Entries):
     def memory_bytes(self) -> int:
         return 1_000 + 200 * len(self.pages)
 
-    def added_by(self, version: int) -> Entries:
+    def added_by(self, version: int) -> FileEntries:
         pages = [replace(page, added_version=version) for page in self.pages]
         return StoredEntries(pages, self.schema, self._source, self._summary)
 
@@ -345,14 +347,14 @@ class StoredEntries(Entries):
         return self._summary.zones.value(name, self._summary.row) if self._summary else None
 
     def zone_row(self) -> dict[str, Any] | None:
-        """Everything that a base knows of it."""
+        """Totals and zones that a base knows of these entries; None if it knows none."""
         return self._summary.zones.row(self._summary.row) if self._summary else None
 
     def with_pages(self, pages: Sequence[PageRef]) -> StoredEntries:
-        """Others of the same schema."""
+        """Entries of the same schema in other pages."""
         return StoredEntries(pages, self.schema, self._source)
 
-    def page_with(self, first: int, last: int) -> tuple[Entries, int] | None:
+    def page_with(self, first: int, last: int) -> tuple[FileEntries, int] | None:
         start = 0
         for page in self.pages if len(self.pages) > 1 else ():
             if first < start + page.entries:
@@ -361,11 +363,11 @@ class StoredEntries(Entries):
         return None
 
     def removed_versions(self) -> Integers | None:
-        """Of entries that a base keeps of the past; None if it keeps none here."""
-        found = self._source.kept(
+        """The version that removed each entry, from pages of a base; None if the pages do not have it."""
+        versions = self._source.kept(
             (*self._name, REMOVED_VERSION.name), lambda: self._decoded(REMOVED_VERSION.name, pa.int64()), _array_bytes
         )
-        return None if found is None else np.asarray(found.to_numpy(), np.int64)
+        return None if versions is None else np.asarray(versions.to_numpy(), np.int64)
 
     def _type_of(self, name: str) -> pa.DataType | None:
         if name == ADDED_VERSION.name:

@@ -1,7 +1,8 @@
-"""Integers and bytes as compact columns: offsets, differences, planes of bytes, zstd. Pure.
+"""Integers and bytes as compact columns: offsets, differences, byte planes, zstd. Pure.
 
-Frame of reference and delta coding as in column stores (Zukowski et al. 2006); planes of bytes because the high bytes
-of neighbours are alike and the low ones are not, which a general compressor sees only when they are apart.
+Frame of reference and delta coding as in column stores (Zukowski et al. 2006). Byte planes put the first bytes of all
+values together, then the second bytes, and so on: high bytes of neighbours are alike and low ones are not, which a
+general compressor exploits only when they are apart.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from lakemark_proto.store.v1.store_pb2 import PageColumn
 
 Integers = npt.NDArray[np.int64]
 _CODEC: Final = pa.Codec("zstd", compression_level=3)
-_WORTH_IT: Final = 64  # bytes below which nothing is compressed
+_WORTH_IT: Final = 64  # fewer bytes are not compressed
 _WIDTHS: Final = (1, 2, 4, 8)
 _INT64: Final = 1 << 63
 
 
 def encode_integers(values: Integers, reference: Integers | None = None, other: str = "") -> PageColumn:
-    """The smallest of the kinds. ``reference``: a column of the same page named ``other`` to relate them to."""
+    """The values in the smallest of the encodings.
+
+    ``reference``: a column of the same page, named ``other``, that the values may be encoded relative to.
+    """
     if not len(values):
         return PageColumn(kind=PageColumn.CONSTANT)
     best = _plain(values)
@@ -35,23 +39,23 @@ def encode_integers(values: Integers, reference: Integers | None = None, other: 
 
 
 def _differences(values: Integers, reference: Integers | None, other: str) -> list[PageColumn]:
-    found = []
-    # Differences that leave 64 bits are none.
+    candidates = []
+    # Skip differences that do not fit into 64 bits.
     if int(values.max()) - int(values.min()) < _INT64:
         delta = _plain(np.diff(values, prepend=values[:1]))
-        found.append(PageColumn(kind=PageColumn.DELTA, first=int(values[0])))
-        found[-1].MergeFrom(
+        candidates.append(PageColumn(kind=PageColumn.DELTA, first=int(values[0])))
+        candidates[-1].MergeFrom(
             PageColumn(offset=delta.offset, width=delta.width, data=delta.data, unpacked=delta.unpacked)
         )
     if reference is not None:
         low, high = int(values.min()) - int(reference.max()), int(values.max()) - int(reference.min())
         if low >= -_INT64 and high < _INT64:
             relative = _plain(values - reference)
-            found.append(PageColumn(kind=PageColumn.RELATIVE, other=other))
-            found[-1].MergeFrom(
+            candidates.append(PageColumn(kind=PageColumn.RELATIVE, other=other))
+            candidates[-1].MergeFrom(
                 PageColumn(offset=relative.offset, width=relative.width, data=relative.data, unpacked=relative.unpacked)
             )
-    return found
+    return candidates
 
 
 def _plain(values: Integers) -> PageColumn:
@@ -59,7 +63,7 @@ def _plain(values: Integers) -> PageColumn:
     if low == high:
         return PageColumn(kind=PageColumn.CONSTANT, offset=low)
     width = next(width for width in _WIDTHS if high - low < 1 << (8 * width))
-    # The difference is right modulo 2^64, whatever the signs.
+    # The difference is correct modulo 2^64, whatever the signs.
     differences = (values.view(np.uint64) - np.uint64(low & ((1 << 64) - 1))).astype(f"<u{width}")
     column = PageColumn(kind=PageColumn.PLAIN, offset=low, width=width)
     pack(column, planes(differences, width))
@@ -67,13 +71,13 @@ def _plain(values: Integers) -> PageColumn:
 
 
 def decode_integers(column: PageColumn, entries: int, reference: Integers | None = None) -> Integers:
-    """``reference``: the values of the column ``other``."""
+    """The values of a column. ``reference`` has the values of the column ``other``."""
     match column.kind:
         case PageColumn.CONSTANT:
             return np.full(entries, column.offset, np.int64)
         case PageColumn.DELTA:
-            found = np.cumsum(_unpacked(column, entries))
-            return found + np.int64(column.first - int(found[0])) if entries else found
+            sums = np.cumsum(_unpacked(column, entries))
+            return sums + np.int64(column.first - int(sums[0])) if entries else sums
         case PageColumn.RELATIVE if reference is not None:
             return _unpacked(column, entries) + reference
     return _unpacked(column, entries)
@@ -87,7 +91,7 @@ def _unpacked(column: PageColumn, entries: int) -> Integers:
 
 
 def pack(column: PageColumn, data: bytes) -> None:
-    """Puts the bytes into the column, compressed if that is worth it."""
+    """Stores the bytes in the column, compressed if that makes them smaller."""
     packed = _CODEC.compress(data, asbytes=True) if len(data) >= _WORTH_IT else data
     if len(packed) < len(data):
         column.data, column.unpacked = packed, len(data)
@@ -96,15 +100,16 @@ def pack(column: PageColumn, data: bytes) -> None:
 
 
 def unpack(column: PageColumn) -> bytes:
+    """The bytes that ``pack`` stored."""
     return _CODEC.decompress(column.data, column.unpacked, asbytes=True) if column.unpacked else column.data
 
 
 def planes(values: npt.NDArray[Any], width: int) -> bytes:
-    """All first bytes, all second bytes …"""
+    """The first bytes of all values, then all second bytes, and so on."""
     return values.tobytes() if width == 1 else values.view(np.uint8).reshape(-1, width).T.tobytes()
 
 
 def unplaned(data: bytes, width: int) -> npt.NDArray[np.uint8]:
-    """The bytes as they were before ``planes``."""
+    """The inverse of ``planes``."""
     flat = np.frombuffer(data, np.uint8)
     return flat if width == 1 else np.ascontiguousarray(flat.reshape(width, -1).T).reshape(-1)

@@ -1,7 +1,7 @@
-"""Pages: file entries by column, compressed column by column, so that only what is asked for is decoded.
+"""Pages: file entries, compressed column by column, so that only the columns asked for are decoded.
 
-A page holds what ``entries.columns`` describes. Its path is taken apart where it has the standard shape
-``<instant>/<partition>/<file group>/<file>``: most of it is in other columns already.
+A page has the columns that ``entries.columns`` describes. A path of the standard shape ``<instant>/<partition>/<file
+group>/<file>`` is taken apart, because other columns already have most of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ import pyarrow.compute as pc
 from lakemark_core.errors import CorruptStore
 from lakemark_proto.store.v1.store_pb2 import Page as PageMessage
 from lakemark_proto.store.v1.store_pb2 import PageColumn
-from lakemark_server.file_index.arrow import AnyArray, buffer, bytes_within, dictionary, nulls, take, texts
+from lakemark_server.file_index.arrow import (
+    AnyArray,
+    buffer,
+    bytes_within,
+    dictionary,
+    integer_form,
+    nulls,
+    take,
+    texts,
+)
 from lakemark_server.file_index.pages.numbers import (
     Integers,
     decode_integers,
@@ -29,13 +38,13 @@ from lakemark_server.file_index.pages.numbers import (
 )
 from lakemark_server.file_index.pages.runs import Runs, constant, ends_of, runs_of
 
-_FEW_DISTINCT: Final = 8  # a dictionary if there are so many times fewer distinct texts
+_FEW_DISTINCT: Final = 8  # use a dictionary if there are this many times fewer distinct texts than entries
 _INSTANT_DIGITS_MAX: Final = 18
 _MAX: Final = "max."
 
 
 class PathRuns(NamedTuple):
-    """Paths are ``above``, ``directory`` (null: the file group's name) and ``file_name``, joined by "/"."""
+    """The pieces of paths: ``above``, ``directory`` (null: the file group's name) and ``file_name``, joined by "/"."""
 
     above: Runs
     directory: Runs
@@ -54,7 +63,7 @@ def encode_page(batch: pa.RecordBatch) -> bytes:
 
 
 class Page:
-    """A page in memory, still compressed. Thread-safe; keeps nothing that it decodes."""
+    """A page in memory, still compressed. Thread-safe. Keeps nothing that it decodes."""
 
     def __init__(self, stored: bytes) -> None:
         """Raises google.protobuf.message.DecodeError."""
@@ -65,10 +74,11 @@ class Page:
 
     @property
     def names(self) -> list[str]:
+        """The names of the columns that an entry has."""
         return list(self._columns)
 
     def column(self, name: str, data_type: pa.DataType) -> AnyArray | None:
-        """None if no entry has it. Raises CorruptStore."""
+        """The decoded column; None if no entry has it. Raises CorruptStore."""
         column = self._columns.get(name)
         if column is None:
             return None
@@ -76,7 +86,7 @@ class Page:
             return self._decode(column, data_type, self.entries)
 
     def runs(self, name: str, data_type: pa.DataType) -> Runs:
-        """Null if no entry has it. Raises CorruptStore."""
+        """The column as runs of equal values; one run of null if no entry has it. Raises CorruptStore."""
         column = self._columns.get(name)
         if column is None:
             return constant(nulls(1, data_type), self.entries)
@@ -84,7 +94,7 @@ class Page:
             return self._runs(column, data_type)
 
     def partition_codes(self) -> tuple[Integers, AnyArray]:
-        """Per entry the index of its partition's name, and the names. Raises CorruptStore."""
+        """The index of each entry's partition name, and the names. Raises CorruptStore."""
         column = self._columns["partition"]
         with _corruption("partition"):
             if column.kind == PageColumn.DICTIONARY:
@@ -94,7 +104,7 @@ class Page:
             return np.asarray(encoded.indices.to_numpy(), np.int64), encoded.dictionary
 
     def path_runs(self) -> PathRuns | None:
-        """None if the paths are not of the standard shape. Raises CorruptStore."""
+        """The pieces of the paths; None if they are not of the standard shape. Raises CorruptStore."""
         column = self._columns["path"]
         instants = self.instants()
         if instants is None:
@@ -109,7 +119,7 @@ class Page:
             return PathRuns(Runs(ends, above), self._runs(own, pa.string()), self._runs(column.parts[1], pa.string()))
 
     def instants(self) -> Integers | None:
-        """Of the paths; None if they are not of the standard shape."""
+        """The instants in the paths; None if these are not of the standard shape."""
         column = self._columns["path"]
         return decode_integers(column.parts[0], self.entries) if column.kind == PageColumn.PATH else None
 
@@ -143,7 +153,7 @@ class Page:
         return _from_integers(decode_integers(column, size, reference), column, data_type)
 
     def _path(self, column: PageColumn, size: int) -> AnyArray:
-        # What all entries have in common is not spelled out for each of them.
+        # A value that all entries share stays a scalar.
         instants: Any = pa.scalar(str(column.parts[0].offset))
         if column.parts[0].kind != PageColumn.CONSTANT:
             instants = pa.array(decode_integers(column.parts[0], size)).cast(pa.string())
@@ -169,7 +179,7 @@ def _corruption(name: str) -> Iterator[None]:
 
 
 def _is_constant(column: PageColumn) -> bool:
-    """Whether all entries have the same value, so that one is decoded like all."""
+    """Whether all entries have the same value, so that decoding one entry decodes all."""
     if column.kind == PageColumn.DICTIONARY:
         return column.first == 1 and not column.valid
     return column.kind == PageColumn.NULLS or (column.kind == PageColumn.CONSTANT and not column.valid)
@@ -183,8 +193,8 @@ def _encode(name: str, batch: pa.RecordBatch) -> PageColumn:
     valid = b"" if not array.null_count else np.packbits(_is_valid(array), bitorder="little").tobytes()
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         column = _encode_texts(array)
-    elif _is_whole(kind):
-        column = encode_integers(_whole(array), *_reference(name, batch, array))
+    elif (integers := integer_form(kind)) is not None:
+        column = encode_integers(_whole(array, integers), *_reference(name, batch, array, integers))
     elif pa.types.is_floating(kind) or isinstance(kind, pa.Decimal128Type):
         width = kind.bit_width // 8
         column = PageColumn(kind=PageColumn.FIXED, width=width)
@@ -195,35 +205,22 @@ def _encode(name: str, batch: pa.RecordBatch) -> PageColumn:
     return column
 
 
-def _reference(name: str, batch: pa.RecordBatch, array: AnyArray) -> tuple[Integers | None, str]:
-    """The lower bounds for upper bounds, which are near to them."""
+def _reference(name: str, batch: pa.RecordBatch, array: AnyArray, integers: pa.DataType) -> tuple[Integers | None, str]:
+    """The lower bounds, as reference for the upper bounds, which are close to them and of the same type."""
     other = f"min.{name.removeprefix(_MAX)}"
     if not name.startswith(_MAX) or other not in batch.schema.names or array.null_count:
         return None, ""
     low = batch.column(other)
-    # One that is related to a third cannot be a reference; lower bounds are never related to anything.
-    return (None, "") if low.null_count else (_whole(low), other)
+    # A column with a reference of its own cannot be one; lower bounds never have a reference.
+    return (None, "") if low.null_count else (_whole(low, integers), other)
 
 
-def _is_whole(kind: pa.DataType) -> bool:
-    check = pa.types
-    return (
-        check.is_boolean(kind)
-        or (check.is_integer(kind) and kind != pa.uint64())
-        or check.is_date32(kind)
-        or check.is_timestamp(kind)
-    )
-
-
-def _whole(array: AnyArray) -> Integers:
-    kind = array.type
+def _whole(array: AnyArray, form: pa.DataType) -> Integers:
     plain: Any = array
-    if pa.types.is_date32(kind):
-        plain = plain.cast(pa.int32())
-    filled = plain.cast(pa.int64())
-    if filled.null_count:
-        filled = filled.fill_null(filled.drop_null()[0].as_py())  # a value near to the others costs nothing
-    return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+    integers = plain.cast(form).cast(pa.int64())
+    if integers.null_count:
+        integers = integers.fill_null(integers.drop_null()[0].as_py())  # a value close to the others takes no space
+    return np.asarray(integers.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _from_integers(values: Integers, column: PageColumn, data_type: pa.DataType) -> AnyArray:
@@ -276,7 +273,7 @@ def _text(column: PageColumn, size: int, data_type: pa.DataType) -> AnyArray:
 
 
 def _encode_path(batch: pa.RecordBatch) -> PageColumn | None:
-    """None if one of the paths has another shape; its directory need not be its file group's name."""
+    """The paths taken apart; None if one has another shape. A directory need not be named like its file group."""
     partitions, groups = batch.column("partition"), batch.column("file_group")
     if groups.null_count or not batch.num_rows:
         return None
@@ -322,5 +319,5 @@ def _valid(column: PageColumn) -> pa.Buffer | None:
 
 def _with_valid(array: AnyArray, valid: bytes) -> AnyArray:
     mask = np.unpackbits(np.frombuffer(valid, np.uint8), count=len(array), bitorder="little").astype(np.bool_)
-    found: Any = cast(Any, pc).if_else(pa.array(mask), array, pa.scalar(None, array.type))
-    return cast(AnyArray, found)
+    masked: Any = cast(Any, pc).if_else(pa.array(mask), array, pa.scalar(None, array.type))
+    return cast(AnyArray, masked)

@@ -1,10 +1,9 @@
-"""A cache of immutable things that keeps what is used again soonest, bounded by the bytes that they take.
+"""A cache of immutable values that keeps what is reused soonest, bounded by the bytes that they take.
 
-A plan that looks at more than the cache holds goes through the same things in the same order each time. Where what was
-used longest ago leaves first, each is gone when its turn comes again, and nothing is ever found. Here an entry only
-takes the place of others that were used longer ago than itself the last time, so such a plan finds as large a share of
-what it needs as fits. That is the comparison of LIRS (Jiang and Zhang 2002): how long ago the one in place was used,
-against how long it took until the new one was used again.
+A plan that reads more than the cache holds goes through the same entries in the same order each time. An LRU cache
+would evict each entry just before its next use, and would never hit. Here a new entry only replaces entries that were
+last used longer ago than itself, so such a plan hits for as large a share as fits. This is the comparison of LIRS
+(Jiang and Zhang 2002): the recency of the resident entry against the reuse distance of the new one.
 """
 
 from __future__ import annotations
@@ -19,15 +18,16 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _WINDOW_SHARE: Final = 16
-_WINDOW_BYTES_MIN: Final = 4 << 20  # pages of several parts, which a plan asks for once for each column
+_WINDOW_BYTES_MIN: Final = 4 << 20  # several parts' pages: a plan asks for each page once for each column
 _GONE_SHARE: Final = 32
-_GONE_BYTES: Final = 200  # about, of a name and when it was used
-_STALE_USES: Final = 100_000  # of the cache, after which what nobody asked for goes before what is new
+_GONE_BYTES: Final = 200  # about, for a key and its last use
+_STALE_USES: Final = 100_000  # after so many uses of the cache an entry that nobody asked for gives way to a new one
 
 
 @dataclass(slots=True)
 class _Entry(Generic[V]):
-    """``used``: when it was last, in uses of the cache; ``before``: the last time before it came in (0: not known)."""
+    """``used``: the time of the last use, counted in uses of the cache. ``before``: that of the last use before the
+    entry came in; 0 if not known."""
 
     value: V
     size: int
@@ -37,9 +37,12 @@ class _Entry(Generic[V]):
 
 
 class ReuseCache(Generic[K, V]):
-    """Thread-safe. What is new comes into a window that what was used longest ago leaves first. From there it is kept
-    where there is room, or where others were used longer ago than it was before it came in. ``spare`` entries make room
-    for all others, and never take theirs."""
+    """Thread-safe.
+
+    New entries enter a window, which evicts by LRU. An entry that leaves the window is kept if there is room, or if
+    others were last used longer ago than it was before it came in. ``spare`` entries give way to all others and never
+    displace them.
+    """
 
     def __init__(self, bytes_max: int, size: Callable[[V], int]) -> None:
         self.bytes_max = bytes_max
@@ -52,10 +55,11 @@ class ReuseCache(Generic[K, V]):
         self._window: OrderedDict[K, _Entry[V]] = OrderedDict()
         self._kept: OrderedDict[K, _Entry[V]] = OrderedDict()
         self._spare: OrderedDict[K, _Entry[V]] = OrderedDict()
-        self._gone: OrderedDict[K, int] = OrderedDict()  # what left, and when it was last used
-        self._window_bytes = self._kept_bytes = 0  # kept: spare ones, too
+        self._gone: OrderedDict[K, int] = OrderedDict()  # evicted keys, and when they were last used
+        self._window_bytes = self._kept_bytes = 0  # the kept ones include spare ones
 
     def get(self, key: K) -> V | None:
+        """The value of a key, or None."""
         with self._lock:
             self._now += 1
             for place in (self._kept, self._window, self._spare):
@@ -67,6 +71,7 @@ class ReuseCache(Generic[K, V]):
             return None
 
     def put(self, key: K, value: V, *, spare: bool = False) -> None:
+        """Keeps a value, if it displaces no value that is worth more."""
         size = self._size(value)
         with self._lock:
             self._now += 1
@@ -82,22 +87,24 @@ class ReuseCache(Generic[K, V]):
                 self._keep(first, left)
 
     def clear(self) -> None:
+        """Removes all values and what is remembered of evicted ones."""
         with self._lock:
             for entries in (self._window, self._kept, self._spare, self._gone):
                 entries.clear()
             self._window_bytes = self._kept_bytes = 0
 
     def keys(self) -> list[K]:
+        """The keys of all values in the cache."""
         with self._lock:
             return [*self._kept, *self._window, *self._spare]
 
     @property
     def bytes(self) -> int:
-        """With what is remembered of those that left."""
+        """The bytes of all values, and of what is remembered of evicted ones."""
         return self._window_bytes + self._kept_bytes + len(self._gone) * _GONE_BYTES
 
     def _removed(self, key: K) -> int:
-        """Takes out what there is of it: when it was used before it came in."""
+        """Removes a key. Returns when it was last used before it came in."""
         entry = self._window.pop(key, None)
         if entry is not None:
             self._window_bytes -= entry.size
@@ -109,7 +116,7 @@ class ReuseCache(Generic[K, V]):
         return self._gone.pop(key, 0)
 
     def _keep(self, key: K, entry: _Entry[V]) -> None:
-        """In the place of others, or not at all."""
+        """Keeps an entry in the place of others, or drops it."""
         before = max(entry.before, self._now - _STALE_USES)
         while self._kept_bytes + entry.size > self._kept_max:
             others = self._spare if self._spare or entry.spare else self._kept

@@ -1,4 +1,4 @@
-"""Pages from the store and what is decoded of them, in one cache that is bounded by bytes."""
+"""Pages from the store and what is decoded from them, in one cache that is bounded by bytes."""
 
 from __future__ import annotations
 
@@ -13,67 +13,70 @@ from lakemark_server.file_index.pages.reuse import ReuseCache
 from lakemark_server.kv import Store
 
 _PAGES_A_READ: Final = 32
-_ENTRY_BYTES: Final = 300  # of the cache itself for each thing that it keeps
+_ENTRY_BYTES: Final = 300  # overhead of the cache for each value
 
 T = TypeVar("T")
 
 
-class Kept(NamedTuple):
+class Cached(NamedTuple):
+    """A value in the cache, with the bytes that it takes."""
+
     value: Any
     bytes: int
 
 
-Cache = ReuseCache[Hashable, Kept]
+Cache = ReuseCache[Hashable, Cached]
 
 
 def make_cache(bytes_max: int) -> Cache:
-    """For everything that snapshots keep in memory."""
+    """A cache for everything that snapshots keep in memory."""
     return ReuseCache(bytes_max, lambda kept: kept.bytes)
 
 
 def kept(cache: Cache, name: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
-    """From the cache, or made and kept. Raises NotAtHand (see ``at_hand``)."""
-    found = cache.get(name)
-    if found is None:
+    """The value from the cache; made and cached if it is not there. Raises NotAtHand (see ``at_hand``)."""
+    cached = cache.get(name)
+    if cached is None:
         may_make()
         value = make()
-        found = Kept(value, size(value) + _ENTRY_BYTES)
-        cache.put(name, found)
-    return cast(T, found.value)
+        cached = Cached(value, size(value) + _ENTRY_BYTES)
+        cache.put(name, cached)
+    return cast(T, cached.value)
 
 
 class SnapshotGone(Unavailable):
-    """A page of a base that was swept meanwhile, or the table was dropped: begin again with a newer snapshot."""
+    """A page of a base was swept meanwhile, or the table was dropped. Retry with a newer snapshot."""
 
     code = "snapshot_gone"
 
 
 class PageSource:
-    """Thread-safe; two threads may decode the same thing at the same time, and both get it."""
+    """Thread-safe. Two threads may decode the same page at the same time; both get it."""
 
     def __init__(self, store: Store, cache: Cache) -> None:
         self.store = store
         self._cache = cache
 
     def kept(self, name: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
+        """The value from the cache; made and cached if it is not there. Raises NotAtHand."""
         return kept(self._cache, name, make, size)
 
     def at_hand(self, name: Hashable, make: Callable[[], T]) -> T:
-        """Like ``kept``, but what is made is not: for what reads all of a table once."""
-        found = self._cache.get(name)
-        if found is None:
+        """Like ``kept``, but does not cache what it makes. For requests that read all of a table once."""
+        cached = self._cache.get(name)
+        if cached is None:
             may_make()
             return make()
-        return cast(T, found.value)
+        return cast(T, cached.value)
 
     def remember(self, key: bytes, page: Page) -> None:
-        """A page that was read already."""
-        self._cache.put(key, Kept(page, page.memory_bytes), spare=True)
+        """Caches a page that was already read."""
+        self._cache.put(key, Cached(page, page.memory_bytes), spare=True)
 
     def pages(self, keys: Sequence[bytes]) -> list[Page]:
-        """Raises SnapshotGone, CorruptStore."""
-        found = [self._cache.get(key) for key in keys]
-        missing = [key for key, kept in zip(keys, found, strict=True) if kept is None]
+        """The pages with these keys. Raises SnapshotGone, CorruptStore, NotAtHand."""
+        cached = [self._cache.get(key) for key in keys]
+        missing = [key for key, page in zip(keys, cached, strict=True) if page is None]
         if missing:
             may_make()
         read: dict[bytes, Page] = {}
@@ -87,4 +90,4 @@ class PageSource:
                     raise CorruptStore("a block of a list of files is used as a page")
                 read[key] = page
                 self.remember(key, page)
-        return [read[key] if kept is None else cast(Page, kept.value) for key, kept in zip(keys, found, strict=True)]
+        return [read[key] if hit is None else cast(Page, hit.value) for key, hit in zip(keys, cached, strict=True)]

@@ -1,8 +1,8 @@
-"""Entries that were written with one schema, read with another.
+"""Entries that were written with one schema and are read with another.
 
-Columns are matched by id. Bounds are cast where the cast keeps order and every value of the column is cast alike; else
-they are unknown. A column that is not in the schema of a file is null in all of its rows; what the file knows of
-columns that the reader's schema lacks is left out.
+Columns are matched by id. Bounds are cast if the cast keeps the order and treats all values of the column alike; else
+they are unknown. A column that the file's schema lacks is null in all of its rows. Statistics on columns that the
+reader's schema lacks are dropped.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def converted(values: AnyArray, wanted: pa.DataType) -> AnyArray:
         return values
     if not _keeps_order(have, wanted):
         return nulls(len(values), wanted)
-    # Doubles nearest to integers: rounded as the values themselves are when they are read.
+    # Integers become the nearest doubles, as the values themselves do when they are read.
     safe = not pa.types.is_floating(wanted)
     try:
         return cast(AnyArray, cast(Any, values).cast(wanted, safe=safe))
-    except pa.ArrowInvalid:  # written with a wider type than it is read with
+    except pa.ArrowInvalid:  # the bounds were written with a wider type than the reader's
         return nulls(len(values), wanted)
 
 
@@ -45,13 +45,13 @@ def _keeps_order(have: pa.DataType, wanted: pa.DataType) -> bool:
     if isinstance(have, pa.Decimal128Type):
         return isinstance(wanted, pa.Decimal128Type) and wanted.scale >= have.scale
     if kinds.is_date32(have):
-        # Midnight of a day is a wall-clock time; which instant it is depends on the reader's zone.
+        # Midnight is a wall-clock time: which point in time it is depends on the reader's zone.
         return isinstance(wanted, pa.TimestampType) and wanted.tz is None
     return kinds.is_string(have) and kinds.is_string(wanted)
 
 
 def column_stats(part: Part, field: Field) -> ColumnStats:
-    """What is known of one column in each file of a part, dead ones included; as the reader's schema has it."""
+    """The statistics of one column, in the reader's schema, for each file of a part, dead ones included."""
     written = part.schema.find_id(field.id)
     if written is None:
         return ColumnStats(absent=np.ones(part.size, np.bool_))
@@ -60,17 +60,17 @@ def column_stats(part: Part, field: Field) -> ColumnStats:
 
 
 def statistic(part: Part, kind: str, field: Field, *, keep: bool = False) -> AnyArray | None:
-    """The column ``<kind>.<field id>`` in the type that the reader's schema has; None if nothing is known.
+    """The column ``<kind>.<field id>`` in the type of the reader's schema; None if nothing is known.
 
-    ``keep``: the cache keeps it; pruning keeps what it makes of it instead.
+    ``keep``: whether the cache keeps the decoded column. Pruning keeps what it makes of the column instead.
     """
     written = part.schema.find_id(field.id)
     if written is None:
         return part.column("row_count") if kind == "null_count" else None
     if kind == "nan_count" and is_floating(field.type) and not is_floating(written.type):
         return pa.array(np.zeros(part.size, np.int64))  # integers have none
-    found = part.entries.find_column(f"{kind}.{field.id}", keep=keep)
-    return None if found is None else converted(found, statistics_type(kind, field))
+    array = part.entries.find_column(f"{kind}.{field.id}", keep=keep)
+    return None if array is None else converted(array, statistics_type(kind, field))
 
 
 def in_schema(part: Part, places: Integers | None, schema: Schema, statistics_ids: Iterable[int]) -> pa.RecordBatch:
@@ -80,14 +80,14 @@ def in_schema(part: Part, places: Integers | None, schema: Schema, statistics_id
 
 
 def output_column(part: Part, places: Integers | None, field: pa.Field[Any], schema: Schema) -> AnyArray:
-    """One column of ``entry_schema``, or the version of the files."""
+    """One column of ``entry_schema``, or the version that added the files."""
     kind, _, number = field.name.partition(".")
     size = part.size if places is None else len(places)
     if number:
         column = schema.find_id(int(number))
-        found = None if column is None else statistic(part, kind, column, keep=True)
+        array = None if column is None else statistic(part, kind, column, keep=True)
     else:
-        found = part.entries.find_column(field.name)
-    if found is None:
+        array = part.entries.find_column(field.name)
+    if array is None:
         return nulls(size, field.type)
-    return found if places is None else take(found, places)
+    return array if places is None else take(array, places)

@@ -1,15 +1,15 @@
 """A snapshot: the live files of one version, folded from what each version changed.
 
-Versions are folded in order: each takes away what it replaced and adds its own entries. Adding never touches the parts
-before, replacing makes new masks; so old snapshots stay what they are.
+Versions are folded in order: each removes the files that it replaced and adds its own entries. Adding never touches
+earlier parts and replacing makes new masks, so older snapshots stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +17,19 @@ import pyarrow as pa
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_server.file_index.arrow import AnyArray, take
+from lakemark_server.file_index.at_hand import may_make
 from lakemark_server.file_index.parts.evolution import in_schema
 from lakemark_server.file_index.parts.locate import difference, locate, without_paths
 from lakemark_server.file_index.parts.part import Part, appended, concat
 
+T = TypeVar("T")
+
 
 class Origin(NamedTuple):
-    """Where folding began: a version of a base; no base: nothing. It determines the order of a snapshot's files."""
+    """The version of a base where folding began; without a base it began with nothing.
+
+    The origin determines the order of a snapshot's files.
+    """
 
     base_id: int = 0
     version: int = 0
@@ -34,7 +40,7 @@ NOWHERE: Final = Origin()
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The files of one version. ``record`` is None for version 0, which holds nothing."""
+    """The files of one version. ``record`` is None for version 0, which has no files."""
 
     version: int
     schema: Schema
@@ -44,26 +50,39 @@ class Snapshot:
 
     @cached_property
     def files(self) -> int:
+        """How many files are alive."""
         return sum(part.files for part in self.parts)
 
     @cached_property
     def rows(self) -> int:
+        """How many rows the live files have."""
         return sum(part.total("row_count") for part in self.parts)
 
     @cached_property
     def size_bytes(self) -> int:
+        """How many bytes the live files have."""
         return sum(part.total("size_bytes") for part in self.parts)
 
     def pieces(self) -> Iterator[tuple[object, int]]:
-        """What it takes in memory, by pieces that versions share."""
+        """The objects in memory that make up the snapshot, with their bytes. Versions share most of them."""
         yield self, 2_000 + 200 * len(self.parts)
         for part in self.parts:
             yield part, part.own_bytes
             yield part.entries, part.entries.memory_bytes
 
+    def derived(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The one small thing of this class that is made from the snapshot, which never changes; made once.
+
+        Raises NotAtHand if it has to be made, and may not be.
+        """
+        kept = self._derived.get(kind)
+        if not isinstance(kept, kind):
+            may_make()
+            kept = self._derived[kind] = make()
+        return kept
+
     @cached_property
-    def derived(self) -> dict[str, object]:
-        """Small things that others made from the snapshot, by a name of theirs; it never changes."""
+    def _derived(self) -> dict[type, object]:
         return {}
 
     def entries(self) -> pa.RecordBatch:
@@ -74,75 +93,85 @@ class Snapshot:
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
-    """What one version does to the version before: the steps in the order of these fields."""
+class VersionEdit:
+    """What one version does to the version before it. The steps apply in the order of these fields."""
 
-    version: int  # that what a restore brings back is added by
-    everything: bool = False  # all files go
-    partitions: frozenset[str] = frozenset()  # whose files go
-    removed: AnyArray | None = None  # paths
+    version: int  # files that a restore brings back count as added by it
+    everything: bool = False  # removes all files
+    partitions: frozenset[str] = frozenset()  # removes all files of these partitions
+    removed: AnyArray | None = None  # removes the files with these paths
     added: tuple[Part, ...] = ()
-    restored: Snapshot | None = None  # the content becomes that of this one
-    unless_live: bool = False  # only those added files count that are not there
+    restored: Snapshot | None = None  # makes the content that of this snapshot
+    unless_live: bool = False  # adds only files that are not alive already
 
 
 def empty(schema: Schema) -> Snapshot:
+    """The snapshot of version 0."""
     return Snapshot(0, schema)
 
 
-def fold(base: Snapshot, changes: Sequence[Change], record: VersionRecord, schema: Schema) -> Snapshot:
-    """``base`` with the changes applied in order: the snapshot of the version with this record and this schema."""
+def fold(base: Snapshot, edits: Sequence[VersionEdit], record: VersionRecord, schema: Schema) -> Snapshot:
+    """``base`` with the edits applied in order: the snapshot of the version with this record and this schema."""
     parts = list(base.parts)
     pending: list[Part] = []
-    for change in changes:
-        if _takes_away(change):
+    for edit in edits:
+        if _takes_away(edit):
             parts, pending = appended(parts, pending), []
-            parts = _taken(parts, change)
-        added = change.added
-        if change.restored is not None:
-            back = restoring(parts, change.restored.parts, change.version)
+            parts = _taken(parts, edit)
+        added = edit.added
+        if edit.restored is not None:
+            back = restoring(parts, edit.restored.parts, edit.version)
             parts, added = _taken(parts, back), (*back.added, *added)
-        if change.unless_live:
+        if edit.unless_live:
             parts, pending = appended(parts, pending), []
             added = tuple(difference(added, parts))
         pending += added
     return Snapshot(record.version, schema, tuple(appended(parts, pending)), record, base.origin)
 
 
-def applied(parts: Sequence[Part], change: Change) -> list[Part]:
-    """What ``fold`` does with one change, but parts are never merged."""
-    left = _taken(list(parts), change)
-    added = change.added
-    if change.restored is not None:
-        back = restoring(left, change.restored.parts, change.version)
+def applied(parts: Sequence[Part], edit: VersionEdit) -> list[Part]:
+    """Like ``fold`` with one edit, but never merges parts."""
+    left = _taken(list(parts), edit)
+    added = edit.added
+    if edit.restored is not None:
+        back = restoring(left, edit.restored.parts, edit.version)
         left, added = _taken(left, back), (*back.added, *added)
-    return [*left, *(difference(added, left) if change.unless_live else added)]
+    return [*left, *(difference(added, left) if edit.unless_live else added)]
 
 
-def gone_by_name(parts: Sequence[Part], changes: Sequence[Change]) -> list[Part]:
-    """The files that these changes, which take out files by their paths only, take out of ``parts`` or of what they
-    have added themselves."""
-    removed = [change.removed for change in changes if change.removed is not None]
+def gone_by_name(parts: Sequence[Part], edits: Sequence[VersionEdit]) -> list[Part]:
+    """The files that these edits remove from ``parts`` or from what they added themselves.
+
+    The edits must remove files by their paths only.
+    """
+    removed = [edit.removed for edit in edits if edit.removed is not None]
     if not removed:
         return []
-    there = [*parts, *(part for change in changes for part in change.added)]
-    return [part for one in locate(there, pa.concat_arrays(removed)) if (part := there[one.part].only(one.places))]
+    candidates = [*parts, *(part for edit in edits for part in edit.added)]
+    return [
+        part
+        for located in locate(candidates, pa.concat_arrays(removed))
+        if (part := candidates[located.part].only(located.places))
+    ]
 
 
-def restoring(now: Sequence[Part], target: Sequence[Part], version: int) -> Change:
-    """What makes ``target`` of ``now``: files in both stay as they are, those that come back count as added."""
+def restoring(now: Sequence[Part], target: Sequence[Part], version: int) -> VersionEdit:
+    """The edit that turns ``now`` into ``target``.
+
+    Files in both stay as they are; those that come back count as added.
+    """
     gone = [take(part.column("path"), np.flatnonzero(part.live_mask())) for part in difference(now, target)]
     back = tuple(part.added_by(version) for part in difference(target, now))
-    return Change(version, removed=pa.concat_arrays(gone) if gone else None, added=back)
+    return VersionEdit(version, removed=pa.concat_arrays(gone) if gone else None, added=back)
 
 
-def _takes_away(change: Change) -> bool:
-    return bool(change.everything or change.partitions or change.removed is not None or change.restored is not None)
+def _takes_away(edit: VersionEdit) -> bool:
+    return bool(edit.everything or edit.partitions or edit.removed is not None or edit.restored is not None)
 
 
-def _taken(parts: list[Part], change: Change) -> list[Part]:
-    if change.everything:
+def _taken(parts: list[Part], edit: VersionEdit) -> list[Part]:
+    if edit.everything:
         return []
-    if change.partitions:
-        parts = [kept for part in parts if (kept := part.without(change.partitions)) is not None]
-    return parts if change.removed is None else without_paths(parts, change.removed)
+    if edit.partitions:
+        parts = [left for part in parts if (left := part.without(edit.partitions)) is not None]
+    return parts if edit.removed is None else without_paths(parts, edit.removed)

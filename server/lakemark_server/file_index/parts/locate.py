@@ -1,7 +1,7 @@
-"""Where in a snapshot files are, by their paths.
+"""Finds files of a snapshot by their paths.
 
-A path begins with the instant that wrote the file. So only parts with files of that instant are looked at, and in them
-only those files; the texts of all paths are never compared.
+A path begins with the instant that wrote the file. So only the parts with files of that instant are searched, and in
+these only its files. All other paths are never compared.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from lakemark_server.file_index.pages.contents import Integers
 from lakemark_server.file_index.parts.part import Part
 
 
-class Found(NamedTuple):
-    """Live entries of one part that have one of the paths: their places, and of each the index of its path."""
+class Located(NamedTuple):
+    """Live entries of one part whose paths were searched for: their places, and for each the index of its path."""
 
     part: int
     places: Integers
     paths: Integers
 
 
-def locate(parts: Sequence[Part], paths: AnyArray) -> list[Found]:
-    """In the order of the parts; of equal paths only the first is found."""
+def locate(parts: Sequence[Part], paths: AnyArray) -> list[Located]:
+    """The live entries with these paths, in the order of the parts. Of equal paths only the first is matched."""
     wanted = np.unique(instants_of(paths))
     candidates: list[tuple[int, Integers, AnyArray]] = []
     for at, part in enumerate(parts):
@@ -39,14 +39,14 @@ def locate(parts: Sequence[Part], paths: AnyArray) -> list[Found]:
         return []
     chunked: Any = pa.chunked_array([texts for *_, texts in candidates], pa.string())
     matches = cast(Any, pc).index_in(chunked, value_set=paths).fill_null(-1).to_numpy()
-    found: list[Found] = []
+    located: list[Located] = []
     start = 0
     for at, places, _ in candidates:
         index = np.asarray(matches[start : start + len(places)], np.int64)
         start += len(places)
         if (index >= 0).any():
-            found.append(Found(at, places[index >= 0], index[index >= 0]))
-    return found
+            located.append(Located(at, places[index >= 0], index[index >= 0]))
+    return located
 
 
 def _candidates(part: Part, wanted: Integers) -> Integers:
@@ -60,11 +60,11 @@ def _candidates(part: Part, wanted: Integers) -> Integers:
 
 
 def without_paths(parts: Sequence[Part], paths: AnyArray) -> list[Part]:
-    """The parts after these files were taken out; those that are not alive do not matter."""
-    found = {one.part: one.places for one in locate(parts, paths)}
+    """The parts without these files. The part list is otherwise unchanged."""
+    located = {entries.part: entries.places for entries in locate(parts, paths)}
     left: list[Part] = []
     for at, part in enumerate(parts):
-        places = found.get(at)
+        places = located.get(at)
         if places is None:
             left.append(part)
             continue
@@ -89,11 +89,11 @@ def difference(some: Sequence[Part], others: Sequence[Part]) -> list[Part]:
             left.append(rest)
     if not left:
         return []
-    # A file that is in both and not in one part of both was merged into another part, or came back.
+    # A file that both have in different parts was merged into another part, or came back.
     paths = pa.concat_arrays([take(part.column("path"), np.flatnonzero(part.live_mask())) for part in left])
     both = np.zeros(len(paths), np.bool_)
-    for one in locate(others, paths):
-        both[one.paths] = True
+    for entries in locate(others, paths):
+        both[entries.paths] = True
     result: list[Part] = []
     start = 0
     for part in left:

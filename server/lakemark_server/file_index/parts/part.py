@@ -1,7 +1,7 @@
 """Parts: immutable pieces of a snapshot, which versions share.
 
-A part is entries that were written with one schema, and a mask of those still alive. Replacing files makes a new mask
-and leaves the entries alone.
+A part is a set of entries that were written with one schema, and a mask of those that are alive. Replacing files makes
+a new mask and leaves the entries alone.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from lakemark_server.file_index.arrow import concat_batches, nulls
 from lakemark_server.file_index.entries.columns import entry_schema, statistics_ids
 from lakemark_server.file_index.pages.contents import (
     ADDED_VERSION,
-    Entries,
+    FileEntries,
     Integers,
     Mask,
     MemoryEntries,
     PartitionCodes,
 )
 
-# Large enough that numpy's cost for a call does not count, small enough to be skipped as a whole.
+# Large enough to amortize the overhead of numpy calls, small enough that whole parts can be skipped.
 PART_FILES_MAX: Final = 8_192
 
 
@@ -34,55 +34,59 @@ PART_FILES_MAX: Final = 8_192
 class Part:
     """``live`` is None if all entries are alive."""
 
-    entries: Entries
+    entries: FileEntries
     live: Mask | None = None
 
     @property
     def schema(self) -> Schema:
-        """That the files were written with."""
+        """The schema that the files were written with."""
         return self.entries.schema
 
     @property
     def size(self) -> int:
-        """How many entries, dead ones included."""
+        """How many entries the part has, dead ones included."""
         return self.entries.size
 
     @cached_property
     def files(self) -> int:
+        """How many entries are alive."""
         return self.size if self.live is None else int(self.live.sum())
 
     @property
     def partition_codes(self) -> PartitionCodes:
-        """Per entry the index of its partition's name, and the names."""
+        """The index of each entry's partition name, and the names."""
         return self.entries.partition_codes
 
     @property
     def own_bytes(self) -> int:
-        """In memory, without the entries."""
+        """How much memory the part takes without its entries."""
         return 200 + (0 if self.live is None else self.live.nbytes)
 
     @property
     def memory_bytes(self) -> int:
+        """How much memory the part takes with its entries."""
         return self.entries.memory_bytes + self.own_bytes
 
     def column(self, name: str) -> pa.Array[Any]:
-        """One that every entry has. Raises CorruptStore."""
+        """A column that every entry has. Raises CorruptStore."""
         return self.entries.column(name)
 
     @property
     def live_places(self) -> Integers | None:
-        """None if all are alive."""
+        """The places of live entries; None if all are alive."""
         return None if self.live is None else np.flatnonzero(self.live)
 
     def live_mask(self) -> Mask:
+        """A flag for each entry: whether it is alive."""
         return np.ones(self.size, np.bool_) if self.live is None else self.live
 
     def live_entries(self) -> pa.RecordBatch:
+        """The live entries with all columns."""
         batch = self.entries.batch()
         return batch if self.live is None else batch.filter(pa.array(self.live))
 
     def total(self, name: str) -> int:
-        """Sum of an integer column over the live entries."""
+        """The sum of an integer column over the live entries."""
         known = self.entries.known_total(name) if self.live is None else None
         if known is not None:
             return known
@@ -90,7 +94,7 @@ class Part:
         return int(values.sum() if self.live is None else values[self.live].sum())
 
     def masked(self, mask: Mask) -> Part | None:
-        """With only those entries alive that were and that the mask has; None if there are none."""
+        """The part with those of its live entries that the mask has; None if there are none."""
         live = mask if self.live is None else self.live & mask
         count = np.count_nonzero(live)
         if not count:
@@ -98,32 +102,32 @@ class Part:
         return self if count == self.files else Part(self.entries, live)
 
     def only(self, places: Integers) -> Part | None:
-        """With only those entries alive that were and that are at these places; None if there are none."""
+        """The part with those of its live entries that are at these places; None if there are none."""
         mask = np.zeros(self.size, np.bool_)
         mask[places] = True
         return self.masked(mask)
 
     def without(self, partitions: frozenset[str]) -> Part | None:
-        """The part after these partitions were replaced; None if nothing is left."""
+        """The part without the files of these partitions; None if nothing is left."""
         codes, names = self.partition_codes
         gone = np.array([name in partitions for name in names], np.bool_)
         return self.masked(~gone[codes]) if gone.any() else self
 
     def added_by(self, version: int) -> Part:
-        """The same files as added by another version."""
+        """The same files as if another version had added them."""
         return Part(self.entries.added_by(version), self.live)
 
 
 def in_memory(batch: pa.RecordBatch, schema: Schema) -> Part:
-    """Entries with ``added_version``."""
+    """A part of these entries, which have ``added_version``."""
     return Part(MemoryEntries(batch, schema))
 
 
 def appended(parts: Sequence[Part], added: Sequence[Part]) -> list[Part]:
     """The parts with further ones at the end.
 
-    Small neighbours in memory are merged as they come: each entry moves O(log n) times, so that ten thousand one-file
-    commits do not become ten thousand parts. Files of different schemas do not share a part.
+    Small neighbours in memory are merged: each entry moves O(log n) times, so ten thousand one-file commits do not
+    become ten thousand parts. Files of different schemas never share a part.
     """
     parts = list(parts)
     for part in _grouped(added):
@@ -137,20 +141,20 @@ def appended(parts: Sequence[Part], added: Sequence[Part]) -> list[Part]:
     return parts
 
 
-def _alike(one: Part, other: Part) -> bool:
-    memory = isinstance(one.entries, MemoryEntries) and isinstance(other.entries, MemoryEntries)
-    return memory and one.schema.schema_id == other.schema.schema_id
+def _alike(part: Part, other: Part) -> bool:
+    memory = isinstance(part.entries, MemoryEntries) and isinstance(other.entries, MemoryEntries)
+    return memory and part.schema.schema_id == other.schema.schema_id
 
 
 def _grouped(added: Sequence[Part]) -> Iterator[Part]:
-    """Neighbours in memory that fit into one part together; stored ones as they are."""
+    """Merges neighbours in memory that fit into one part; stored ones stay as they are."""
     group: list[pa.RecordBatch] = []
     files = 0
-    of: Part | None = None
+    last: Part | None = None
     for part in added:
-        if of is not None and not _alike(of, part):
-            yield in_memory(concat(group, of.schema), of.schema)
-            group, files, of = [], 0, None
+        if last is not None and not _alike(last, part):
+            yield in_memory(concat(group, last.schema), last.schema)
+            group, files, last = [], 0, None
         if not isinstance(part.entries, MemoryEntries):
             yield part
             continue
@@ -160,15 +164,15 @@ def _grouped(added: Sequence[Part]) -> Iterator[Part]:
             if group and files + piece.num_rows > PART_FILES_MAX:
                 yield in_memory(concat(group, part.schema), part.schema)
                 group, files = [], 0
-            of = part
+            last = part
             group.append(piece)
             files += piece.num_rows
-    if of is not None:
-        yield in_memory(concat(group, of.schema), of.schema)
+    if last is not None:
+        yield in_memory(concat(group, last.schema), last.schema)
 
 
 def concat(batches: Sequence[pa.RecordBatch], schema: Schema) -> pa.RecordBatch:
-    """One batch with the statistics columns of all of them, in the schema's types; missing ones are null."""
+    """One batch with the statistics columns of all of them, in the schema's types; missing values are null."""
     if len(batches) == 1:
         return batches[0]
     ids = set().union(*(statistics_ids(batch.schema.names) for batch in batches)) if batches else set()

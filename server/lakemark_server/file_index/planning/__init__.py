@@ -1,1 +1,1 @@
-"""Plans: the files of a snapshot that a predicate needs, packed for the way to a reader or summed up."""
+"""Plans: the files of a snapshot that a predicate needs, packed for transport or aggregated."""

@@ -1,4 +1,4 @@
-"""Counts, sizes and bounds from metadata alone: of the files of a plan, in all or by partition."""
+"""Counts, sizes and bounds of the files of a plan, from metadata alone; in total or by partition."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _KNOWN: Final = ("min_known", "max_known", "nulls_known", "nans_known", "whole")
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """Of the values that are neither null nor NaN; None is unknown."""
+    """Bounds of the values that are neither null nor NaN; None means unknown."""
 
     field: Field
     min: Any
     max: Any
     null_count: int | None
     nan_count: int | None
-    cut: bool = False  # a bound may have been cut, so that it need not be a value
+    cut: bool = False  # a bound may have been truncated, so it need not be a value
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``partition`` is a partition's name, or "" where all files are one group."""
+    """The files of one partition; ``partition`` is "" if all files are one group."""
 
     partition: str
     files: int
@@ -44,10 +44,10 @@ class Group:
 
 
 def aggregate(plan: Plan, fields: Sequence[Field], *, by_partition: bool) -> tuple[list[Group], bool]:
-    """The groups in order of their partitions, and whether what they say is exact.
+    """The groups in order of their partitions, and whether their numbers are exact.
 
-    It is not if a file holds rows that the predicate does not select, or if a bound need not be a value: a text was or
-    may have been cut, NaN lies outside, and statistics may be missing.
+    They are not exact if a file has rows that the predicate does not select, or if a bound need not be a value: text
+    may have been truncated, NaN lies outside the bounds, and statistics may be missing.
     """
     ids = [field.id for field in fields]
     pages = [plan.page(at, PAGE_FILES, ids) for at in range(0, max(plan.files, 1), PAGE_FILES)]
@@ -79,7 +79,7 @@ def aggregate(plan: Plan, fields: Sequence[Field], *, by_partition: bool) -> tup
 
 
 def _with_known(files: pa.Table, field: Field) -> dict[str, AnyArray]:
-    """A column's statistics, and for each file whether they say everything: of a file of nulls there are no bounds."""
+    """A column's statistics, and for each file whether they are complete. A file of nulls has no bounds."""
     rows, nulls = one_array(files.column("row_count")), one_array(files.column(f"null_count.{field.id}"))
     all_null: Any = pc.equal(nulls, rows).fill_null(False)
     low, high = one_array(files.column(f"min.{field.id}")), one_array(files.column(f"max.{field.id}"))
@@ -105,7 +105,8 @@ def _with_known(files: pa.Table, field: Field) -> dict[str, AnyArray]:
 
 
 def _of_partitions(files: pa.Table, field: Field, schema: Schema) -> dict[str, AnyArray]:
-    """The same of a partition column: each file has one value, which its partition names and which is never NaN."""
+    """The same for a partition column. Each file has one value, which its partition's name tells and which is never
+    NaN."""
     names: Any = one_array(files.column("partition")).dictionary_encode()
     values: Any = partition_values_by_name(names.dictionary.to_pylist(), field, schema).take(names.indices)
     rows = one_array(files.column("row_count"))

@@ -1,8 +1,8 @@
-"""Entries of many files as they travel: what repeats is told once, and of a path only what no other column tells.
+"""Entries of many files in a compact form for transport.
 
-The columns are those of ``entry_schema`` with what a plan adds, except that columns which rarely change from one file
-to the next are run-end encoded, and instead of ``path`` there are ``above``, ``directory`` (null: the file group's
-name) and ``file_name``: its pieces, joined by "/" (docs/files.md).
+The columns are those of ``plan_schema``, with two exceptions. Columns that rarely change from one file to the next are
+run-end encoded. ``path`` is replaced by its pieces ``above``, ``directory`` (null: the file group's name) and
+``file_name``, to be joined by "/" (docs/files.md).
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def plan_schema(schema: Schema, statistics: Sequence[int]) -> pa.Schema:
 def compact(
     part: Part, places: Integers | None, matches: Mask, schema: Schema, statistics: Sequence[int]
 ) -> pa.RecordBatch:
-    """The entries at these places (None: all of the part, of which the cache then keeps nothing)."""
+    """The entries at these places.
+
+    None means all entries of the part; the cache then keeps no decoded columns.
+    """
     runs: dict[str, Runs] = part.entries.path_runs()._asdict()
     size = part.size if places is None else len(places)
     names: list[str] = []
@@ -46,11 +49,11 @@ def compact(
             if field == MATCHES:
                 arrays.append(_matches(matches, size).array)
                 continue
-            found = runs.get(name) or _column(part, field, schema, keep=places is not None)
-            if isinstance(found, Runs):
-                arrays.append((found if places is None else found.at(places)).array)
+            column = runs.get(name) or _column(part, field, schema, keep=places is not None)
+            if isinstance(column, Runs):
+                arrays.append((column if places is None else column.at(places)).array)
             else:
-                arrays.append(found if places is None else take(found, places))
+                arrays.append(column if places is None else take(column, places))
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
@@ -59,13 +62,13 @@ def _matches(matches: Mask, size: int) -> Runs:
 
 
 def _column(part: Part, field: pa.Field[Any], schema: Schema, *, keep: bool) -> Runs | AnyArray:
-    """Of all entries of the part."""
+    """A column of all entries of the part."""
     kind, _, number = field.name.partition(".")
     if field == SCHEMA_ID:
         return constant(pa.array([part.schema.schema_id], pa.int32()), part.size)
     if number:
         column = schema.find_id(int(number))
-        found = None if column is None else statistic(part, kind, column, keep=keep)
-        found = nulls(part.size, field.type) if found is None else found
-        return found if kind in _DENSE else runs_of(found)
+        values = None if column is None else statistic(part, kind, column, keep=keep)
+        values = nulls(part.size, field.type) if values is None else values
+        return values if kind in _DENSE else runs_of(values)
     return part.entries.column(field.name, keep=keep) if field.name in _DENSE else part.entries.runs(field.name)

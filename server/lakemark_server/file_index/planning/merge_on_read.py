@@ -1,15 +1,15 @@
-"""Files whose rows are merged with others when they are read: those of file groups with live deltas.
+"""Files whose rows are merged when they are read: those of file groups with live deltas.
 
-A row of such a group is made of a base row and of what deltas say of it, perhaps of single columns only. So neither may
-be left out because of its own statistics: a base row that does not match may be changed into one that does, and a
-matching one into one that does not. Only the partition decides, which the group's files share.
+A row of such a group comes from a base row and from what deltas say of it, perhaps of single columns only. So no file
+of the group may be skipped because of its own statistics: a delta may turn a base row that does not match into one that
+does, and the other way round. Only the partition decides, which all files of the group share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,25 +17,22 @@ import pyarrow.compute as pc
 
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import AnyArray, take
-from lakemark_server.file_index.at_hand import may_make
 from lakemark_server.file_index.pages.contents import Mask
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.parts.part import Part
 
-_NAME: Final = "merged_on_read"
-
 
 @dataclass(frozen=True, eq=False)
 class MergedOnRead:
-    """The file groups of a snapshot that have live deltas, and the names of the partitions that these are in."""
+    """The file groups of a snapshot with live deltas, and the names of their partitions."""
 
     groups: AnyArray
     partitions: frozenset[str]
 
     def mask(self, part: Part) -> Mask | None:
-        """The entries of a part whose group has deltas; None: none of them.
+        """The entries of a part whose group has deltas; None if there are none.
 
-        Groups are told apart by name alone, whatever their partition, which errs on the safe side.
+        Groups are told apart by name alone, not by partition. That may mark too many files, never too few.
         """
         if self.partitions.isdisjoint(part.partition_codes[1]):
             return None
@@ -45,14 +42,12 @@ class MergedOnRead:
 
 
 def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
-    """None if there are no deltas."""
-    if _NAME not in snapshot.derived:
-        may_make()
-        snapshot.derived[_NAME] = _find(snapshot.parts)
-    return cast("MergedOnRead | None", snapshot.derived[_NAME])
+    """The groups with live deltas; None if there are no deltas."""
+    merged = snapshot.derived(MergedOnRead, lambda: _find(snapshot.parts))
+    return merged if merged.partitions else None
 
 
-def _find(parts: Sequence[Part]) -> MergedOnRead | None:
+def _find(parts: Sequence[Part]) -> MergedOnRead:
     groups: list[AnyArray] = []
     partitions: set[str] = set()
     for part in parts:
@@ -61,6 +56,5 @@ def _find(parts: Sequence[Part]) -> MergedOnRead | None:
             groups.append(take(part.column("file_group"), places))
             codes, names = part.partition_codes
             partitions.update(names[code] for code in np.unique(codes[places]).tolist())
-    if not partitions:
-        return None
-    return MergedOnRead(pa.concat_arrays(groups).unique(), frozenset(partitions))
+    merged: AnyArray = pa.concat_arrays(groups).unique() if groups else pa.array([], pa.string())
+    return MergedOnRead(merged, frozenset(partitions))

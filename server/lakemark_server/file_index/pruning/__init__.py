@@ -1,1 +1,1 @@
-"""Which files, and which whole parts, can hold rows that a predicate selects: from statistics alone, sound."""
+"""Which files, and which whole parts, may have rows that a predicate selects. Decided from statistics alone; sound."""

@@ -1,8 +1,8 @@
-"""What a call of a column (``month(day)``, ``x + 1``) can give in each file, from the column's bounds.
+"""The values that a call on a column (``month(day)``, ``x + 1``) may have in each file, from the column's bounds.
 
-Bounds of the value are bounds: every value lies between them, though they need not occur. Where a value may leave its
-type's range nothing is known: Spark 4 ends the query then, Spark 3.5 wraps around. Instants lie up to 18 hours from
-UTC, as a session's zone may have it.
+Results are bounds: every value lies between them, but they need not occur. Where a value may leave its type's range
+nothing is known: Spark 4 fails the query then, Spark 3.5 wraps around. Points in time may lie up to 18 hours from UTC,
+because the session's zone is not known.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HOUR: Final = 3_600 * _SECOND
 _DAY: Final = 24 * _HOUR
 _ZONE: Final = 18 * _HOUR
 _DATE_BITS: Final = 32
-_DAYS_MAX: Final = 100_000_000  # of more, the microseconds are no int64
+_DAYS_MAX: Final = 100_000_000  # beyond that, microseconds do not fit into int64
 _WHOLE: Final = {"month": (1, 12), "quarter": (1, 4), "day": (1, 31), "dayofyear": (1, 366)}
 _CLOCK: Final = {"hour": (_DAY, _HOUR), "minute": (_HOUR, 60 * _SECOND), "second": (60 * _SECOND, _SECOND)}
 
@@ -55,19 +55,22 @@ class _Range:
 
 
 def call_bounds(call: Call, kind: Type, low: AnyArray, high: AnyArray) -> tuple[AnyArray, AnyArray] | None:
-    """Bounds of the call's value from those of a column of this type; null is unknown, and None all of them."""
+    """Bounds of the call's value from those of a column of this type.
+
+    A null bound is unknown; None means that all are unknown.
+    """
     try:
-        found = _from_arrow(kind, low, high)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # bounds of another type that is not this one's
+        bounds = _from_arrow(kind, low, high)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # the bounds are of a type that does not convert to this one
         return None
     for step in call:
-        result = None if found is None else step_type(step, found.kind)
-        if found is None or result is None:
+        result = None if bounds is None else step_type(step, bounds.kind)
+        if bounds is None or result is None:
             return None
-        found = _after(step, found, result)
-    if found is None:
+        bounds = _after(step, bounds, result)
+    if bounds is None:
         return None
-    return _to_arrow(found.kind, found.low, found.low_known), _to_arrow(found.kind, found.high, found.high_known)
+    return _to_arrow(bounds.kind, bounds.low, bounds.low_known), _to_arrow(bounds.kind, bounds.high, bounds.high_known)
 
 
 def _from_arrow(kind: Type, low: AnyArray, high: AnyArray) -> _Range | None:
@@ -107,12 +110,12 @@ def _to_arrow(kind: Type, values: Any, known: _Numbers) -> AnyArray:
         known = known & (values >= -(1 << (_DATE_BITS - 1))) & (values < 1 << (_DATE_BITS - 1))
         days: Any = pa.array(np.where(known, values, 0).astype(np.int32), mask=~known)
         return cast(AnyArray, days.cast(arrow_type))
-    found: Any = pa.array(values, mask=~known)
-    return cast(AnyArray, found.cast(arrow_type))
+    array: Any = pa.array(values, mask=~known)
+    return cast(AnyArray, array.cast(arrow_type))
 
 
 def _after(step: Step, bounds: _Range, result: Type) -> _Range | None:
-    """Bounds of what the step gives, which is of type ``result``."""
+    """Bounds of the step's value, which has the type ``result``."""
     if step.constant is not None:
         return _arithmetic(step, step.constant, bounds, result)
     if step.name in _CLOCK:
@@ -138,19 +141,22 @@ def _after(step: Step, bounds: _Range, result: Type) -> _Range | None:
 def _cyclic(
     bounds: _Range, kind: Type, low: _Numbers, high: _Numbers, same: _Numbers, whole: tuple[int, int]
 ) -> _Range:
-    """Of a part that begins anew: ``same`` says where both bounds lie in one round of it."""
+    """Bounds of a cyclic part of a date or time, such as the month.
+
+    ``same`` marks where both bounds lie in one cycle; elsewhere the value may be anything in ``whole``.
+    """
     same = same & bounds.low_known & bounds.high_known
     always = np.ones(len(same), np.bool_)
     return _Range(kind, np.where(same, low, whole[0]), np.where(same, high, whole[1]), always, always)
 
 
 def _years(days: _Numbers) -> _Numbers:
-    """Since 1970."""
+    """Years since 1970."""
     return days.astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64)
 
 
 def _months(days: _Numbers) -> _Numbers:
-    """Since January 1970."""
+    """Months since January 1970."""
     return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
 
 
@@ -178,10 +184,12 @@ def _days(bounds: _Range) -> _Range:
 
 
 def _local(bounds: _Range) -> _Range:
-    """Wall-clock times in microseconds, of dates those of their beginning; of instants in whatever zone."""
+    """Wall-clock times in microseconds: of dates their midnight, of points in time those in any zone."""
     if bounds.kind == DATE:
         known = bounds.low_known & (abs(bounds.low) < _DAYS_MAX), bounds.high_known & (abs(bounds.high) < _DAYS_MAX)
-        low, high = (np.where(one, days, 0) * _DAY for one, days in zip(known, (bounds.low, bounds.high), strict=True))
+        low, high = (
+            np.where(is_known, days, 0) * _DAY for is_known, days in zip(known, (bounds.low, bounds.high), strict=True)
+        )
         return _Range(TIMESTAMP_NTZ, low, high, *known)
     return bounds if bounds.kind == TIMESTAMP_NTZ else replace(_in_any_zone(bounds), kind=TIMESTAMP_NTZ)
 
@@ -200,12 +208,16 @@ def _truncated(unit: str, days: _Numbers) -> _Numbers:
         case "month":
             return _first_of(_months(days))
         case "week":
-            return (days + 3) // 7 * 7 - 3  # 1970 began on a Thursday, weeks begin on Mondays
+            return (days + 3) // 7 * 7 - 3  # 1970 began on a Thursday; weeks begin on Mondays
     return days
 
 
 def _truncated_time(unit: str, bounds: _Range, result: Type) -> _Range:
-    """The value is an instant again, whichever zone it is truncated in, and so may the constant beside it be."""
+    """Bounds of a truncated time.
+
+    The value is a point in time again, whichever zone it is truncated in, and so may be the constant that it is
+    compared with.
+    """
     local = _local(bounds)
     step = _CLOCK[unit][1] if unit in _CLOCK else None
     if step is not None:
@@ -237,7 +249,8 @@ def _arithmetic(step: Step, constant: Literal, bounds: _Range, result: Type) -> 
 
 
 def _integers(step: Step, constant: int, bounds: _Range, result: Type) -> _Range:
-    """Of dates, too. Known where no value between the bounds can leave the type's range."""
+    """Bounds of integer arithmetic, also on dates. Unknown where a value between the bounds may leave the type's
+    range."""
     bits = _DATE_BITS if result == DATE else INTEGER_BITS[result]
     lowest, highest = _within(step, constant, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
     type_lowest, type_highest = -(1 << 63), (1 << 63) - 1
@@ -245,14 +258,14 @@ def _integers(step: Step, constant: int, bounds: _Range, result: Type) -> _Range
     if lowest > type_highest or highest < type_lowest:
         known = np.zeros(len(known), np.bool_)
     known = known & (bounds.low >= max(lowest, type_lowest)) & (bounds.high <= min(highest, type_highest))
-    found = _calculated(
+    calculated = _calculated(
         step, bounds, result, np.int64(constant), np.where(known, bounds.low, 0), np.where(known, bounds.high, 0)
     )
-    return replace(found, low_known=known, high_known=known)
+    return replace(calculated, low_known=known, high_known=known)
 
 
 def _within(step: Step, constant: int, lowest: int, highest: int) -> tuple[int, int]:
-    """From and to which value of the column the result is within its type."""
+    """The least and the greatest value of the column for which the result is within its type."""
     match step.name:
         case "add":
             return lowest - constant, highest - constant
@@ -267,26 +280,26 @@ def _within(step: Step, constant: int, lowest: int, highest: int) -> tuple[int, 
 
 
 def _decimals(step: Step, constant: Literal, bounds: _Range, result: Decimal) -> _Range | None:
-    """Exact: ``result`` has all digits."""
+    """Bounds of decimal arithmetic, which is exact: ``result`` has all digits."""
     left, right = as_decimal_type(bounds.kind), None if constant.type is None else as_decimal_type(constant.type)
     if left is None or right is None or not isinstance(constant.value, int | decimal.Decimal):
         return None
     low, high = bounds.low, bounds.high
     if not isinstance(bounds.kind, Decimal):
-        low, high = (pa.array(one).cast(cast(Any, to_arrow(bounds.kind))).cast(to_arrow(left)) for one in (low, high))
+        low, high = (pa.array(side).cast(cast(Any, to_arrow(bounds.kind))).cast(to_arrow(left)) for side in (low, high))
     other = pa.scalar(decimal.Decimal(constant.value), cast(Any, to_arrow(right)))
     return _calculated(step, bounds, result, other, low, high)
 
 
 def _calculated(step: Step, bounds: _Range, kind: Type, constant: Any, low: Any, high: Any) -> _Range:
-    """Each bound beside the constant, in the order in which the results stand."""
+    """Applies the step to each bound, and puts the results in ascending order."""
     function = {"add": "add", "multiply": "multiply"}.get(step.name, "subtract")
 
     def apply(value: Any) -> Any:
-        one, other = (constant, value) if step.name == "subtract_from" else (value, constant)
+        left, right = (constant, value) if step.name == "subtract_from" else (value, constant)
         if isinstance(kind, Decimal):
-            return pc.call_function(function, [one, other])
-        return getattr(np, function)(one, other)
+            return pc.call_function(function, [left, right])
+        return getattr(np, function)(left, right)
 
     negative = constant.as_py() < 0 if isinstance(constant, pa.Scalar) else constant < 0
     turned = step.name == "subtract_from" or (step.name == "multiply" and negative)

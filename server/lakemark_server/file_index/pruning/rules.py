@@ -1,9 +1,9 @@
-"""Which files can hold rows that a predicate selects, and which hold no others: from statistics, all files at once.
+"""Which files may have rows that a predicate selects, and which have no other rows. All files at once, from statistics.
 
-Sound in both directions, whatever is missing: a file with a matching row always may match, and a file of which all
-rows are said to match has no other row. Nulls never satisfy a comparison; NaN is greater than every number and equal
-to itself, and lies outside the bounds. The idea of two verdicts is that of min/max indexes (small materialized
-aggregates, Moerkotte 1998).
+Sound in both directions, whatever statistics are missing: a file with a matching row always may match, and a file whose
+rows are all said to match has no other row. Nulls never satisfy a comparison. NaN is greater than every number and
+equal to itself, and lies outside the bounds. Two verdicts for each file are the idea of min/max indexes (small
+materialized aggregates, Moerkotte 1998).
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ from lakemark_core.expressions import (
     like_regex,
     normalize,
 )
-from lakemark_server.file_index.entries.bounds import AnyArray, Bound, Mask, Order, both, either, filled, flags
+from lakemark_server.file_index.arrow import AnyArray
+from lakemark_server.file_index.entries.bounds import Bound, Mask, Order, both, either, filled, flags
 from lakemark_server.file_index.entries.file_stats import FileStats, PreparedColumn, PreparedStats, prepare
 from lakemark_server.file_index.pruning.calls import call_bounds
 
 
 @dataclass(frozen=True, slots=True)
 class PruneResult:
-    """For each file: may a row satisfy the predicate, and does every row surely do so (false for empty files)."""
+    """For each file: whether any row may satisfy the predicate, and whether every row surely does (false for empty
+    files)."""
 
     may_match: npt.NDArray[np.bool_]
     all_match: npt.NDArray[np.bool_]
@@ -54,7 +56,7 @@ class PruneResult:
 
 @dataclass(slots=True)
 class _Verdict:
-    """``all`` is found out when it is asked for: where no file may match, nobody does."""
+    """``all`` is computed on demand: nobody asks where no file may match."""
 
     may: Mask
     all: Callable[[], Mask]
@@ -73,13 +75,13 @@ _NEVER = _Verdict(np.False_, _no)
 
 
 def prune(expr: Expr, stats: FileStats | PreparedStats) -> PruneResult:
-    """The verdicts on a predicate from ``lakemark_core.expressions.bind``. To ask often, keep ``prepare(stats)``."""
+    """The verdicts on a predicate from ``lakemark_core.expressions.bind``. For many calls pass ``prepare(stats)``."""
     prepared = stats if isinstance(stats, PreparedStats) else prepare(stats)
     return prune_normal(normalize(expr), prepared)
 
 
 def prune_normal(expr: Expr, prepared: PreparedStats) -> PruneResult:
-    """``prune`` for a predicate that ``normalize`` gave."""
+    """Like ``prune``, for a predicate from ``normalize``."""
     verdict = _verdict(expr, prepared)
     may = both(verdict.may, prepared.not_empty)
     sure = both(verdict.all(), may) if may.any() else np.False_
@@ -122,7 +124,9 @@ def _of_value(condition: Expr, value: PreparedColumn) -> _Verdict:
     match condition:
         case And(terms):
             verdicts = [_of_value(term, value) for term in terms]
-            return _Verdict(both(*(one.may for one in verdicts)), lambda: both(*(one.all() for one in verdicts)))
+            return _Verdict(
+                both(*(verdict.may for verdict in verdicts)), lambda: both(*(verdict.all() for verdict in verdicts))
+            )
         case Or(terms):
             return _any_of([_of_value(term, value) for term in terms])
         case TrueConst():
@@ -136,7 +140,7 @@ def _of_value(condition: Expr, value: PreparedColumn) -> _Verdict:
 
 
 def _all_of(terms: Sequence[Expr], stats: PreparedStats) -> _Verdict:
-    """Once no file is left, the columns of further terms are not looked at: they may have to be read."""
+    """The verdict on all terms. Once no file is left, columns of further terms are not read."""
     may: Mask = np.True_
     verdicts = []
     for term in terms:
@@ -144,11 +148,13 @@ def _all_of(terms: Sequence[Expr], stats: PreparedStats) -> _Verdict:
         may = both(may, verdicts[-1].may)
         if not may.any():
             return _NEVER
-    return _Verdict(may, lambda: both(*(one.all() for one in verdicts)))
+    return _Verdict(may, lambda: both(*(verdict.all() for verdict in verdicts)))
 
 
 def _any_of(verdicts: Sequence[_Verdict]) -> _Verdict:
-    return _Verdict(either(*(one.may for one in verdicts)), lambda: either(*(one.all() for one in verdicts)))
+    return _Verdict(
+        either(*(verdict.may for verdict in verdicts)), lambda: either(*(verdict.all() for verdict in verdicts))
+    )
 
 
 def _column(column: ColumnRef, stats: PreparedStats) -> PreparedColumn | None:
@@ -264,7 +270,7 @@ def _prefix(prefix: str, column: PreparedColumn, *, negated: bool) -> _Verdict:
     first = prefix.encode("utf-8", "surrogatepass")
     if not _comparable(column, (first,)):
         return _Verdict(some, _no)
-    # UTF-8 has no byte 0xFF, so the last byte can be raised; the result bounds all strings with the prefix from above.
+    # UTF-8 has no byte 0xFF, so the last byte can be incremented: an upper bound of all strings with the prefix.
     behind = first[:-1] + bytes((first[-1] + 1,))
 
     def outside() -> Mask:

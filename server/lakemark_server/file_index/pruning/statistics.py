@@ -1,4 +1,4 @@
-"""Entries of files as the input of pruning."""
+"""Statistics of a part's entries, as the input of pruning."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lakemark_server.file_index.parts.part import Part
 
 
 def prepared(part: Part, schema: Schema, keep: Keep | None = None) -> PreparedStats:
-    """Bounds, counts and exact partition values of a part's entries, dead ones included; converted on demand."""
+    """Bounds, counts and exact partition values of a part's entries, dead ones included. Converted on demand."""
     rows = _small(part.entries.column("row_count", keep=False).to_numpy())
     return PreparedStats(FileStats(rows, _Columns(part, schema), _Partitions(part, schema)), keep)
 
 
 def _small(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.integer[Any]]:
-    """The same numbers in less memory, as they are kept with each part."""
+    """The same numbers in less memory, because they are kept for each part."""
     if not len(rows):
         return rows
     low, high = rows.min(), rows.max()
@@ -33,7 +33,7 @@ def _small(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.integer[Any]]:
 
 
 class _Columns(Mapping[int, ColumnStats]):
-    """Column ids to statistics, as the reader's schema has them; made when they are asked for."""
+    """Column ids to statistics in the types of the reader's schema, computed on demand."""
 
     def __init__(self, part: Part, schema: Schema) -> None:
         self._part = part
@@ -56,7 +56,7 @@ class _Columns(Mapping[int, ColumnStats]):
 
 
 class _Partitions(Mapping[int, AnyArray]):
-    """By id of a partition column: the value of each entry's partition."""
+    """Ids of partition columns to the value of each entry's partition."""
 
     def __init__(self, part: Part, schema: Schema) -> None:
         self._part = part
@@ -78,7 +78,7 @@ class _Partitions(Mapping[int, AnyArray]):
 
 
 def partition_values_by_name(names: Sequence[str], field: Field, schema: Schema) -> AnyArray:
-    """The value that each of these partition names has for one of the partition columns; typed, null is null."""
+    """The values of one partition column in these partition names; typed, null is null."""
     place = schema.partition_fields.index(field)
     texts = [parse_partition_name(name)[place][1] for name in names]
     return pa.array([partition_value_from_string(text, field.type) for text in texts], to_arrow(field.type))

@@ -1,14 +1,14 @@
-"""Zones: what is known of all files of a part together, so that whole parts are skipped.
+"""Zones: statistics of all files of a part together, so that whole parts can be skipped.
 
-A part's zone is the statistics of one file that held the rows of all its files. So the rules of pruning apply to it
-as they are (small materialized aggregates, Moerkotte 1998). A column is summed up when a predicate first asks for it.
+A zone reads like the statistics of one file with the rows of all files of the part, so the rules of pruning apply
+unchanged (small materialized aggregates, Moerkotte 1998). A column is aggregated when a predicate first asks for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,21 +16,18 @@ import pyarrow.compute as pc
 
 from lakemark_core.types import Field, Schema, is_floating, to_arrow
 from lakemark_server.file_index.arrow import AnyArray
-from lakemark_server.file_index.at_hand import may_make
 from lakemark_server.file_index.entries.bounds import flags
 from lakemark_server.file_index.entries.columns import STATISTICS
-from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats, PreparedStats, prepare
+from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats, PreparedStats
 from lakemark_server.file_index.pages.zone_table import KINDS, ZoneTable
 from lakemark_server.file_index.parts.evolution import converted, statistic
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.parts.part import Part
 from lakemark_server.file_index.pruning.statistics import partition_values_by_name
 
-_NAME: Final = "zones"
-
 
 class Zone(NamedTuple):
-    """Of one column in one part; None is unknown."""
+    """The zone of one column in one part; None means unknown."""
 
     low: Any
     high: Any
@@ -39,17 +36,21 @@ class Zone(NamedTuple):
 
 
 def zones(snapshot: Snapshot) -> PreparedStats:
-    """One entry for each part of the snapshot, which keeps them."""
-    found = snapshot.derived.get(_NAME)
-    if not isinstance(found, PreparedStats):
-        may_make()
-        rows = np.array([_rows(part) for part in snapshot.parts], np.int64)
-        found = snapshot.derived[_NAME] = prepare(FileStats(rows, _Zones(snapshot.parts, snapshot.schema)))
-    return found
+    """One entry for each part of the snapshot. Kept with the snapshot."""
+    return snapshot.derived(_PreparedZones, lambda: _prepared(snapshot))
+
+
+class _PreparedZones(PreparedStats):
+    """The zones of a snapshot's parts, ready for pruning."""
+
+
+def _prepared(snapshot: Snapshot) -> _PreparedZones:
+    rows = np.array([_rows(part) for part in snapshot.parts], np.int64)
+    return _PreparedZones(FileStats(rows, _Zones(snapshot.parts, snapshot.schema)))
 
 
 class _Zones(Mapping[int, ColumnStats]):
-    """Column ids to statistics, made when they are asked for."""
+    """Column ids to statistics, computed on demand."""
 
     def __init__(self, parts: tuple[Part, ...], schema: Schema) -> None:
         self._parts = parts
@@ -63,7 +64,7 @@ class _Zones(Mapping[int, ColumnStats]):
         for table, group in groupby(self._parts, lambda part: part.entries.zone_table):
             parts = list(group)
             known = None if table is None else _known_zones(parts, field, table)
-            pieces.append(known or _found_zones(parts, field, self._schema))
+            pieces.append(known or _computed_zones(parts, field, self._schema))
         if len(pieces) == 1:
             return ColumnStats(*pieces[0])
         return ColumnStats(*(pa.concat_arrays(arrays) for arrays in zip(*pieces, strict=True)))
@@ -87,19 +88,19 @@ class ZoneArrays(NamedTuple):
     nans: AnyArray
 
 
-def _found_zones(parts: Sequence[Part], field: Field, schema: Schema) -> ZoneArrays:
-    found = [_zone(part, field, schema) for part in parts]
+def _computed_zones(parts: Sequence[Part], field: Field, schema: Schema) -> ZoneArrays:
+    computed = [_zone(part, field, schema) for part in parts]
     bounds = to_arrow(field.type)
     return ZoneArrays(
-        pa.array([zone.low for zone in found], bounds),
-        pa.array([zone.high for zone in found], bounds),
-        pa.array([zone.nulls for zone in found], pa.int64()),
-        pa.array([zone.nans for zone in found], pa.int64()),
+        pa.array([zone.low for zone in computed], bounds),
+        pa.array([zone.high for zone in computed], bounds),
+        pa.array([zone.nulls for zone in computed], pa.int64()),
+        pa.array([zone.nans for zone in computed], pa.int64()),
     )
 
 
 def _known_zones(parts: Sequence[Part], field: Field, table: ZoneTable) -> ZoneArrays | None:
-    """From the index of a base, all parts at once; None: it knows nothing of the column."""
+    """The zones of several parts from the index of a base; None if it does not have the column."""
     written = table.schema.find_id(field.id)
     if written is None:
         return None
@@ -117,17 +118,17 @@ def _known_zones(parts: Sequence[Part], field: Field, table: ZoneTable) -> ZoneA
 
 def _zone(part: Part, field: Field, schema: Schema) -> Zone:
     key = field.id, field.type
-    found = part.entries.zones.get(key)
-    if found is None:
-        found = _known_zone(part, field)
-        if found is None:
-            found = partition_zone(part, field, schema) if schema.is_partition(field.name) else column_zone(part, field)
-        part.entries.zones[key] = found
-    return Zone(*found)
+    zone = part.entries.zones.get(key)
+    if zone is None:
+        zone = _known_zone(part, field)
+        if zone is None:
+            zone = partition_zone(part, field, schema) if schema.is_partition(field.name) else column_zone(part, field)
+        part.entries.zones[key] = zone
+    return Zone(*zone)
 
 
 def _known_zone(part: Part, field: Field) -> Zone | None:
-    """From the index of a base, in the type that the reader's schema has."""
+    """The zone from the index of a base, in the type of the reader's schema; None if it does not have the column."""
     known = part.entries.known_zone(field)
     written = part.schema.find_id(field.id)
     if known is None or written is None:
@@ -142,9 +143,9 @@ def _known_zone(part: Part, field: Field) -> Zone | None:
 
 
 def column_zone(part: Part, field: Field) -> Zone:
-    """Of a column that is no partition column."""
+    """The zone of a column that is not a partition column."""
     low, high, nulls, nans = (statistic(part, kind, field) for kind in STATISTICS)
-    # A bound that one file lacks is unknown for all, unless the file has only nulls.
+    # If one file lacks the bound, it is unknown for all, unless that file has only nulls.
     no_values = nulls is not None and np.asarray(pc.greater_equal(nulls, part.column("row_count")).fill_null(False))
     return Zone(
         None if low is None or _lacks(low, no_values) else _value(pc.min(low)),
@@ -155,7 +156,7 @@ def column_zone(part: Part, field: Field) -> Zone:
 
 
 def partition_zone(part: Part, field: Field, schema: Schema) -> Zone:
-    """Of a partition column, from the partitions' names."""
+    """The zone of a partition column, from the names of the partitions."""
     codes, names = part.partition_codes
     values = partition_values_by_name(names, field, schema)
     is_null = np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_)
@@ -168,14 +169,14 @@ def partition_zone(part: Part, field: Field, schema: Schema) -> Zone:
 def _lacks(bounds: AnyArray, no_values: Any) -> bool:
     known = flags(bounds.is_valid())
     if pa.types.is_floating(bounds.type):
-        known = known & ~flags(pc.call_function("is_nan", [bounds]))  # NaN is no bound
+        known = known & ~flags(pc.call_function("is_nan", [bounds]))  # NaN bounds nothing
     return not bool(np.all(known | no_values))
 
 
 def _value(bound: Any) -> Any:
     try:
         return bound.as_py()
-    except (OverflowError, ValueError):  # a time that Python cannot express
+    except (OverflowError, ValueError):  # a time that Python cannot represent
         return None
 
 

@@ -1,7 +1,7 @@
-"""FoundationDB's client in this process: the binding, its network thread, databases, and how to wait for answers.
+"""FoundationDB's client in this process: the binding, its network thread, databases, and waiting for answers.
 
-The client's network can be started once in a process and is stopped when the interpreter exits; the binding does both.
-A process that was forked after the start has no network thread, and is told so instead of waiting for ever.
+The client's network can be started once in a process, and stops when the interpreter exits; the binding does both. A
+process that was forked after the start has no network thread. It gets an error instead of waiting for ever.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .errors import TIMED_OUT, translated
 
 API_VERSION: Final = 710
 ANSWER_MS_MAX: Final = 10_000
-"""From the making of a transaction on: longer than one may live, so that no call hangs if the cluster is away."""
+"""Counted from the start of a transaction. Longer than one may live, so that no call hangs if the cluster is away."""
 
-_TIMER_S: Final = 0.05  # how exact the client's timers are, at worst
+_TIMER_S: Final = 0.05  # the worst precision of the client's timers
 _INSTALL: Final = (
     "stores in FoundationDB need the extra (pip install 'lakemark[server,fdb]') and libfdb_c 7.1 or newer, from "
     "FoundationDB's package foundationdb-clients, where the dynamic linker finds it (LD_LIBRARY_PATH names more places)"
@@ -40,7 +40,7 @@ def _after_fork() -> None:
 
 
 class FdbClient:
-    """One database. Thread-safe; any number may be made, all share the process's network thread."""
+    """One database. Thread-safe. All clients share the network thread of the process."""
 
     def __init__(self, cluster_file: Path) -> None:
         """Raises Unimplemented without binding or library, FailedPrecondition."""
@@ -52,7 +52,7 @@ class FdbClient:
         self._database.options.set_transaction_timeout(ANSWER_MS_MAX)
 
     def transaction(self) -> Any:
-        """A native transaction, which ends with the current deadline if that is near.
+        """A native transaction, which ends at the current deadline if that is near.
 
         Raises FailedPrecondition in a forked process.
         """
@@ -68,14 +68,14 @@ class FdbClient:
 
     @contextmanager
     def watched(self, key: bytes, changed: threading.Event) -> Iterator[bytes | None]:
-        """The value of ``key``; inside, ``changed`` is set once it is another one, or when that cannot be told.
+        """The value of ``key``. Inside, ``changed`` is set once the value changes, or when the watch fails.
 
-        Of what cannot be told - too many watches, say - the reason is raised in the end.
+        If it failed, for too many watches for instance, the reason is raised at the end.
         """
         transaction = self.transaction()
         value: bytes | None = self.answer(lambda: transaction.get(key).value)
         watch = transaction.watch(key)
-        # Nothing is written: this is what lets the watch live on without the transaction.
+        # Nothing is written. The commit lets the watch live on without the transaction.
         self.answer(lambda: transaction.commit().wait())
         watch.on_ready(lambda _: changed.set())
         try:
@@ -86,7 +86,7 @@ class FdbClient:
             watch.cancel()
 
     def answer(self, call: Callable[[], T], error: Callable[[int, str], LakemarkError] = translated) -> T:
-        """What ``call`` gives; FoundationDB's error as ``error(code, text)`` says."""
+        """The result of ``call``. Raises ``error(code, text)`` for FoundationDB's errors."""
         try:
             return call()
         except self._error as failure:
@@ -98,7 +98,7 @@ class FdbClient:
 
 
 def _binding() -> Any:
-    """The binding with its API version chosen and its network thread started."""
+    """The binding, with its API version selected and its network thread started."""
     with _starting:
         try:
             import fdb
@@ -121,10 +121,10 @@ def _deadline_unknown() -> DeadlineUnknown:
 
 
 def _sleep_in_c(future_class: Any) -> None:
-    """Lets threads wait for an answer in the client library instead of for a callback in Python: less processor time.
+    """Lets threads wait in the client library instead of for a callback in Python, which takes less processor time.
 
-    The main thread goes on in the binding's way, where signals reach it. The binding's event models replace the same
-    method.
+    The main thread still waits in the binding's way, where signals reach it. The binding's event models replace the
+    same method.
     """
     in_python = future_class.block_until_ready
 

@@ -1,7 +1,7 @@
 """What FoundationDB's errors mean to a caller: decided by code, in one table, never by the text of a message.
 
-Source of the codes: FoundationDB's documentation, "Error codes"; of which of them may be tried again, and of which the
-outcome is unknown, ``fdb_error_predicate`` of its client.
+The codes come from FoundationDB's documentation, "Error codes". Which of them may be retried, and which leave the
+outcome unknown, comes from ``fdb_error_predicate`` of its client.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ MEANINGS: Final[dict[int, tuple[type[LakemarkError], str]]] = {
     2104: (FailedPrecondition, "the cluster file holds no connection string"),
     2203: (FailedPrecondition, "FoundationDB's client library is too old"),
 }
-"""The error for a caller for whom nothing was applied, by code."""
+"""Errors by code, if nothing was applied."""
 
 _SURELY_NOT_COMMITTED: Final = frozenset(
     {1007, 1009, 1020, 1037, 1038, 1042, 1051, 1078, 1213, 1223, 1235, 1242, 2101, 2102, 2103}
 )
-"""Answers of the cluster, or the client, that refuse a commit. All others leave it open."""
+"""Codes with which the cluster or the client refuses a commit. All others leave its outcome unknown."""
 
 
 def translated(code: int, text: str) -> LakemarkError:
-    """The error for a caller for whom nothing was applied; ``text`` is FoundationDB's."""
+    """The error of a caller for whom nothing was applied; ``text`` is FoundationDB's."""
     meaning = MEANINGS.get(code)
     if meaning is None:
         return Internal(f"FoundationDB failed in a way that this release does not know ({code}: {text}); {_NOTHING}")
@@ -68,9 +68,9 @@ def translated(code: int, text: str) -> LakemarkError:
 
 
 def commit_error(code: int, text: str) -> LakemarkError:
-    """The error for a transaction whose commit was sent.
+    """The error of a transaction whose commit was sent.
 
-    Of 1021 FoundationDB's client makes sure that the commit is no longer under way. After a time-out it may be still.
+    After 1021, FoundationDB's client makes sure that the commit is no longer under way. After a time-out it may be.
     """
     if code in _SURELY_NOT_COMMITTED:
         return translated(code, text)

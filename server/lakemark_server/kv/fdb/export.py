@@ -1,9 +1,9 @@
-"""Copies a range of a store in FoundationDB as it is at one version, although no version can be read for that long.
+"""Copies a range of a store in FoundationDB as of one version, although no version can be read for that long.
 
-First everything is read in pieces, each at a version of its own. Then the log of what was written since is followed:
-its keys are read again, page by page of the log, until a page is the last one. The keys of that page were read at the
-same version as the page itself, and all others have not changed since they were read: all is now as it is at that
-version. Copying memory while it is being used, as for the migration of virtual machines, works the same way.
+First it reads everything in pieces, each at a version of its own. Then it follows the log of what was written since:
+page by page of the log, it reads the keys again that the page names, until a page is the last one. The keys of that
+page were read at the page's own version, and all others have not changed since they were read. So the copy is now
+complete as of that version. Live migration of virtual machines copies memory in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from lakemark_core.errors import LakemarkError, StoreConflict, Unavailable
 
 from ..api import CommitUnknownResult, TransactionTooOld, TryAgain
-from ..buffer import CommitRequest, KeyRange
+from ..buffer import KeyRange, PendingTransaction
 from ..overlay import Overlay
 from ..retry import pause_seconds
 from ..write_sets import decode_writes
@@ -40,11 +40,11 @@ _LOG_PAGES_MAX: Final = 100_000
 _KEYS_AT_ONCE: Final = 1_000
 _RANGE_PAIRS_MAX: Final = 1_000
 _TOO_MUCH: Final = (TransactionTooOld, TryAgain)
-_PAUSE_S: Final = 0.5  # after each of them, before less is asked for
+_PAUSE_S: Final = 0.5  # after each of them, before asking for less
 
 
 class FdbExporter:
-    """One export. ``stop`` must be called in the end; if it never is, commits are noted for two minutes in vain."""
+    """One export. ``stop`` must be called at the end; otherwise commits are noted in vain for two minutes."""
 
     def __init__(self, client: FdbClient, prefix: bytes, writer: FdbWriter, spool: Spool) -> None:
         self._client = client
@@ -85,7 +85,7 @@ class FdbExporter:
         raise Unavailable("the store is written to faster than it can be copied; try again when it is quieter")
 
     def stop(self) -> None:
-        """Never raises: commits are noted no longer than announced, and the next export clears the log."""
+        """Ends the export. Never raises: what is left ends by itself, and the next export clears the log."""
 
         def withdraw(snapshot: FdbSnapshot, writes: Overlay) -> None:
             self._clear_what_has_ended(snapshot, writes)
@@ -123,7 +123,7 @@ class FdbExporter:
             self._pairs = max(1, min(4 * asked, asked * _PIECE_BYTES_AIM // max(size, 1), _PAIRS_MAX))
 
     def _read_again(self, snapshot: FdbSnapshot, begin: bytes, end: bytes, entries: Iterable[bytes]) -> set[KeyRange]:
-        """Reads what the entries of the log name; the ranges that hold too much for that are left to the caller."""
+        """Reads again what the entries of the log name. Returns ranges that hold too much, for the caller to read."""
         keys: set[bytes] = set()
         ranges: set[KeyRange] = set()
         for entry in entries:
@@ -162,9 +162,9 @@ class FdbExporter:
         return self._newest().version()
 
     def _check_noted(self, until: int, version: int) -> None:
-        """Raises Unavailable if a commit knew only of what was announced until ``until``, and was not noted.
+        """Raises Unavailable if a commit may not have been noted, because the announcement until ``until`` had ended.
 
-        What was announced at ``version`` all know of that begin LEASE_VERSIONS later.
+        All commits know of an announcement at ``version`` that begin LEASE_VERSIONS after it.
         """
         if until < version + LEASE_VERSIONS:
             raise Unavailable("the export was interrupted for too long to know what was written meanwhile; try again")
@@ -174,7 +174,7 @@ class FdbExporter:
         writes.put(self._key, self._until.to_bytes(8, "big"))
 
     def _clear_what_has_ended(self, snapshot: FdbSnapshot, writes: Overlay) -> None:
-        """The log, unless another export needs it."""
+        """Clears the log and the exports that have ended, unless another export needs the log."""
         now = snapshot.version()
         others = [pair for pair in snapshot.get_range(EXPORTS, EXPORTS_END, 0, False) if pair[0] != self._key]
         if all(int.from_bytes(until, "big") < now for _, until in others):
@@ -182,13 +182,13 @@ class FdbExporter:
             writes.clear_range(LOG, LOG_END)
 
     def _settle(self, body: Callable[[FdbSnapshot, Overlay], None]) -> None:
-        """A transaction of the store's own keys that conflicts with those of other exports; it may happen twice."""
+        """Commits a transaction of the store's own keys that conflicts with other exports'. May commit twice."""
         for attempt in range(_ATTEMPTS_MAX):
             snapshot, writes = self._newest(), Overlay()
             try:
                 body(snapshot, writes)
-                request = CommitRequest(snapshot.version(), set(), [(EXPORTS, EXPORTS_END)], writes, [], 0)
-                self._writer.commit(request, noted=False)
+                transaction = PendingTransaction(snapshot.version(), set(), [(EXPORTS, EXPORTS_END)], writes, [], 0)
+                self._writer.commit(transaction, noted=False)
             except (StoreConflict, CommitUnknownResult):
                 if attempt + 1 == _ATTEMPTS_MAX:
                     raise
@@ -198,7 +198,7 @@ class FdbExporter:
 
 
 def _less(asked: int, error: LakemarkError) -> int:
-    """How much to ask for instead, once FoundationDB has had a pause. Raises ``error`` if it was one."""
+    """How much to ask for next, after a pause for FoundationDB. Raises ``error`` if it cannot be less."""
     if asked == 1:
         raise error
     time.sleep(_PAUSE_S)

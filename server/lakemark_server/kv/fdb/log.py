@@ -1,12 +1,12 @@
-"""Notes which keys a commit wrote, while somebody exports the store. Costs a commit nothing at other times.
+"""Notes which keys a commit wrote, while an export of the store runs. Costs a commit nothing at other times.
 
-FoundationDB forgets a version after five seconds. So an export reads the store in pieces, each at a version of its own,
-and then again, until nothing is left, what was written since: that is what the log tells (see ``export``).
+FoundationDB forgets a version after five seconds. So an export reads the store in pieces, each at a version of its own.
+Then it reads again what the log says was written since, until nothing is left (see ``export``).
 
-Nobody asks at each commit whether an export is running; a process believes what it saw last for ``LEASE_VERSIONS``. So
-commits that do not know of an export have read versions of at most that long after it has announced itself. Then it
-writes ``FENCE``, a conflict for all that had begun before: from this version on every commit is noted, whatever
-clocks and schedulers do.
+A process does not look at each commit whether an export runs; it relies on its last look for ``LEASE_VERSIONS``. So
+commits that do not know of an export have read versions of at most that long after its announcement. Then the export
+writes ``FENCE``, which conflicts with all commits that began before. From this version on every commit is noted,
+whatever clocks and schedulers do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENTRY_BYTES_AIM: Final = 50_000
 
 
 class ChangeLog:
-    """The writers' side. Thread-safe."""
+    """The side of the writers. Thread-safe."""
 
     def __init__(self, client: FdbClient, prefix: bytes) -> None:
         self._client = client
@@ -47,22 +47,22 @@ class ChangeLog:
         return read_version < self._until
 
     def note(self, transaction: Any, writes: Overlay) -> None:
-        """Adds what ``writes`` changes to the native transaction."""
+        """Notes in the native transaction what ``writes`` changes."""
         for number, entry in enumerate(_entries(list(writes.points), list(writes.cleared_ranges()))):
-            # The versionstamp's place is the ten bytes whose position the last four tell.
+            # The versionstamp replaces ten bytes, whose position the last four bytes tell.
             key = self._prefix + LOG + bytes(10) + number.to_bytes(2, "big")
             at = len(self._prefix) + len(LOG)
             transaction.set_versionstamped_key(key + at.to_bytes(4, "little"), entry)
 
     def _look(self) -> None:
         snapshot = FdbSnapshot(self._client, self._prefix)
-        found = snapshot.get_range(EXPORTS, EXPORTS_END, 0, False)
-        self._until = max((int.from_bytes(until, "big") for _, until in found), default=-1)
+        exports = snapshot.get_range(EXPORTS, EXPORTS_END, 0, False)
+        self._until = max((int.from_bytes(until, "big") for _, until in exports), default=-1)
         self._seen_at = snapshot.version()
 
 
 def _entries(keys: Sequence[bytes], ranges: Sequence[KeyRange]) -> Iterator[bytes]:
-    """Values of at most some _ENTRY_BYTES_AIM."""
+    """Entries of about _ENTRY_BYTES_AIM."""
     some_keys: list[bytes] = []
     some_ranges: list[KeyRange] = []
     size = 0

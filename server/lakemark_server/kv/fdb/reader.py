@@ -10,10 +10,9 @@ from .client import FdbClient
 
 
 class FdbSnapshot:
-    """One native transaction that only reads, without conflicts: the commit names them itself.
+    """One native transaction that only reads, without conflicts, which the commit adds itself.
 
-    Its read version is asked for along with the first read. Released by dropping it, which also ends what was
-    forgotten without a release.
+    It gets its read version along with the first read. Dropping the object releases it.
     """
 
     __slots__ = ("_client", "_prefix", "_reads", "_transaction")
@@ -22,7 +21,7 @@ class FdbSnapshot:
         self._client = client
         self._prefix = prefix
         self._transaction = client.transaction()
-        # What the caller has written lies on top of this snapshot, not in it.
+        # The caller's writes lie on top of this snapshot, not in it.
         self._transaction.options.set_read_your_writes_disable()
         self._reads = self._transaction.snapshot
 
@@ -37,11 +36,11 @@ class FdbSnapshot:
         return self._client.answer(lambda: [future.value for future in futures])
 
     def get_range(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
-        """FoundationDB answers in pieces of some 80 kB; the binding asks for them one after the other."""
+        """The pairs. FoundationDB answers in pieces of about 80 kB, which the binding requests one after the other."""
         prefix = self._prefix
         skipped = len(prefix)
-        found: Any = self._reads.get_range(prefix + begin, prefix + end, limit=limit, reverse=reverse)
-        return self._client.answer(lambda: [(pair.key[skipped:], pair.value) for pair in found.to_list()])
+        pairs: Any = self._reads.get_range(prefix + begin, prefix + end, limit=limit, reverse=reverse)
+        return self._client.answer(lambda: [(pair.key[skipped:], pair.value) for pair in pairs.to_list()])
 
     def version(self) -> int:
         future = self._transaction.get_read_version()
@@ -49,4 +48,4 @@ class FdbSnapshot:
         return version
 
     def release(self) -> None:
-        """Nothing is held on the cluster; the native transaction goes with this object."""
+        """Does nothing: the cluster holds nothing, and the native transaction ends with this object."""

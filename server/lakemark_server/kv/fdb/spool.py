@@ -1,4 +1,4 @@
-"""Where an export from FoundationDB is put together: pairs in a temporary file, in the order of their keys."""
+"""A temporary file in which an export from FoundationDB is assembled: pairs in the order of their keys."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..api import KeyValue
 
 
 class Spool:
-    """One file that nobody else uses and that need not survive a crash. Writing raises sqlite3.Error.
+    """A file that nothing else uses and that need not survive a crash. Writing raises sqlite3.Error.
 
-    ``copied`` is the version at which it holds all there was, once it does.
+    ``copied``: the version of which the file is a complete copy; -1 until it is.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -27,7 +27,7 @@ class Spool:
         connection.execute("CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
 
     def replace(self, begin: bytes, end: bytes, pairs: Iterable[KeyValue]) -> None:
-        """From now on these are all pairs in the range."""
+        """Replaces all pairs in the range."""
         self._connection.execute("DELETE FROM kv WHERE key >= ? AND key < ?", (begin, end))
         self._connection.executemany("INSERT INTO kv VALUES (?, ?)", pairs)
 
@@ -50,7 +50,7 @@ class Spool:
 
 @contextmanager
 def spool() -> Iterator[Spool]:
-    """Raises Unavailable if the disk for temporary files (``TMPDIR``) is full."""
+    """A new spool. Raises Unavailable if the disk for temporary files (``TMPDIR``) is full."""
     with tempfile.TemporaryDirectory(prefix="lakemark-export-") as directory, disk_errors():
         connection = sqlite3.connect(Path(directory) / "pairs", isolation_level=None, check_same_thread=False)
         try:

@@ -1,7 +1,7 @@
 """The store in FoundationDB: any number of processes on one cluster, which checks and commits their transactions.
 
-All of it lives below one prefix, which is the tuple of one string. Behind the keys of the contract, at ``0xff`` after
-the prefix, the store keeps what is its own: its format, and what exports need.
+A store lives below one prefix, the tuple of one string. Behind the keys of the contract, at ``0xff`` after the prefix,
+it keeps its own keys: its format, and what exports need.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakemark_core.errors import FailedPrecondition
 from lakemark_server.context import deadline
 
 from ..api import KEYS_END, StoreFormatUnknown
-from ..buffer import CommitRequest
+from ..buffer import PendingTransaction
 from ..buffered_store import BufferedStore, opened_read_only
 from ..keys import pack
 from ..limits import check_key
@@ -36,13 +36,13 @@ FORMAT: Final = b"1"
 class FdbStore(BufferedStore):
     """Opens (or makes) the store at ``target``.
 
-    ``clock`` counts the seconds of a transaction's age. With ``read_only`` it is not made, and commits raise
-    FailedPrecondition; only an export announces itself. Raises Unimplemented without binding or client library,
-    StoreFormatUnknown, FailedPrecondition, Unavailable.
+    ``clock`` counts the seconds of a transaction's age. With ``read_only`` the store is not made, and commits raise
+    FailedPrecondition; only an export writes, to announce itself. Raises Unimplemented without binding or client
+    library, StoreFormatUnknown, FailedPrecondition, Unavailable.
     """
 
     name = "fdb"
-    # Should a watch get lost.
+    # In case a watch gets lost.
     unseen_s_max = 10.0
 
     def __init__(self, target: FdbTarget, *, clock: Clock = time.monotonic, read_only: bool = False) -> None:
@@ -57,17 +57,17 @@ class FdbStore(BufferedStore):
     def _snapshot(self) -> FdbSnapshot:
         return FdbSnapshot(self._client, self._prefix)
 
-    def _submit(self, request: CommitRequest) -> None:
+    def _submit(self, transaction: PendingTransaction) -> None:
         if self._read_only:
             raise opened_read_only(self.name)
-        self._writer.commit(request)
+        self._writer.commit(transaction)
 
     def _close(self) -> None:
         self._writer.close()
 
     @contextmanager
     def _lasting_snapshot(self, begin: bytes, end: bytes) -> Iterator[Spool]:
-        """A copy, on this machine."""
+        """A copy on this machine."""
         with spool() as copied:
             exporter = FdbExporter(self._client, self._prefix, self._writer, copied)
             try:
@@ -85,7 +85,7 @@ class FdbStore(BufferedStore):
             yield value
 
     def _prepare(self) -> None:
-        """Makes the store if it is not there. Safe when several processes start at once: all write the same."""
+        """Makes the store if it is not there. Safe if several processes start at once: all write the same."""
         snapshot = self._snapshot()
         found = snapshot.get(FORMAT_KEY)
         if found is None:
@@ -95,7 +95,7 @@ class FdbStore(BufferedStore):
                 raise FailedPrecondition(f"there is no store below the prefix {self.target.prefix!r}")
             made = Overlay()
             made.put(FORMAT_KEY, FORMAT)
-            self._writer.commit(CommitRequest(None, set(), [], made, [], 0))
+            self._writer.commit(PendingTransaction(None, set(), [], made, [], 0))
         elif found != FORMAT:
             raise StoreFormatUnknown(
                 f"the store has format {found!r}, and this release of Lakemark knows format {FORMAT!r}; "

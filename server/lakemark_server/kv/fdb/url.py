@@ -20,14 +20,14 @@ _FORM: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FdbTarget:
-    """Where a store lives: several may share a cluster, each below a prefix of its own."""
+    """The place of a store. Several may share a cluster, each below a prefix of its own."""
 
     cluster_file: Path
     prefix: str = PREFIX
 
 
 def parse(url: str) -> FdbTarget:
-    """Raises InvalidArgument."""
+    """The place that the URL names. Raises InvalidArgument."""
     path, _, query = url.removeprefix("fdb://").partition("?")
     prefix = PREFIX
     for name, value in parse_qsl(query, keep_blank_values=True):

@@ -1,4 +1,4 @@
-"""Commits of the store in FoundationDB: each request is one native transaction, checked and written by the cluster."""
+"""Commits of the store in FoundationDB: each is one native transaction, which the cluster checks and writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from lakemark_server.context import deadline
 
 from ..api import StoreClosed
-from ..buffer import CommitRequest
+from ..buffer import PendingTransaction
 from .client import FdbClient
 from .errors import commit_error
 from .layout import FENCE
@@ -18,7 +18,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 class FdbWriter:
-    """Thread-safe: callers commit side by side, and FoundationDB's client and proxies gather what is under way."""
+    """Thread-safe. Callers commit side by side, and FoundationDB's client and proxies gather their commits."""
 
     def __init__(self, client: FdbClient, prefix: bytes) -> None:
         self._client = client
@@ -28,8 +28,8 @@ class FdbWriter:
         self._closed = False
         self._idle = threading.Condition()
 
-    def commit(self, request: CommitRequest, *, noted: bool = True) -> None:
-        """Returns when ``request`` is durable; ``noted`` is False for the store's own keys, which nobody exports.
+    def commit(self, transaction: PendingTransaction, *, noted: bool = True) -> None:
+        """Returns when ``transaction`` is durable; ``noted`` is False for the store's own keys, which are not exported.
 
         Raises what ``commit_error`` gives, StoreClosed and DeadlineExceeded.
         """
@@ -39,7 +39,7 @@ class FdbWriter:
                 raise StoreClosed("the store is closed")
             self._running += 1
         try:
-            self._commit(request, noted)
+            self._commit(transaction, noted)
         finally:
             with self._idle:
                 self._running -= 1
@@ -47,38 +47,38 @@ class FdbWriter:
                     self._idle.notify_all()
 
     def close(self) -> None:
-        """Waits until everything that was handed in before is decided."""
+        """Waits until all commits that have begun are decided."""
         with self._idle:
             self._closed = True
             self._idle.wait_for(lambda: self._running == 0)
 
-    def _commit(self, request: CommitRequest, noted: bool) -> None:
+    def _commit(self, transaction: PendingTransaction, noted: bool) -> None:
         prefix = self._prefix
-        transaction = self._client.transaction()
-        read_version = request.read_version
+        native = self._client.transaction()
+        read_version = transaction.read_version
         if read_version is None:
-            read_version = self._client.answer(transaction.get_read_version().wait)
+            read_version = self._client.answer(native.get_read_version().wait)
         else:
-            transaction.set_read_version(read_version)
-            for key in request.read_keys:
-                transaction.add_read_conflict_key(prefix + key)
-            for begin, end in request.read_ranges:
-                transaction.add_read_conflict_range(prefix + begin, prefix + end)
-        for begin, end in request.write_conflicts:
-            transaction.add_write_conflict_range(prefix + begin, prefix + end)
-        # Ranges first: what was written later lies on top, see Overlay.
-        for begin, end in request.writes.cleared_ranges():
-            transaction.clear_range(prefix + begin, prefix + end)
-        for key, pending in request.writes.points.items():
+            native.set_read_version(read_version)
+            for key in transaction.read_keys:
+                native.add_read_conflict_key(prefix + key)
+            for begin, end in transaction.read_ranges:
+                native.add_read_conflict_range(prefix + begin, prefix + end)
+        for begin, end in transaction.write_conflicts:
+            native.add_write_conflict_range(prefix + begin, prefix + end)
+        # Ranges first: an Overlay's keys lie on top of its cleared ranges.
+        for begin, end in transaction.writes.cleared_ranges():
+            native.clear_range(prefix + begin, prefix + end)
+        for key, pending in transaction.writes.points.items():
             if pending is None:
-                transaction.clear(prefix + key)
+                native.clear(prefix + key)
             elif isinstance(pending, int):
-                transaction.add(prefix + key, (pending & _MASK).to_bytes(8, "little"))
+                native.add(prefix + key, (pending & _MASK).to_bytes(8, "little"))
             else:
-                transaction.set(prefix + key, pending)
+                native.set(prefix + key, pending)
         if noted:
-            transaction.add_read_conflict_key(prefix + FENCE)
+            native.add_read_conflict_key(prefix + FENCE)
             if self._log.wanted(read_version):
-                self._log.note(transaction, request.writes)
-        future = transaction.commit()
+                self._log.note(native, transaction.writes)
+        future = native.commit()
         self._client.answer(future.wait, commit_error)

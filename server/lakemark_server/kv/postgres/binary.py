@@ -1,4 +1,4 @@
-"""PostgreSQL's binary formats of the few types that the store sends and reads."""
+"""PostgreSQL's binary formats of the types that the store sends and reads."""
 
 from __future__ import annotations
 

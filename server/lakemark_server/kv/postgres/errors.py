@@ -1,6 +1,6 @@
 """What PostgreSQL's failures mean to a caller: decided by SQLSTATE, in one table, never by the text of a message.
 
-Source of the codes: PostgreSQL's documentation, appendix A.
+The codes come from PostgreSQL's documentation, appendix A.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..limits import too_old
 
 
 class PostgresFailure(Exception):
-    """A statement or the connection failed. The connection is closed by then, which rolls back what was open.
+    """A statement or the connection failed. The connection is closed then, which rolls back its transaction.
 
-    ``sqlstate`` is None if the server did not say anything: the connection was lost, or the server did not answer in
-    time. ``statement`` is the position, within the statements sent together, of the one that failed; None if unknown.
+    ``sqlstate`` is None if the server sent none: the connection was lost, or the server did not answer in time.
+    ``statement`` is the position of the failed statement among those sent together; None if unknown.
     """
 
     def __init__(self, message: str, sqlstate: str | None = None, statement: int | None = None) -> None:
@@ -34,12 +34,12 @@ class PostgresFailure(Exception):
 
 
 def failure_of(error: psycopg.Error, text: str) -> PostgresFailure:
-    """The driver's error, of which ``text`` is the message without secrets; in one line, as errors are told."""
+    """The driver's error, in one line. ``text`` is its message without secrets."""
     return PostgresFailure(" ".join((error.diag.message_primary or text).split()), error.sqlstate)
 
 
 class NoAnswer(PostgresFailure):
-    """The server did not answer in time. There is no use in asking again at once."""
+    """The server did not answer in time. Asking again at once is of no use."""
 
     lost = False
 
@@ -68,10 +68,10 @@ STATEMENT_TIMEOUT: Final = "57014"
 
 
 def translated(failure: PostgresFailure) -> LakemarkError:
-    """The error for a caller for whom nothing was applied."""
+    """The error of a caller for whom nothing was applied."""
     code = failure.sqlstate
     if code is None:
-        # Also a connection that is refused: libpq keeps the server's code for that to itself, and shows only words.
+        # A refused connection, too: for that, libpq shows the server's words but not its code.
         return Unavailable(f"PostgreSQL cannot be reached ({failure}); {_NOTHING}")
     meaning = MEANINGS.get(code) or MEANINGS.get(code[:2])
     if meaning is None:
@@ -81,12 +81,12 @@ def translated(failure: PostgresFailure) -> LakemarkError:
 
 
 def read_error(failure: PostgresFailure) -> LakemarkError:
-    """The error for a read. A statement is given as long as a transaction may live."""
+    """The error of a read. A statement may run for as long as a transaction may live."""
     return too_old() if failure.sqlstate == STATEMENT_TIMEOUT else translated(failure)
 
 
 def commit_error(failure: PostgresFailure, commit: int) -> LakemarkError:
-    """The error for a transaction whose COMMIT was sent as statement number ``commit``.
+    """The error of a transaction whose COMMIT was sent as statement number ``commit``.
 
     PostgreSQL answers in order and skips what follows a failed statement: an answer about an earlier statement means
     that COMMIT did not run. A lost connection, or a server that shuts down, says nothing about it.

@@ -14,21 +14,21 @@ from .errors import PostgresFailure, read_error
 from .statements import SHORT_KEY_BYTES_MAX
 from .wire import Call, PostgresConnection, Rows
 
-# The server gives up on a statement before this; so it is for servers that hang and networks that swallow.
+# The server ends a statement earlier, so this limit is for servers that hang and networks that lose packets.
 ANSWER_SECONDS_MAX: Final = 8.0
 
 Connect = Callable[[int], PostgresConnection]
 
 
 class PostgresReaders(ReaderPool):
-    """Connections of which some may have been lost meanwhile."""
+    """A pool whose idle connections may have been lost."""
 
     def __init__(self, connect: Connect, connections: int) -> None:
         super().__init__(lambda: connect(self._generation), readers_kept=connections, readers_max=connections)
         self._generation = 0
 
     def take(self) -> PoolProxiedConnection:
-        """A connection that was not known to be lost when it was given back. Raises what ReaderPool's raises."""
+        """A connection that is not known to be lost. Raises as ``ReaderPool.take``."""
         while True:
             connection = super().take()
             inner = wire(connection)
@@ -37,9 +37,9 @@ class PostgresReaders(ReaderPool):
             connection.invalidate()
 
     def lost(self, connection: PoolProxiedConnection) -> bool:
-        """Drops the connection, and with it all that were made no later: what ended one has mostly ended all.
+        """Drops the connection and all that are as old: what ends one usually ends all.
 
-        Answers whether it is worth trying another one: not if this one was new.
+        Returns whether another connection is worth a try, which it is not if this one was new.
         """
         if not connection.is_valid:
             return False
@@ -105,14 +105,14 @@ class PostgresSnapshot:
         self._readers.give_back(self._connection)
 
     def _answers(self, *calls: Call) -> list[Rows]:
-        """Raises TransactionTooOld, Unavailable and what else ``read_error`` gives."""
+        """The rows of each call. Raises TransactionTooOld, Unavailable and the other errors of ``read_error``."""
         while True:
             try:
                 if self._version is not None:
                     return self._run(*calls, seconds_max=ANSWER_SECONDS_MAX)
                 answers = self._run(("begin", ()), ("state", ()), *calls, seconds_max=ANSWER_SECONDS_MAX)
             except PostgresFailure as failure:
-                # Nothing was read yet: a connection that had died in the pool is not the caller's business.
+                # Nothing was read yet, so the caller need not know of a connection that died in the pool.
                 again = self._readers.lost(self._connection) if failure.lost else False
                 if self._version is not None or not again:
                     raise read_error(failure) from None

@@ -1,8 +1,8 @@
-"""The tables of a store in PostgreSQL: made, migrated and checked by whoever opens it; and the settings of sessions.
+"""The tables of a store in PostgreSQL, which are made, migrated and checked when it is opened; settings of sessions.
 
-``kv`` holds the pairs. A b-tree cannot index keys longer than a third of a page, so pairs with longer keys, of which
-there is hardly ever one, live in ``kv_long``. ``log`` holds what the commits of the last seconds wrote (see
-``postgres_window``); its newest version is the store's version. All names are looked up in the store's schema.
+``kv`` holds the pairs. A b-tree cannot index keys longer than a third of a page, so the rare pairs with longer keys are
+in ``kv_long``. ``log`` holds what the commits of the last seconds wrote (see ``window``); its newest version is the
+store's version. All names are looked up in the store's schema.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..api import StoreFormatUnknown
 FORMAT: Final = 1
 SERVER_VERSION_MIN: Final = 130_000
 
-# The nth statements lead from format n to n + 1. What is stored is compact: PostgreSQL need not compress it.
+# The nth statements lead from format n to n + 1. Values are compact already, so PostgreSQL need not compress them.
 MIGRATIONS: Final[tuple[tuple[LiteralString, ...], ...]] = (
     (
         "CREATE TABLE format (version integer NOT NULL)",
@@ -39,7 +39,7 @@ MIGRATIONS: Final[tuple[tuple[LiteralString, ...], ...]] = (
 )
 
 _SETTINGS: Final = {
-    # Always the index, whatever the statistics say.
+    # Always use the index, whatever the statistics say.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "jit": "off",
@@ -48,11 +48,11 @@ _SETTINGS: Final = {
 
 
 def session(schema: str, settings: Mapping[str, str]) -> list[sql.SQL | sql.Composed]:
-    """The statements that a session begins with."""
+    """The statements at the beginning of a session."""
     wanted = {**_SETTINGS, **settings, "search_path": schema}
     return [
         *(sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value)) for name, value in wanted.items()),
-        # Acknowledged means on the disk. What waits for more than the local one stays.
+        # Acknowledged means on the disk. A setting that waits for other disks, too, is kept.
         sql.SQL(
             "SELECT set_config(name, 'on', false) FROM pg_settings"
             " WHERE name = 'synchronous_commit' AND setting = 'off'"
@@ -61,7 +61,7 @@ def session(schema: str, settings: Mapping[str, str]) -> list[sql.SQL | sql.Comp
 
 
 def prepare(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
-    """Makes the tables if they are not there, and migrates older ones. Safe when several processes start at once.
+    """Makes the tables if they are not there, and migrates older ones. Safe if several processes start at once.
 
     Returns the oid of the log and the store's version. Raises StoreFormatUnknown, FailedPrecondition, psycopg.Error.
     """
@@ -81,7 +81,7 @@ def prepare(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
 
 
 def check(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
-    """``prepare`` of a store that is there and of this format; nothing is written."""
+    """As ``prepare``, for a store that exists in this format. Writes nothing."""
     found = _known_format(driver) if _schema_exists(driver, schema) else 0
     if not found:
         raise FailedPrecondition(f"there is no store in the schema {schema}")

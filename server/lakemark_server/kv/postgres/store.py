@@ -9,7 +9,7 @@ from typing import Final
 
 import psycopg
 
-from ..buffer import CommitRequest
+from ..buffer import PendingTransaction
 from ..buffered_store import BufferedStore, opened_read_only
 from ..group_commit import GroupCommitter
 from ..reads import Clock
@@ -38,13 +38,14 @@ _SET_UP_SECONDS_MAX: Final = 10.0
 class PostgresStore(BufferedStore):
     """Opens (or makes) the store at ``target``.
 
-    ``clock`` counts the seconds of a transaction's age. With ``read_only`` it is not made or migrated, sessions are
-    read-only ones, and commits raise FailedPrecondition. Raises StoreFormatUnknown, FailedPrecondition, Unavailable.
+    ``clock`` counts the seconds of a transaction's age. With ``read_only`` the store is not made or migrated,
+    sessions are read-only, and commits raise FailedPrecondition. Raises StoreFormatUnknown, FailedPrecondition,
+    Unavailable.
     """
 
     name = "postgresql"
-    # Asked for, one indexed read at a time. NOTIFY would be one more statement of every commit, under the turn that all
-    # processes wait for, and one more connection in each to listen.
+    # Changes are polled, with one indexed read each time. NOTIFY would add a statement to every commit, in the turn
+    # that all processes wait for, and a connection in each process to listen.
     unseen_s_max = 0.2
 
     def __init__(self, target: PostgresTarget, *, clock: Clock = time.monotonic, read_only: bool = False) -> None:
@@ -69,7 +70,7 @@ class PostgresStore(BufferedStore):
 
     @contextmanager
     def _lasting_snapshot(self, begin: bytes, end: bytes) -> Iterator[PostgresSnapshot]:
-        """On a connection of its own: the others are for those who are in a hurry."""
+        """A snapshot on a connection of its own, which leaves the pool to short transactions."""
         readers = PostgresReaders(self._exporter, 1)
         try:
             snapshot = PostgresSnapshot(readers)
@@ -80,10 +81,10 @@ class PostgresStore(BufferedStore):
         finally:
             readers.close()
 
-    def _submit(self, request: CommitRequest) -> None:
+    def _submit(self, transaction: PendingTransaction) -> None:
         if self._read_only:
             raise opened_read_only(self.name)
-        self._committer.commit(request)
+        self._committer.commit(transaction)
 
     def _close(self) -> None:
         self._committer.close()
@@ -114,7 +115,7 @@ class PostgresStore(BufferedStore):
         return {**settings, "default_transaction_read_only": "on"} if self._read_only else settings
 
     def _driver(self) -> psycopg.Connection:
-        """Raises what ``translated`` gives."""
+        """A new connection of the driver. Raises the errors of ``translated``."""
         try:
             return psycopg.connect(**self.target.parameters, autocommit=True)  # type: ignore[arg-type]
         except psycopg.Error as error:

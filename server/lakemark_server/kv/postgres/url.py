@@ -1,4 +1,4 @@
-"""``postgresql://`` URLs: what is for the driver, what is for us, and nothing of it secret in a message."""
+"""``postgresql://`` URLs: parameters of the driver and of the store, and messages without secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORM: Final = "postgresql://user:password@host:port/database?schema=lakemark&co
 
 @dataclass(frozen=True, slots=True)
 class PostgresTarget:
-    """Where a store lives. ``parameters`` are libpq's and may hold a password, so no repr shows them."""
+    """The place of a store. ``parameters`` are libpq's and may hold a password, so no repr shows them."""
 
     parameters: Mapping[str, str] = field(repr=False)
     schema: str = SCHEMA
@@ -40,7 +40,7 @@ class PostgresTarget:
         return f"postgresql://{user}{known.get('host', '')}{port}/{known.get('dbname', '')}?schema={self.schema}"
 
     def scrubbed(self, text: str) -> str:
-        """``text`` without the password, should the driver have put it there."""
+        """``text`` without the password, which the driver may have put there."""
         password = self.parameters.get("password")
         return text.replace(password, "***") if password else text
 
@@ -56,7 +56,7 @@ def parse(url: str) -> PostgresTarget:
         raise _not_a_url() from None
     theirs: list[tuple[str, str]] = []
     ours = {"schema": SCHEMA, "connections": str(CONNECTIONS)}
-    # To libpq a plus is a plus.
+    # libpq takes a plus for a plus, not for a space.
     for name, value in parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True):
         if name in ours:
             ours[name] = value
@@ -77,5 +77,5 @@ def parse(url: str) -> PostgresTarget:
 
 
 def _not_a_url() -> InvalidArgument:
-    """Without the parser's own message, which quotes the URL, password and all."""
+    """An error without the parser's own message, which quotes the URL with its password."""
     return InvalidArgument(f"this is no URL of a PostgreSQL database; write {_FORM}")

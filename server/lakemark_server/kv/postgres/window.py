@@ -1,7 +1,7 @@
-"""What the commits of the last seconds wrote, as every process knows it: the resolver, fed from the store's log.
+"""What the commits of the last seconds wrote: a resolver that every process feeds from the store's log.
 
-Versions count microseconds of the server's clock, as FoundationDB's do, and always grow. A version that was lost in a
-failover is therefore not given again, and a transaction that read it is told apart from one that read what is there.
+Versions are microseconds of the server's clock, as FoundationDB's are, and always grow. So a version that was lost in a
+failover is not given again, and a transaction that read it is recognized.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import Final
 
 from ..api import TRANSACTION_SECONDS_MAX
 from ..reads import Clock
-from ..resolver import KeyRange, Resolver, Verdict
+from ..resolver import KeyRange, Resolution, Resolver
 from ..write_sets import decode_writes
 
-# Longer than a transaction lives, so that it is never too old for having waited for its turn.
+# Longer than a transaction lives, so that waiting for the turn never makes it too old.
 LOG_SECONDS: Final = 2 * TRANSACTION_SECONDS_MAX
 _MARK_SECONDS: Final = 1.0
 
 
 class Window(Resolver):
-    """A resolver that admits only reads at versions that it has seen. Used by one thread."""
+    """A resolver that admits reads only at versions that it knows. Used by one thread."""
 
     def __init__(self, version: int, clock: Clock) -> None:
         super().__init__(version)
         self._known = {version}
         self._clock = clock
-        # (seconds, version): which version was the newest then.
+        # (seconds, version): the newest version at that time.
         self._marks: deque[tuple[float, int]] = deque()
 
-    def check(self, read_version: int, read_keys: Iterable[bytes], read_ranges: Iterable[KeyRange]) -> Verdict:
+    def check(self, read_version: int, read_keys: Iterable[bytes], read_ranges: Iterable[KeyRange]) -> Resolution:
         if read_version not in self._known:
-            return Verdict.TOO_OLD
+            return Resolution.TOO_OLD
         return super().check(read_version, read_keys, read_ranges)
 
     def seal(self, version: int) -> None:
@@ -45,10 +45,10 @@ class Window(Resolver):
         self._marks.clear()
 
     def follow(self, entries: Sequence[tuple[int, bytes]]) -> None:
-        """Takes in the log's entries from the newest version on that was known, in order; there must be one.
+        """Records the log's entries in order, from the newest known version on. There must be at least one.
 
-        If that version itself is not among them, this process slept for longer than the log reaches back, or history
-        was lost in a failover: what was read before the first entry is too old.
+        If the first entry is not that version, this process slept for longer than the log reaches back, or history was
+        lost in a failover. Reads from before the first entry are then too old.
         """
         first = entries[0][0]
         if first != self.newest:
@@ -58,7 +58,7 @@ class Window(Resolver):
             self.seal(version)
 
     def due(self) -> int | None:
-        """About once a second, the version before which the log may be cut; None otherwise."""
+        """About once a second, the version before which the log may be trimmed; None at other times."""
         now = self._clock()
         if self._marks and now - self._marks[-1][0] < _MARK_SECONDS:
             return None

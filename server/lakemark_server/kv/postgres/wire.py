@@ -1,7 +1,7 @@
 """One connection that runs prepared statements, several in one round trip, each within a time limit.
 
-It stands on libpq's pipeline mode through ``psycopg.pq``: values go and come as bytes, waiting happens in ``poll``, so
-that a server that hangs is noticed, and a transaction's BEGIN rides with its first read. This costs a fifth of the
+It uses libpq's pipeline mode through ``psycopg.pq``. Values are sent and received as bytes. It waits in ``poll``, so
+that it notices a server that hangs. A transaction's BEGIN travels with its first read. This takes a fifth of the
 processor time of the driver's cursors.
 """
 
@@ -26,7 +26,7 @@ _FAILED: Final = {pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE, pq.Exec
 
 
 class PostgresConnection:
-    """For one thread at a time. Any failure closes it: there is no telling what state a session is in."""
+    """For one thread at a time. Any failure closes it, because the state of its session is unknown then."""
 
     __slots__ = (
         "_driver",
@@ -50,18 +50,18 @@ class PostgresConnection:
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
         self._writing = False
-        self._unread = 0  # pipelines whose answers nobody waited for
+        self._unread = 0  # pipelines whose answers were not awaited
         self._in_transaction = False
         self.closed = False
         self.generation = generation
         self.used = False
-        """Whether a transaction has ended on it: it may have been lost since."""
+        """Whether a transaction has ended on it. If so, it may have been lost since."""
         self.warned = False
         """Whether the server has sent a warning."""
         driver.add_notice_handler(self._note)
 
     def set_up(self, session: Sequence[bytes], statements: Mapping[str, str], *, seconds_max: float) -> None:
-        """Runs the statements that the session begins with and prepares the others. Raises PostgresFailure."""
+        """Runs the statements of ``session`` and prepares ``statements``. Raises PostgresFailure."""
 
         def send() -> int:
             for statement in session:
@@ -73,14 +73,14 @@ class PostgresConnection:
         self._exchange(send, seconds_max)
 
     def run(self, *calls: Call, seconds_max: float) -> list[Rows]:
-        """The rows of each statement. All are sent at once; what follows a failed one is not run.
+        """The rows of each statement. All are sent at once; statements after a failed one are not run.
 
         Raises PostgresFailure.
         """
         return self._exchange(lambda: self._send(calls), seconds_max)
 
     def rollback(self) -> None:
-        """Ends the transaction, if there is one, without waiting for it. Never raises."""
+        """Ends the transaction, if there is one, without waiting for the answer. Never raises."""
         if self._in_transaction and not self.closed:
             try:
                 self._send([("rollback", ())])
@@ -91,7 +91,7 @@ class PostgresConnection:
                 self.close()
 
     def close(self) -> None:
-        """May be called twice. What is not committed is rolled back."""
+        """Rolls back what is not committed. May be called twice."""
         self.closed = True
         with contextlib.suppress(psycopg.Error):
             self._driver.close()
@@ -138,7 +138,7 @@ class PostgresConnection:
             result = self._pg.get_result()
             if result is not None:
                 return result
-            # None ends the results of one statement; the next answer may not have been sent to the end yet.
+            # None ends the results of one statement. The next answer may still be on its way.
 
     def _wait(self, deadline: float) -> None:
         writing = self._pg.flush() == 1
@@ -156,7 +156,7 @@ class PostgresConnection:
 
 def _rows(result: pq.abc.PGresult) -> Rows:
     get, columns = result.get_value, range(result.nfields)
-    # No column of ours is nullable.
+    # No column of these tables is nullable.
     return [tuple([get(row, column) or b"" for column in columns]) for row in range(result.ntuples)]
 
 

@@ -1,4 +1,4 @@
-"""Applies batches of transactions to the store in PostgreSQL: wait for the turn, resolve, write, one durable COMMIT."""
+"""Applies batches of transactions to the store in PostgreSQL: waits for the turn, resolves, writes, commits durably."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakemark_core.errors import LakemarkError
 
 from ..api import CommitUnknownResult
 from ..batch import resolve
-from ..buffer import CommitRequest
+from ..buffer import PendingTransaction
 from ..overlay import Overlay, add_to_counter
 from ..write_sets import encode_writes
 from .binary import bytea_array, bytea_arrays, from_int8, int8
@@ -18,7 +18,7 @@ from .statements import SHORT_KEY_BYTES_MAX
 from .window import Window
 from .wire import Call, PostgresConnection
 
-# The server's own limits on waiting for the turn and on a statement end before this.
+# The server's own limits on waiting for the turn and on a statement are shorter.
 ANSWER_SECONDS_MAX: Final = 25.0
 
 _LOCK_CLASS: Final = 0x4C4B4D4B  # "LKMK", over the oid of the log: one lock for each store
@@ -29,8 +29,8 @@ Connect = Callable[[], PostgresConnection]
 class PostgresWriter:
     """The only connection of this process that writes. Used by one thread.
 
-    After any failure the connection is thrown away and the next batch opens another. A commit of unknown outcome needs
-    nothing more: the next batch finds it in the log, or does not.
+    After a failure the connection is closed and the next batch opens another. A commit of unknown outcome needs nothing
+    more: if it was applied, the next batch finds it in the log.
     """
 
     def __init__(self, connect: Connect, window: Window, log_oid: int) -> None:
@@ -41,16 +41,16 @@ class PostgresWriter:
         self._turn: tuple[PostgresConnection, int] | Exception | None = None
 
     def take_turn(self) -> None:
-        """Waits until this process may commit. What goes wrong is told by ``apply``, which must be called next."""
+        """Waits until this process may commit. ``apply`` must be called next, and returns the errors of the wait."""
         try:
             self._turn = self._begin()
         except Exception as error:
             self._turn = error
 
-    def apply(self, batch: Sequence[CommitRequest]) -> list[LakemarkError | None]:
-        """For each request why it was not applied, or None."""
+    def apply(self, batch: Sequence[PendingTransaction]) -> list[LakemarkError | None]:
+        """The error of each transaction that was not applied, else None."""
         errors: list[LakemarkError | None] = [None] * len(batch)
-        commit: int | None = None  # which statement it is, once it was sent
+        commit: int | None = None  # the position of COMMIT, once it was sent
         try:
             connection, now = self._taken_turn()
             stored = _stored(connection, _counters(batch))
@@ -73,7 +73,7 @@ class PostgresWriter:
             self._abandon()
             raise
         if connection.warned:
-            # Committed here, but not where the commit should have been waited for.
+            # Committed on this server, but not on the replicas that the commit had to wait for.
             self._abandon()
             error = CommitUnknownResult("PostgreSQL could not replicate the commit; it may get lost in a failover")
             return [known or error for known in errors]
@@ -86,7 +86,7 @@ class PostgresWriter:
             self._connection = None
 
     def _begin(self) -> tuple[PostgresConnection, int]:
-        """The connection, in a transaction that holds the turn, and the server's time."""
+        """The connection, in a transaction that holds the turn, and the server's time in microseconds."""
         while True:
             connection = self._connection
             if connection is None or connection.closed:
@@ -94,13 +94,13 @@ class PostgresWriter:
             try:
                 return connection, self._catch_up(connection)
             except PostgresFailure as failure:
-                # COMMIT was not sent: a connection that had died since the last batch is not the caller's business.
+                # COMMIT was not sent, so the caller need not know of a connection that died since the last batch.
                 if not (failure.lost and connection.used):
                     raise
                 self.close()
 
     def _catch_up(self, connection: PostgresConnection) -> int:
-        """Waits for the turn and learns what others wrote; answers the server's time."""
+        """Waits for the turn and reads what others wrote. Returns the server's time in microseconds."""
         _, turn, news = connection.run(
             ("begin", ()),
             ("lock", (self._lock,)),
@@ -108,7 +108,7 @@ class PostgresWriter:
             seconds_max=ANSWER_SECONDS_MAX,
         )
         if not news:
-            # The log always has its newest entry: what this process knew was lost in a failover.
+            # The log always keeps its newest entry, so the version that this process knew was lost in a failover.
             newest = connection.run(("newest", ()), seconds_max=ANSWER_SECONDS_MAX)[0][0][0]
             news = [(newest, b"")]
         self._window.follow([(from_int8(version), writes) for version, writes in news])
@@ -154,15 +154,15 @@ class PostgresWriter:
         self._window.discard()
 
 
-def _counters(batch: Sequence[CommitRequest]) -> list[bytes]:
-    """The keys that are added to; perhaps some more than in the end, when they are folded with what others set."""
+def _counters(batch: Sequence[PendingTransaction]) -> list[bytes]:
+    """The keys of counters that are added to. After folding there may be fewer: another transaction may set a key."""
     return list(
-        {key for request in batch for key, pending in request.writes.points.items() if isinstance(pending, int)}
+        {key for transaction in batch for key, pending in transaction.writes.points.items() if isinstance(pending, int)}
     )
 
 
 def _stored(connection: PostgresConnection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-    """The counters as they are, at most 8 bytes of each."""
+    """The stored counters, at most 8 bytes of each."""
     if not keys:
         return {}
     names = zip(("counters", "counters_long"), _by_length(keys), strict=True)
@@ -171,6 +171,6 @@ def _stored(connection: PostgresConnection, keys: Sequence[bytes]) -> dict[bytes
 
 
 def _by_length(keys: Sequence[bytes] | dict[bytes, bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Those that an index can hold, and the longer ones."""
+    """The keys that an index can hold, and the longer ones."""
     short = [key for key in keys if len(key) <= SHORT_KEY_BYTES_MAX]
     return short, [key for key in keys if len(key) > SHORT_KEY_BYTES_MAX] if len(short) < len(keys) else []

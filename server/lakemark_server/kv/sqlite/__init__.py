@@ -1,1 +1,1 @@
-"""The store on SQLite: what only this backend needs."""
+"""The store in a SQLite file."""

@@ -1,4 +1,4 @@
-"""What the two ways to open a store's SQLite file have in common: readers, and a connection that stays open."""
+"""What both ways to open a store's SQLite file share: readers, and a connection that stays open."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from .reader import KEYS_PER_STATEMENT, READER_CACHE_KIB, SqliteReaders, SqliteS
 
 
 class SqliteFileStore(BufferedStore):
-    """``open_file`` checks the file and gives the connection that is kept open, so that no reader is ever the last to
-    close: that would move the log into the file, over and over."""
+    """A store on the file at ``path``.
+
+    ``open_file`` checks the file and returns a connection, which stays open so that no reader is ever the last to
+    close. The last to close moves the log into the file, which would happen over and over.
+    """
 
     name = "sqlite"
 
@@ -36,7 +39,7 @@ class SqliteFileStore(BufferedStore):
         return integrity_check(self.path)
 
     def read_at_once(self, keys: Sequence[bytes]) -> list[bytes | None] | None:
-        """By a connection of its own, which waits for no other: of the log or the file, as a rule in memory."""
+        """Reads with a connection of its own, which waits for no other. The pages are usually in memory."""
         if len(keys) > KEYS_PER_STATEMENT or not self._at_once_taken.acquire(blocking=False):
             return None
         try:
@@ -62,6 +65,6 @@ class SqliteFileStore(BufferedStore):
         with self._at_once_taken, contextlib.suppress(sqlite3.Error):
             if self._at_once is not None:
                 self._at_once.close()
-        # The last to close moves the log into the file; if it cannot, the next start does.
+        # The last to close moves the log into the file. If it cannot, the next start does.
         with contextlib.suppress(sqlite3.Error):
             self._anchor.close()

@@ -18,7 +18,7 @@ APPLICATION_ID: Final = 0x4C4B4D4B  # "LKMK", in the file's header
 FORMAT: Final = 1
 BUSY_TIMEOUT_MS: Final = 5_000
 STATEMENTS_KEPT: Final = 256
-"""Prepared: those of the writer for each number of rows that it writes at once, and for each number of keys."""
+"""Prepared statements: the writer's for each number of rows, and the readers' for each number of keys."""
 
 _SCHEMA = """
 CREATE TABLE kv(key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
@@ -47,7 +47,7 @@ class FileLock:
                 path=str(database),
                 pid=pid,
             ) from None
-        # The pid is for words only: a full disk must not keep a service from starting.
+        # The pid is only for messages: a full disk must not keep a service from starting.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, f"{os.getpid()}\n".encode())
@@ -81,8 +81,8 @@ def connect(database: Path, *, cache_kib: int, read_only: bool) -> sqlite3.Conne
 def prepare(database: Path) -> sqlite3.Connection:
     """Makes the file if it is not there, and checks it otherwise. The caller holds the FileLock.
 
-    The connection that is returned must stay open as long as the store: while it does, no other one is the last to
-    close, which would remove the log and its index, and make them anew on a disk that may be full by then.
+    The returned connection must stay open as long as the store. While it does, no other connection is the last to
+    close. The last to close removes the log and its index, and making them anew needs room on the disk.
 
     Raises StoreFormatUnknown, CorruptStore, FailedPrecondition, Unavailable.
     """
@@ -161,7 +161,7 @@ def _check_format(connection: sqlite3.Connection, database: Path) -> None:
 
 
 def open_to_read(database: Path) -> sqlite3.Connection:
-    """A connection that only reads, of a process that does not hold the FileLock: another one may be writing.
+    """A connection that only reads, for a process without the FileLock: another process may be writing.
 
     Raises StoreFormatUnknown, CorruptStore, FailedPrecondition, Unavailable.
     """
@@ -171,13 +171,13 @@ def open_to_read(database: Path) -> sqlite3.Connection:
 
 
 def integrity_check(database: Path) -> list[str]:
-    """What SQLite finds damaged in the file, in its words; empty if all is well. Reads the whole file."""
+    """The damage that SQLite finds in the file, in its words; empty if there is none. Reads the whole file."""
     try:
         with contextlib.closing(connect(database, cache_kib=2_048, read_only=True)) as connection:
-            found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+            problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
     except sqlite3.Error as error:
         raise translated(error) from error
-    return [] if found == ["ok"] else found
+    return [] if problems == ["ok"] else problems
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
@@ -193,7 +193,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def translated(error: sqlite3.Error) -> LakemarkError:
-    """What a failure of SQLite means to the caller when nothing was applied."""
+    """The error of a caller for whom nothing was applied."""
     primary = error_code(error) & 0xFF
     if primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return CorruptStore(f"the store's file is damaged ({error}); restore a backup")

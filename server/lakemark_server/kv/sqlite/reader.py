@@ -39,7 +39,7 @@ class SqliteReaders(ReaderPool):
 
     @contextmanager
     def lasting_snapshot(self) -> Iterator[SqliteSnapshot]:
-        """As long as it is read, the log cannot be cut behind it, and grows."""
+        """A snapshot for long reads. Until it is released, the log cannot be truncated, and grows."""
         snapshot = self.snapshot()
         try:
             yield snapshot
@@ -50,7 +50,7 @@ class SqliteReaders(ReaderPool):
 def values_of(
     execute: Callable[[str, tuple[bytes, ...]], Iterable[tuple[bytes, bytes]]], keys: Sequence[bytes]
 ) -> list[bytes | None]:
-    """In the order of the keys. Up to KEYS_PER_STATEMENT are read as of one moment. Raises sqlite3.Error."""
+    """The values in the order of the keys. Up to KEYS_PER_STATEMENT are read as of one moment. Raises sqlite3.Error."""
     found: dict[bytes, bytes] = {}
     for start in range(0, len(keys), KEYS_PER_STATEMENT):
         some = tuple(keys[start : start + KEYS_PER_STATEMENT])

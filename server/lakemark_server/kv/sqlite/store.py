@@ -10,7 +10,7 @@ from typing import Final
 
 from lakemark_core.errors import LakemarkError
 
-from ..buffer import CommitRequest
+from ..buffer import PendingTransaction
 from ..group_commit import Apply, GroupCommitter
 from ..reads import Clock
 from .base import SqliteFileStore
@@ -40,13 +40,13 @@ class SqliteStore(SqliteFileStore):
         self._committer = GroupCommitter(apply, f"lakemark-commit {self.path.name}")
 
     def writes_begun(self) -> int | None:
-        begun = self._writes_begun  # before the flag: a batch that begins now has another number
+        begun = self._writes_begun  # read before the flag: a batch that begins now has another number
         return None if self._applying else begun
 
     def _counted(self, apply: Apply) -> Apply:
-        """For the one thread that commits: nobody else writes into the file."""
+        """``apply`` that keeps ``writes_begun`` up to date. The thread that calls it is the only one that writes."""
 
-        def counted(batch: Sequence[CommitRequest]) -> Sequence[LakemarkError | None]:
+        def counted(batch: Sequence[PendingTransaction]) -> Sequence[LakemarkError | None]:
             self._applying = True
             self._writes_begun += 1
             try:
@@ -56,8 +56,8 @@ class SqliteStore(SqliteFileStore):
 
         return counted
 
-    def _submit(self, request: CommitRequest) -> None:
-        self._committer.commit(request)
+    def _submit(self, transaction: PendingTransaction) -> None:
+        self._committer.commit(transaction)
 
     def _close(self) -> None:
         self._committer.close()

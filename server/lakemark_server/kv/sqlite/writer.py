@@ -1,4 +1,4 @@
-"""Applies batches of transactions to the SQLite file: resolve each, write the survivors, one durable COMMIT."""
+"""Applies batches of transactions to the SQLite file: resolves each, writes what is admitted, in one durable COMMIT."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakemark_core.errors import LakemarkError
 
 from ..api import TRANSACTION_SECONDS_MAX, CommitUnknownResult, KeyValue
 from ..batch import resolve
-from ..buffer import CommitRequest
+from ..buffer import PendingTransaction
 from ..overlay import Overlay, add_to_counter
 from ..reads import Clock
 from ..resolver import Resolver
@@ -29,8 +29,8 @@ T = TypeVar("T")
 class SqliteWriter:
     """The only connection that writes. Used by one thread.
 
-    After any failure the connection is thrown away and the next batch opens another, so that the store works again as
-    soon as the disk does.
+    After a failure the connection is closed and the next batch opens another, so that the store works again as soon as
+    the disk does.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], clock: Clock) -> None:
@@ -38,11 +38,11 @@ class SqliteWriter:
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
         self._resolver: Resolver | None = None
-        # (seconds, version): which version was the newest then.
+        # (seconds, version): the newest version at that time.
         self._marks: deque[tuple[float, int]] = deque()
 
-    def apply(self, batch: Sequence[CommitRequest]) -> list[LakemarkError | None]:
-        """For each request why it was not applied, or None. Never raises sqlite3.Error."""
+    def apply(self, batch: Sequence[PendingTransaction]) -> list[LakemarkError | None]:
+        """The error of each transaction that was not applied, else None. Never raises sqlite3.Error."""
         committing = False
         errors: list[LakemarkError | None] = [None] * len(batch)
         try:
@@ -66,7 +66,7 @@ class SqliteWriter:
 
     def close(self) -> None:
         if self._connection is not None:
-            # What cannot be closed cleanly is recovered from the log at the next start.
+            # If it cannot be closed cleanly, the next start recovers from the log.
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
@@ -81,7 +81,7 @@ class SqliteWriter:
         if self._resolver is None:
             self._resolver = Resolver(version)
         elif self._resolver.newest != version:
-            # A COMMIT of unknown outcome did happen after all.
+            # A COMMIT of unknown outcome was applied after all.
             self._resolver.restart(version)
         return connection, self._resolver
 
@@ -92,7 +92,7 @@ class SqliteWriter:
             self._resolver.discard()
 
     def _forget(self, resolver: Resolver) -> None:
-        """Keeps the window as long as a transaction may live."""
+        """Forgets writes that are older than a transaction may live."""
         now = self._clock()
         if not self._marks or now - self._marks[-1][0] >= _MARK_SECONDS:
             self._marks.append((now, resolver.newest))
@@ -127,7 +127,7 @@ def _write(connection: sqlite3.Connection, writes: Overlay, version: int) -> Non
 
 
 def _pieces(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Few statements instead of one for each row: each gives up the interpreter's lock and has to wait for it again."""
+    """Rows for one statement each. Every statement gives up the interpreter's lock and has to wait for it again."""
     return (rows[at : at + ROWS_PER_STATEMENT] for at in range(0, len(rows), ROWS_PER_STATEMENT))
 
 

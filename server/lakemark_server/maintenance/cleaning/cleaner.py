@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -22,12 +23,12 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs
-from lakemark_server.kv import ReadTransaction, Store, Transaction
-from lakemark_server.maintenance.cleaning import garbage
-from lakemark_server.maintenance.cleaning.garbage import Collector, Ending, Garbage
+from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.maintenance.cleaning.garbage import Collector, Ending, Garbage, forget_left, remember_left
 from lakemark_server.maintenance.cleaning.old_metadata import Trimmer
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import INSTANTS, MAIN
+from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.instants import alive
@@ -119,6 +120,7 @@ class Cleaner:
     def __init__(self, store: Store, clock: ClockMs, snapshots: Snapshots) -> None:
         self._store = store
         self._clock = clock
+        self._mutations = Mutations(store, clock)
         self._snapshots = snapshots
         self._trimmer = Trimmer(store, clock, snapshots.cache)
         self._turns = tuple(threading.Lock() for _ in range(TURNS))  # tables may share one
@@ -136,29 +138,35 @@ class Cleaner:
     def _clean(self, table: LakeTable, request: pb.CleanRequest, retain: Retain) -> pb.CleanResponse:
         table_id = table.table_id
 
-        def planned(tx: ReadTransaction) -> list[Plan]:
+        def planned(tx: ReadTransaction, now_ms: int) -> list[Plan]:
             key = forks.resolve(tx, table_id, request.branch).key
             if key != MAIN:
                 forks.require_kept(tx, table_id, key)
-            asked = plan(tx, table_id, key, retain, self._clock())
+            asked = plan(tx, table_id, key, retain, now_ms)
             at_most = max(asked.deleted + VERSIONS_AT_ONCE_MAX, asked.done.horizon)
             return [asked.up_to(min(asked.horizon, at_most)), *plans_of_dropped(tx, table_id)]
 
-        def moved(tx: Transaction) -> list[Plan]:
-            records.guard_starts(tx, table_id)
-            return [self._moved(tx, table_id, one) for one in planned(tx)]
+        def move(mutation: Mutation) -> list[Plan]:
+            records.guard_starts(mutation.tx, table_id)
+            plans = planned(mutation.tx, mutation.now_ms)
+            for part in plans:
+                _move(mutation, table_id, part)
+            return plans
 
-        plans = self._store.read(planned) if request.dry_run else self._store.transact(moved)
-        found = self._collect(table, plans, 0)
+        if request.dry_run:
+            plans = self._store.read(lambda tx: planned(tx, self._clock()))
+        else:
+            plans = self._mutations.run(move)
+        garbage = self._collect(table, plans, 0)
         answer = pb.CleanResponse(
             earliest_version=plans[0].horizon + 1,
             expired_versions=plans[0].expired,
-            files=len(found.gone),
-            bytes=sum(found.gone.values()),
+            files=len(garbage.gone),
+            bytes=sum(garbage.gone.values()),
             kept_versions=sorted(plans[0].kept),
         )
         if not request.dry_run:
-            answer.instant = self.delete(table, plans, found)
+            answer.instant = self.delete(table, plans, garbage)
             self.trim(table)
         return answer
 
@@ -175,103 +183,112 @@ class Cleaner:
             turn.release()
 
     def end(self, table: LakeTable, retain: Retain) -> int:
-        """The first step for all branches, dropped ones too, of which no files are to be deleted just now; how many
-        versions have ended."""
+        """Takes the first step for all branches, dropped ones too, except those whose files still have to be deleted.
+
+        Returns how many versions have ended.
+        """
         table_id = table.table_id
 
-        def body(tx: Transaction) -> int:
-            ended = 0
+        def body(mutation: Mutation) -> int:
+            tx, ended = mutation.tx, 0
             records.guard_starts(tx, table_id)
-            keys = [MAIN, *(one.key for one in forks.branches(tx, table_id))]
-            live = [plan(tx, table_id, key, retain, self._clock()) for key in keys]
-            for one in (*live, *plans_of_dropped(tx, table_id)):
-                if one.done.horizon <= one.done.deleted:
-                    ended += self._moved(tx, table_id, one).expired
+            keys = [MAIN, *(branch.key for branch in forks.branches(tx, table_id))]
+            live = [plan(tx, table_id, key, retain, mutation.now_ms) for key in keys]
+            for part in (*live, *plans_of_dropped(tx, table_id)):
+                if part.done.horizon <= part.done.deleted:
+                    _move(mutation, table_id, part)
+                    ended += part.expired
             return ended
 
-        return self._store.transact(body)
+        return self._mutations.run(body)
 
     def finish(self, table: LakeTable, grace_ms: int) -> tuple[int, bool]:
-        """The second step for all branches whose horizon moved ``grace_ms`` ago, and for what was left by earlier
-        cleans, ``VERSIONS_AT_ONCE_MAX`` of each; how many files were deleted, and whether there is more to do."""
+        """Takes the second step for branches whose horizon moved ``grace_ms`` ago, and for what earlier cleans left.
+
+        At most ``VERSIONS_AT_ONCE_MAX`` versions of each branch. Returns how many files were deleted, and whether there
+        is more to do.
+        """
         with self._turn(table.table_id):
             plans = self._store.read(lambda tx: plans_of_ended(tx, table.table_id, self._clock() - grace_ms))
-            found = self._collect(table, plans, grace_ms)
-            self.delete(table, plans, found)
-        return len(found.gone), any(one.horizon < one.done.horizon for one in plans)
+            garbage = self._collect(table, plans, grace_ms)
+            self.delete(table, plans, garbage)
+        return len(garbage.gone), any(one.horizon < one.done.horizon for one in plans)
 
     def trim(self, table: LakeTable) -> int:
-        """Removes metadata of versions that have ended; how many."""
+        """Removes metadata of versions that have ended. Returns of how many versions."""
         return self._trimmer.trim(table.table_id)
 
-    def delete(self, table: LakeTable, plans: Sequence[Plan], found: Garbage) -> int:
-        """The second step; the clean's instant, 0 if there was nothing to do."""
+    def delete(self, table: LakeTable, plans: Sequence[Plan], garbage: Garbage) -> int:
+        """Takes the second step. Returns the clean's instant; 0 if there was nothing to do."""
         table_id, now = table.table_id, self._clock()
-        garbage.remember(self._store, table_id, found, now)
-        self._delete_files(table, found)
-        garbage.forget(self._store, table_id, found)
-        if not found.gone and not any(one.deletes for one in plans):
+        remember_left(self._store, table_id, garbage, now)
+        self._delete_files(table, garbage)
+        forget_left(self._store, table_id, garbage)
+        if not garbage.gone and not any(part.deletes for part in plans):
             return 0
-        return self._store.transact(lambda tx: self._done(tx, table_id, plans, found))
+        return self._mutations.run(partial(_complete, table_id, plans, garbage))
 
     def _collect(self, table: LakeTable, plans: Sequence[Plan], grace_ms: int) -> Garbage:
         collector = Collector(self._store, self._snapshots, table)
         endings = [one.ending for one in plans if one.deletes]
         return self._snapshots.again(lambda: collector.collect(endings, self._clock(), grace_ms))
 
-    def _moved(self, tx: Transaction, table_id: int, one: Plan) -> Plan:
-        """The versions end. Whoever makes a tag, a branch or a writer meanwhile is seen, or sees it."""
-        if not one.moves:
-            return one
-        record = self._instant(tx, table_id, one.key, one.horizon)
-        done = CleanedRecord()
-        done.CopyFrom(one.done)
-        done.horizon, done.moved_ms, done.instant = one.horizon, record.opened_ms, record.instant
-        retention.put_cleaned(tx, table_id, one.key, done)
-        return one
-
-    def _instant(self, tx: Transaction, table_id: int, key: str, horizon: int) -> InstantRecord:
-        now = self._clock()
-        record = InstantRecord(
-            instant=records.next_instant(tx, table_id, now),
-            branch=key,
-            operation=pb.CLEAN_FILES,
-            state=pb.COMPLETED,
-            read_version=horizon,
-            opened_ms=now,
-            completed_ms=now,
-            metadata={"earliest_version": str(horizon + 1)},
-        )
-        records.put_instant(tx, table_id, record)
-        return record
-
-    def _done(self, tx: Transaction, table_id: int, plans: Sequence[Plan], found: Garbage) -> int:
-        instant = 0
-        for one in plans:
-            if not one.deletes:
-                continue
-            record = retention.cleaned(tx, table_id, one.key)
-            record.deleted = max(record.deleted, one.horizon)
-            retention.put_cleaned(tx, table_id, one.key, record)
-            instant = instant or record.instant
-        if instant:
-            told = records.instant(tx, table_id, instant)
-        else:
-            told = self._instant(tx, table_id, MAIN, retention.cleaned(tx, table_id, MAIN).horizon)
-        told.metadata["files"], told.metadata["bytes"] = str(len(found.gone)), str(sum(found.gone.values()))
-        records.put_instant(tx, table_id, told)
-        return told.instant
-
-    def _delete_files(self, table: LakeTable, found: Garbage) -> None:
+    def _delete_files(self, table: LakeTable, garbage: Garbage) -> None:
         """Each file is alone in its directory, which goes with it. What cannot be deleted is tried again."""
-        left = storage.delete_with_directories(table.record.location, found.gone)
-        failed = {path: found.gone[path] for path in left}
-        for path, error in left.items():
+        errors = storage.delete_with_directories(table.record.location, garbage.gone)
+        failed = {path: garbage.gone[path] for path in errors}
+        for path, error in errors.items():
             _log.warning("a file of an ended version could not be deleted yet", path=path, reason=error.message)
         if failed:
-            garbage.remember(self._store, table.table_id, replace(found, kept={}, waiting=failed), self._clock())
+            left = replace(garbage, kept={}, waiting=failed)
+            remember_left(self._store, table.table_id, left, self._clock())
             for path in failed:
-                del found.gone[path]
+                del garbage.gone[path]
+
+
+def _move(mutation: Mutation, table_id: int, part: Plan) -> None:
+    """Ends the versions. Whoever makes a tag, a branch or a writer meanwhile is seen, or sees it."""
+    if not part.moves:
+        return
+    record = _clean_instant(mutation, table_id, part.key, part.horizon)
+    done = CleanedRecord()
+    done.CopyFrom(part.done)
+    done.horizon, done.moved_ms, done.instant = part.horizon, record.opened_ms, record.instant
+    retention.put_cleaned(mutation.tx, table_id, part.key, done)
+
+
+def _complete(table_id: int, plans: Sequence[Plan], garbage: Garbage, mutation: Mutation) -> int:
+    """Writes down that the files are deleted. Returns the instant that tells of them."""
+    tx, instant = mutation.tx, 0
+    for part in plans:
+        if not part.deletes:
+            continue
+        cleaned = retention.cleaned(tx, table_id, part.key)
+        cleaned.deleted = max(cleaned.deleted, part.horizon)
+        retention.put_cleaned(tx, table_id, part.key, cleaned)
+        instant = instant or cleaned.instant
+    if instant:
+        record = records.instant(tx, table_id, instant)
+    else:
+        record = _clean_instant(mutation, table_id, MAIN, retention.cleaned(tx, table_id, MAIN).horizon)
+    record.metadata["files"], record.metadata["bytes"] = str(len(garbage.gone)), str(sum(garbage.gone.values()))
+    records.put_instant(tx, table_id, record)
+    return record.instant
+
+
+def _clean_instant(mutation: Mutation, table_id: int, key: str, horizon: int) -> InstantRecord:
+    record = InstantRecord(
+        instant=records.next_instant(mutation.tx, table_id, mutation.now_ms),
+        branch=key,
+        operation=pb.CLEAN_FILES,
+        state=pb.COMPLETED,
+        read_version=horizon,
+        opened_ms=mutation.now_ms,
+        completed_ms=mutation.now_ms,
+        metadata={"earliest_version": str(horizon + 1)},
+    )
+    records.put_instant(mutation.tx, table_id, record)
+    return record
 
 
 def plan(tx: ReadTransaction, table_id: int, key: str, retain: Retain, now_ms: int) -> Plan:

@@ -180,7 +180,7 @@ class _Sought:
         self.left, self._instants = take(self.left, rest), self._instants[rest]
 
 
-def remember(store: Store, table_id: int, garbage: Garbage, now_ms: int) -> None:
+def remember_left(store: Store, table_id: int, garbage: Garbage, now_ms: int) -> None:
     """Writes down what could not be deleted, so that later cleans look at it again."""
     later = {path: Left(size, 0) for path, size in garbage.kept.items()}
     for path, size in garbage.waiting.items():
@@ -188,7 +188,7 @@ def remember(store: Store, table_id: int, garbage: Garbage, now_ms: int) -> None
     _write(store, table_id, {path: left for path, left in later.items() if garbage.known.get(path) != left})
 
 
-def forget(store: Store, table_id: int, garbage: Garbage) -> None:
+def forget_left(store: Store, table_id: int, garbage: Garbage) -> None:
     """What was deleted need not be looked at again."""
     _write(store, table_id, {path: None for path in garbage.gone if path in garbage.known})
 

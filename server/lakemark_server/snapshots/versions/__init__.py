@@ -1,1 +1,1 @@
-"""From the store to a snapshot: what versions changed, where to begin, what comes on top."""
+"""From the store to a snapshot: what versions changed, where folding begins, and what comes on top."""

@@ -1,8 +1,8 @@
-"""What two versions of a table have that the other does not: files, rows and bytes by partition, and file groups.
+"""What each of two versions of a table has that the other lacks: files, rows and bytes by partition, and file groups.
 
-For each side it is the net change over what both have. That is the last version on its way that the other side has as a
-whole; what a later merge brought from the other side is put on top of it. All is folded from that version on, so the
-cost is that of the changes.
+For each side this is the net change since the content that both sides share. That content is the last version of the
+side that the other one contains as a whole, plus what a later merge brought from the other side. Folding begins at that
+version, so the cost is that of the changes.
 """
 
 from __future__ import annotations
@@ -33,44 +33,48 @@ _WAYS: Final = ("added", "removed")
 _COUNTS: Final = ("files", "rows", "bytes")
 SIDES: Final = ("left", "right")
 COUNTS: Final = tuple(f"{way}_{count}" for way in _WAYS for count in _COUNTS)
-"""Columns with these names, after "left." and "right.", are what ``FileChanges`` has."""
+"""The fields of ``FileChanges``. Columns have these names after "left." and "right."."""
 _NUMBERS: Final = tuple(f"{side}.{count}" for side in SIDES for count in COUNTS)
-_COMPARED_BYTES: Final = 20_000  # of columns and sums, without what the columns hold
+_DIFFERENCES_BYTES: Final = 20_000  # of the object itself, without the values in its columns
 _FILES: Final = tuple(f"{side}.{way}_files" for side in SIDES for way in _WAYS)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """``partitions``: "partition", then of each side ``COUNTS``, then "both", how many file groups both sides changed;
-    those with the most changed files first. ``groups``: "partition" and "file_group" of these. ``sums``: over all
-    partitions."""
+class FileDifferences:
+    """Counts by partition, and file groups that both sides changed.
+
+    ``partitions`` has "partition", then ``COUNTS`` for each side, then "both": how many file groups both sides changed.
+    Partitions with the most changed files come first. ``groups`` has "partition" and "file_group" of the groups that
+    both changed. ``sums`` are totals over all partitions.
+    """
 
     partitions: pa.Table
     groups: pa.Table
     sums: Mapping[str, int]
 
     def totals(self, side: str) -> dict[str, int]:
-        """Of "left" or "right", by ``COUNTS``."""
+        """The totals of "left" or "right", by ``COUNTS``."""
         return {count: self.sums[f"{side}.{count}"] for count in COUNTS}
 
     @property
     def memory_bytes(self) -> int:
-        return _COMPARED_BYTES + self.partitions.nbytes + self.groups.nbytes
+        """How much memory the differences take."""
+        return _DIFFERENCES_BYTES + self.partitions.nbytes + self.groups.nbytes
 
 
-def compared(loading: Loading, left: Side, right: Side) -> Compared:
-    """Raises SnapshotGone."""
-    found = [
+def file_differences(loading: Loading, left: Side, right: Side) -> FileDifferences:
+    """Compares the files of two sides. Raises SnapshotGone."""
+    counted = [
         _counted(snapshot, f"{name}.{way}")
         for name, side in zip(SIDES, (left, right), strict=True)
         for way, snapshot in zip(_WAYS, _net(loading, side), strict=True)
     ]
-    groups = _summed(pa.concat_tables(found), _GROUP, _NUMBERS)
+    groups = _summed(pa.concat_tables(counted), _GROUP, _NUMBERS)
     of_left, of_right = (_sum(groups, _FILES[at : at + 2]) for at in (0, 2))
     both = _compute.and_(_compute.greater(of_left, 0), _compute.greater(of_right, 0))
     partitions = _summed(groups.append_column("both", both.cast(pa.int64())), _GROUP[:1], (*_NUMBERS, "both"))
     partitions = partitions.append_column("files", _sum(partitions, _FILES))
-    return Compared(
+    return FileDifferences(
         partitions.sort_by([("files", "descending"), ("partition", "ascending")]),
         groups.filter(both).select(_GROUP).sort_by([(name, "ascending") for name in _GROUP]),
         {name: _compute.sum(partitions.column(name)).as_py() or 0 for name in _NUMBERS},
@@ -78,7 +82,7 @@ def compared(loading: Loading, left: Side, right: Side) -> Compared:
 
 
 def _net(loading: Loading, side: Side) -> tuple[Snapshot, Snapshot]:
-    """What the side has over what both have, and what it does not have of that."""
+    """The files that a side has beyond the shared content, and those that it removed from it."""
     lineage = side.head.lineage
     older = loading.load(lineage, side.after)
     newer = loading.forward(lineage, older, side.head.version)
@@ -89,7 +93,7 @@ def _net(loading: Loading, side: Side) -> tuple[Snapshot, Snapshot]:
 
 
 def _counted(snapshot: Snapshot, what: str) -> pa.Table:
-    """The file groups of a snapshot, with all of ``_NUMBERS``: those of ``what``, and zeros."""
+    """The file groups of a snapshot with all of ``_NUMBERS``: counts for the columns of ``what``, else zeros."""
     pieces = [
         pa.table(
             {
@@ -109,8 +113,8 @@ def _counted(snapshot: Snapshot, what: str) -> pa.Table:
 
 def _summed(table: pa.Table, by: Sequence[str], columns: Sequence[str]) -> pa.Table:
     grouped: Any = table.group_by(list(by))
-    found: pa.Table = grouped.aggregate([(name, "sum") for name in columns])
-    return pa.table({name: found.column(name if name in by else f"{name}_sum") for name in (*by, *columns)})
+    sums: pa.Table = grouped.aggregate([(name, "sum") for name in columns])
+    return pa.table({name: sums.column(name if name in by else f"{name}_sum") for name in (*by, *columns)})
 
 
 def _sum(table: pa.Table, columns: Sequence[str]) -> Any:

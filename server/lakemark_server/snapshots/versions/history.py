@@ -1,4 +1,4 @@
-"""What versions changed, read from the store: their entries, what they took out, restores and merges."""
+"""What versions changed, read from the store: added and removed entries, restores and merges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakemark_server.file_index.pages import blocks
 from lakemark_server.file_index.pages.blocks import page_of
 from lakemark_server.file_index.pages.contents import PageRef, StoredEntries, with_version
 from lakemark_server.file_index.pages.source import PageSource, SnapshotGone
-from lakemark_server.file_index.parts.fold import Change, Snapshot, restoring
+from lakemark_server.file_index.parts.fold import Snapshot, VersionEdit, restoring
 from lakemark_server.file_index.parts.part import PART_FILES_MAX, Part, in_memory
 from lakemark_server.kv import ReadTransaction, Space, Store
 from lakemark_server.store.keyspace import BLOCKS, REMOVED
@@ -29,7 +29,7 @@ from lakemark_server.timeline.lineage import Lineage
 
 VERSIONS_A_READ: Final = 2_000
 BLOCKS_A_READ: Final = 64
-# Staged entries from so many on stay in the store until they are asked for.
+# Commits of at least this many files stay in the store until their columns are asked for.
 STORED_FILES_MIN: Final = 2_048
 
 Load = Callable[[Lineage, int], Snapshot]
@@ -39,57 +39,60 @@ class Schemas(Protocol):
     """The schemas of one table, by id."""
 
     def __call__(self, schema_id: int) -> Schema:
-        """Raises CorruptStore."""
+        """The schema with this id. Raises CorruptStore."""
 
 
 class History:
-    """The changes of one table's versions. ``load`` gives the snapshots that restores refer to."""
+    """The edits of one table's versions. ``load`` gives the snapshots that restores refer to."""
 
     def __init__(self, source: PageSource, table: LakeTable, schemas: Schemas, load: Load) -> None:
         self._source, self._store = source, source.store
         self._table, self._schemas, self._load = table, schemas, load
 
     def records(self, lineage: Lineage, after: int, upto: int) -> list[VersionRecord]:
-        """All with ``after < version <= upto``. Raises CorruptStore, TableNotFound (dropped), SnapshotGone."""
+        """The records of all versions ``after < version <= upto``.
+
+        Raises CorruptStore, TableNotFound (dropped), SnapshotGone.
+        """
         table_id = self._table.table_id
-        found = self._store.read(lambda tx: records.versions(tx, table_id, lineage, after, upto))
-        if [record.version for record in found] != list(range(after + 1, upto + 1)):
+        versions = self._store.read(lambda tx: records.versions(tx, table_id, lineage, after, upto))
+        if [record.version for record in versions] != list(range(after + 1, upto + 1)):
             self._require_table()
-            present = {record.version for record in found}
+            present = {record.version for record in versions}
             first = next(version for version in range(after + 1, upto + 1) if version not in present)
             if self._store.read(lambda tx: retention.cleaned(tx, table_id, lineage.owner(first))).trimmed >= first:
                 raise SnapshotGone(f"version {first} of {self._table.name} was cleaned meanwhile; ask again")
             raise CorruptStore(f"versions {after + 1} to {upto} of {self._table.name} are not complete")
-        return found
+        return versions
 
-    def changes(self, lineage: Lineage, record: VersionRecord) -> list[Change]:
-        """What a version did, in order."""
-        found: list[Change] = []
+    def changes(self, lineage: Lineage, record: VersionRecord) -> list[VersionEdit]:
+        """What a version did, as edits in order."""
+        edits: list[VersionEdit] = []
         if record.restored_version:
-            found.append(Change(record.version, restored=self._load(lineage, record.restored_version)))
-        found += self.replayed(replays_of(record), record.version)
-        found.append(self._own(record, record.version))
-        return found
+            edits.append(VersionEdit(record.version, restored=self._load(lineage, record.restored_version)))
+        edits += self.replayed(replays_of(record), record.version)
+        edits.append(self._own(record, record.version))
+        return edits
 
-    def replayed(self, runs: Iterable[Run], version: int) -> Iterator[Change]:
-        """What branches got, as changes of a version elsewhere."""
+    def replayed(self, runs: Iterable[Run], version: int) -> Iterator[VersionEdit]:
+        """What other branches did in these runs, as edits of ``version``."""
         for run in runs:
             lineage = self._store.read(lambda tx, key=run.branch: forks.lineage(tx, self._table.table_id, key))  # type: ignore[misc]
             for first in range(run.after, run.upto, VERSIONS_A_READ):
-                for one in self.records(lineage, first, min(first + VERSIONS_A_READ, run.upto)):
-                    if not one.HasField("merged"):
-                        yield from self._replayed(lineage, one, version)
+                for record in self.records(lineage, first, min(first + VERSIONS_A_READ, run.upto)):
+                    if not record.HasField("merged"):
+                        yield from self._replayed(lineage, record, version)
 
-    def _replayed(self, lineage: Lineage, record: VersionRecord, version: int) -> Iterator[Change]:
+    def _replayed(self, lineage: Lineage, record: VersionRecord, version: int) -> Iterator[VersionEdit]:
         if record.restored_version:
-            # What a restore changed on its own branch: elsewhere the content before it may be another one.
+            # A restore replays as the change that it made on its own branch: the content before it may differ here.
             before, target = self._load(lineage, record.version - 1), self._load(lineage, record.restored_version)
-            change = restoring(before.parts, target.parts, version)
-            yield Change(version, removed=change.removed, added=change.added, unless_live=True)
+            edit = restoring(before.parts, target.parts, version)
+            yield VersionEdit(version, removed=edit.removed, added=edit.added, unless_live=True)
         yield self._own(record, version)
 
-    def _own(self, record: VersionRecord, version: int) -> Change:
-        return Change(
+    def _own(self, record: VersionRecord, version: int) -> VersionEdit:
+        return VersionEdit(
             version,
             everything=record.operation == timeline_pb2.OVERWRITE_TABLE,
             partitions=frozenset(record.partitions if record.operation == timeline_pb2.OVERWRITE_PARTITIONS else ()),
@@ -98,7 +101,7 @@ class History:
         )
 
     def _added(self, record: VersionRecord, version: int) -> Iterator[Part]:
-        """Its staged blocks, which are read on demand if they are many, and the one in its own record."""
+        """The entries in staged blocks and in the version's own record. Many blocks are read only on demand."""
         if not record.staged.blocks and not record.inline_block:
             return
         schema = self._schemas(record.file_schema_id or record.schema_id)
@@ -110,7 +113,7 @@ class History:
                 yield in_memory(with_version(self._small(key, block, schema), version), schema)
                 group = []
                 continue
-            if sum(one.entries for one in group) + page.entries > PART_FILES_MAX:
+            if sum(other.entries for other in group) + page.entries > PART_FILES_MAX:
                 yield from self._stored(group, schema)
                 group = []
             self._source.remember(key, page)
@@ -123,7 +126,7 @@ class History:
                 yield in_memory(with_version(batch, version), schema)
 
     def _small(self, name: Hashable, block: bytes, schema: Schema) -> pa.RecordBatch:
-        """Few entries: they are kept in the form that is quick to read and, unlike arrays, small in memory."""
+        """Few entries, cached in a form that is fast to read and, unlike arrays, small in memory."""
         if page_of(block) is not None:
             return blocks.decode(block, schema)
         known = self._source.kept(("small", name), lambda: blocks.packed(blocks.decode(block, schema)), len)
@@ -136,13 +139,13 @@ class History:
     def _removed(self, record: VersionRecord) -> AnyArray | None:
         if not record.removed.blocks and not record.inline_removed:
             return None
-        found = [blocks.decode_fixed(block) for *_, block in self._blocks(REMOVED, record, record.removed.blocks)]
+        batches = [blocks.decode_fixed(block) for *_, block in self._blocks(REMOVED, record, record.removed.blocks)]
         if record.inline_removed:
-            found.append(blocks.decode_fixed(record.inline_removed))
-        return pa.concat_arrays([batch.column("path") for batch in found])
+            batches.append(blocks.decode_fixed(record.inline_removed))
+        return pa.concat_arrays([batch.column("path") for batch in batches])
 
     def _blocks(self, space: Space, record: VersionRecord, count: int) -> Iterator[tuple[int, bytes, bytes]]:
-        """Numbers, keys and values."""
+        """The number, key and value of each block."""
         for first in range(0, count, BLOCKS_A_READ):
             numbers = range(first, min(first + BLOCKS_A_READ, count))
             keys = [space.key(self._table.table_id, record.instant, number) for number in numbers]
@@ -159,7 +162,7 @@ class History:
         return self._store.read(lambda tx: tx.get_many(keys))
 
     def _require_table(self) -> None:
-        """Raises TableNotFound: the table was dropped while it was read."""
+        """Raises TableNotFound if the table was dropped while it was read."""
         require_table(self._store, self._table.table_id)
 
 

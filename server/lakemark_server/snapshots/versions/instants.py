@@ -1,4 +1,4 @@
-"""What readers ask of instants: the version before one, and which file groups compactions are going to rewrite."""
+"""What readers ask of instants: the version before an instant, and the file groups that compactions will rewrite."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def version_before_instant(store: Store, table: LakeTable, lineage: Lineage, lat
     upto = latest
     while upto:
         after = max(0, upto - _VERSIONS_A_READ)
-        found = store.read(
+        page = store.read(
             lambda tx, after=after, upto=upto: records.versions(tx, table.table_id, lineage, after, upto)  # type: ignore[misc]
         )
-        version = next((record.version for record in reversed(found) if record.instant < instant), 0)
+        version = next((record.version for record in reversed(page) if record.instant < instant), 0)
         if version:
             return version
         upto = after
@@ -35,14 +35,17 @@ def version_before_instant(store: Store, table: LakeTable, lineage: Lineage, lat
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What open compactions are going to rewrite: file groups by name, and by hash those whose names were not kept."""
+    """The file groups that open compactions are going to rewrite.
+
+    ``names`` has groups by name; ``hashes`` those whose names were not kept. ``everything``: all groups of the branch.
+    """
 
     names: frozenset[str] = frozenset()
     hashes: frozenset[int] = frozenset()
     everything: bool = False
 
     def among(self, groups: Iterable[str]) -> frozenset[str]:
-        """Those of these groups that are going to be rewritten."""
+        """The groups among these that are going to be rewritten."""
         if self.everything:
             return frozenset(groups)
         if not self.hashes:
@@ -51,15 +54,15 @@ class Pending:
 
 
 def pending_compaction(store: Store, table: LakeTable, lineage: Lineage) -> Pending:
-    """Of requested and inflight compactions of the branch."""
-    found = [
+    """The groups of requested and inflight compactions of the branch."""
+    compactions = [
         record
         for record in store.read(lambda tx: _open(tx, table.table_id))
         if record.operation == timeline_pb2.COMPACT and record.branch == lineage.key
     ]
-    names = frozenset(name for record in found for name in record.group_names)
-    hashes = frozenset(group for record in found for group in record.touched.file_groups)
-    everything = any(record.touched.all_file_groups for record in found)
+    names = frozenset(name for record in compactions for name in record.group_names)
+    hashes = frozenset(group for record in compactions for group in record.touched.file_groups)
+    everything = any(record.touched.all_file_groups for record in compactions)
     return Pending(names, hashes - {hash_of(name) for name in names}, everything)
 
 

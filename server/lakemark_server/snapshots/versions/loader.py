@@ -1,4 +1,4 @@
-"""How a snapshot comes to be: from the nearest base or the nearest version in memory, and the versions since."""
+"""Loads snapshots: from the nearest base or the nearest version in memory, and the versions since."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lakemark_server.snapshots import bases
 from lakemark_server.snapshots.versions.history import VERSIONS_A_READ, History
 from lakemark_server.timeline.lineage import Lineage
 
-# So many versions are folded onto what is in memory before a base is looked for.
+# Up to so many versions are folded onto one in memory before a base is looked up.
 FEW_VERSIONS: Final = 16
 WALK_A_READ: Final = 200
 PAGE_TOO_OLD: Final = (
@@ -35,7 +35,7 @@ SnapshotCache = SharingLru[tuple[Key, Origin | None], Snapshot]
 
 
 class Loading:
-    """One request's way to snapshots. It keeps what restores and merges lead to until it has answered."""
+    """Loads snapshots for one request, and keeps what restores and merges refer to until the request is done."""
 
     def __init__(self, source: PageSource, table: LakeTable, cache: SnapshotCache) -> None:
         self._source, self._store, self._table, self._cache = source, source.store, table, cache
@@ -43,22 +43,23 @@ class Loading:
         self._schemas: dict[int, Schema] = {}
 
     def load(self, lineage: Lineage, version: int, origin: Origin | None = None) -> Snapshot:
-        """``origin``: where folding must begin, so that the files come in a certain order (None: anywhere).
+        """The snapshot of a version.
 
-        Raises InvalidArgument if that base is no longer there.
+        ``origin``: where folding must begin, so that files come in a certain order (None: anywhere). Raises
+        InvalidArgument if that base is gone.
         """
-        lineage = lineage.at(version)  # branches share what lies below their forks
+        lineage = lineage.at(version)  # branches share the versions below their forks
         key = (self._table.table_id, lineage.key, version)
-        found = self._known(key, origin)
-        if found is None:
+        snapshot = self._known(key, origin)
+        if snapshot is None:
             try:
-                found = self.forward(lineage, self._start(lineage, version, origin), version)
-            except SnapshotGone:  # what is in memory may have ended, and what came next was removed
+                snapshot = self.forward(lineage, self._start(lineage, version, origin), version)
+            except SnapshotGone:  # the version in memory was cleaned, and the versions after it with it
                 if origin is not None:
                     raise
-                found = self.forward(lineage, self._stored(lineage, version), version)
-            self._keep(key, found)
-        return found
+                snapshot = self.forward(lineage, self._stored(lineage, version), version)
+            self._keep(key, snapshot)
+        return snapshot
 
     def walk(self, lineage: Lineage, after: int, upto: int) -> Iterator[Snapshot]:
         """Versions ``after`` to ``upto``, one after the other."""
@@ -71,24 +72,27 @@ class Loading:
                 yield snapshot
 
     def leaving(self, lineage: Lineage, after: int, upto: int) -> Iterator[list[Part]]:
-        """The files that one of the versions from ``after`` on has and the next one, up to ``upto``, has not."""
+        """The files that each version from ``after`` on has and the next one lacks, up to ``upto``."""
         snapshot = self.load(lineage, after)
         history = self.history(snapshot.origin, lineage)
         for first in range(after, upto, WALK_A_READ):
             records = history.records(lineage, first, min(upto, first + WALK_A_READ))
-            # What names the files that it takes out is done together; else versions have to be compared.
+            # Versions that name the files they remove are handled together; others have to be compared.
             for named, group in groupby(records, _names_what_goes):
-                for some in [list(group)] if named else ([record] for record in group):
-                    changes = [change for record in some for change in history.changes(lineage, record)]
-                    following = fold(snapshot, changes, some[-1], self.schema(some[-1].schema_id))
+                for group_records in [list(group)] if named else ([record] for record in group):
+                    edits = [change for record in group_records for change in history.changes(lineage, record)]
+                    following = fold(snapshot, edits, group_records[-1], self.schema(group_records[-1].schema_id))
                     yield (
-                        gone_by_name(snapshot.parts, changes) if named else difference(snapshot.parts, following.parts)
+                        gone_by_name(snapshot.parts, edits) if named else difference(snapshot.parts, following.parts)
                     )
                     snapshot = following
         self._keep((self._table.table_id, lineage.owner(upto), upto), snapshot)
 
     def history(self, origin: Origin, lineage: Lineage) -> History:
-        """What restores refer to is folded from the same base, so that it comes in the same order every time."""
+        """The edits of a lineage.
+
+        Snapshots that restores refer to are folded from the same base, so that files come in the same order each time.
+        """
 
         def load(of: Lineage, version: int) -> Snapshot:
             return self.load(of, version, self._beside(origin, of, version))
@@ -96,11 +100,11 @@ class Loading:
         return History(self._source, self._table, self.schema, load)
 
     def load_beside(self, lineage: Lineage, newer: Snapshot, version: int) -> Snapshot:
-        """An older version, in an order that the newer snapshot determines where that can be."""
+        """An older version, if possible in an order that the newer snapshot determines."""
         return self.load(lineage, version, self._beside(newer.origin, lineage, version))
 
     def _beside(self, origin: Origin, lineage: Lineage, version: int) -> Origin | None:
-        """The same base, if the version is in its range."""
+        """The origin in the same base, if the version is in its range; None if it is not."""
         base = self.base(origin.base_id)
         if base is None:
             return None if origin.base_id else origin
@@ -109,14 +113,14 @@ class Loading:
         return Origin(base.base_id, min(version, base.version))
 
     def schema(self, schema_id: int) -> Schema:
-        """Read once, however many versions have it."""
-        found = self._schemas.get(schema_id)
-        if found is None:
-            found = self._schemas[schema_id] = schema_of(self._store, self._table, schema_id)
-        return found
+        """A schema of the table. Read once, however many versions have it."""
+        schema = self._schemas.get(schema_id)
+        if schema is None:
+            schema = self._schemas[schema_id] = schema_of(self._store, self._table, schema_id)
+        return schema
 
     def base(self, base_id: int) -> Base | None:
-        """None for id 0 and if it was swept."""
+        """The base with this id; None for id 0, and if it was swept."""
 
         def read() -> Base | None:
             index = self._store.read(lambda tx: bases.read_index(tx, self._table.table_id, base_id))
@@ -130,38 +134,38 @@ class Loading:
         return self._source.kept(name, read, lambda base: 0 if base is None else base.memory_bytes)
 
     def standing(self, lineage: Lineage, version: int) -> tuple[BaseRecord, int] | None:
-        """The base to begin at for a version, and the version of it."""
+        """The base to begin at for a version, and the version to begin with."""
         segments = list(reversed(list(lineage.segments(0, version))))
         keys = [key for key, _, _ in segments]
         table_id = self._table.table_id
-        found = self._store.read(lambda tx: [bases.read_record(tx, table_id, key) for key in keys])
-        for record, (_, low, high) in zip(found, segments, strict=True):
+        stored = self._store.read(lambda tx: [bases.read_record(tx, table_id, key) for key in keys])
+        for record, (_, low, high) in zip(stored, segments, strict=True):
             if record is not None and min(high, record.version) > low:
                 return record, min(high, record.version)
         return None
 
     def sliced(self, base: Base, lineage: Lineage, version: int) -> Snapshot:
-        """A version up to the base's own."""
+        """A version up to the base's own, from the base."""
         key = (self._table.table_id, lineage.owner(version), version)
         origin = Origin(base.base_id, version)
-        found = self._known(key, origin)
-        if found is None:
+        snapshot = self._known(key, origin)
+        if snapshot is None:
             (record,) = self.history(origin, lineage).records(lineage, version - 1, version)
-            found = Snapshot(version, self.schema(record.schema_id), tuple(base.at(version)), record, origin)
-            self._keep(key, found)
-        return found
+            snapshot = Snapshot(version, self.schema(record.schema_id), tuple(base.at(version)), record, origin)
+            self._keep(key, snapshot)
+        return snapshot
 
     def _known(self, key: Key, origin: Origin | None) -> Snapshot | None:
         for name in ((key, origin), (key, None)):
-            found = self._seen.get(name) or self._cache.get(name)
-            if found is not None and origin in (None, found.origin):
-                return found
+            snapshot = self._seen.get(name) or self._cache.get(name)
+            if snapshot is not None and origin in (None, snapshot.origin):
+                return snapshot
         return None
 
-    def _keep(self, key: Key, found: Snapshot) -> None:
-        for name in ((key, found.origin), (key, None)):
-            self._seen[name] = found
-            self._cache.put(name, found)
+    def _keep(self, key: Key, snapshot: Snapshot) -> None:
+        for name in ((key, snapshot.origin), (key, None)):
+            self._seen[name] = snapshot
+            self._cache.put(name, snapshot)
 
     def _start(self, lineage: Lineage, version: int, origin: Origin | None) -> Snapshot:
         near = self._nearest(lineage, version, origin)
@@ -172,7 +176,7 @@ class Loading:
         return self._stored(lineage, version, near)
 
     def _stored(self, lineage: Lineage, version: int, near: Snapshot | None = None) -> Snapshot:
-        """From the base that stands, unless ``near`` is closer."""
+        """The snapshot to begin with: from the standing base, unless ``near`` is closer."""
         standing = self.standing(lineage, version)
         if standing is None or (near is not None and near.version >= standing[1]):
             return near or empty(self.schema(1))
@@ -190,22 +194,22 @@ class Loading:
         return empty(self.schema(1))
 
     def forward(self, lineage: Lineage, snapshot: Snapshot, version: int) -> Snapshot:
-        """The later version ``version`` made from this one, with which it shares what stays."""
+        """The later version ``version``, folded onto this snapshot."""
         history = self.history(snapshot.origin, lineage)
         while snapshot.version < version:
             upto = min(version, snapshot.version + VERSIONS_A_READ)
-            found = history.records(lineage, snapshot.version, upto)
-            changes = [change for record in found for change in history.changes(lineage, record)]
-            snapshot = fold(snapshot, changes, found[-1], self.schema(found[-1].schema_id))
+            versions = history.records(lineage, snapshot.version, upto)
+            edits = [edit for record in versions for edit in history.changes(lineage, record)]
+            snapshot = fold(snapshot, edits, versions[-1], self.schema(versions[-1].schema_id))
         return snapshot
 
     def _nearest(self, lineage: Lineage, version: int, origin: Origin | None) -> Snapshot | None:
-        """The closest version below that is at hand, to go on from."""
+        """The closest earlier version in memory."""
         for before in range(version - 1, max(0, version - 1 - FEW_VERSIONS), -1):
             name = (self._table.table_id, lineage.owner(before), before), origin
-            found = self._seen.get(name) or self._cache.get(name)
-            if found is not None:
-                return found
+            snapshot = self._seen.get(name) or self._cache.get(name)
+            if snapshot is not None:
+                return snapshot
         known = {*self._seen, *self._cache.keys()}
         for key, low, high in reversed(list(lineage.segments(0, version - 1))):
             below = sorted(
@@ -217,9 +221,9 @@ class Loading:
                 key=lambda name: name[0][2],
             )
             for name in reversed(below):
-                found = self._seen.get(name) or self._cache.get(name)
-                if found is not None:
-                    return found
+                snapshot = self._seen.get(name) or self._cache.get(name)
+                if snapshot is not None:
+                    return snapshot
         return None
 
 

@@ -1,4 +1,4 @@
-"""Opening and starting instants: decided inside one transaction, with early conflict detection (MISSION, M3)."""
+"""Opening and starting instants: decided inside one transaction, with early conflict detection."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import replaced, texts
-from lakemark_server.file_index.entries.admission import check, directory_hashes
 from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.entries.validation import check, directory_hashes
 from lakemark_server.file_index.pages.blocks import LIST_FILES_MAX, encode_list
 from lakemark_server.kv import ReadTransaction
 from lakemark_server.timeline.batching.jobs import MOVED, Moved

@@ -1,4 +1,4 @@
-"""Branches and tags: names for lineages and for versions (MISSION, M13).
+"""Branches and tags: names for lineages and for versions.
 
 A branch is one record that says where it forked; nothing is copied. Its key is never used again, so that versions of a
 dropped branch are never mistaken for those of a later one with its name.

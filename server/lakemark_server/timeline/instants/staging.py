@@ -19,12 +19,13 @@ from lakemark_server.admission.usage import Tenant
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
-from lakemark_server.file_index.entries.admission import Hashes, admit, directories_above, directory_hashes
 from lakemark_server.file_index.entries.columns import from_messages
 from lakemark_server.file_index.entries.received import from_arrow
+from lakemark_server.file_index.entries.validation import Hashes, directories_above, directory_hashes, validate
 from lakemark_server.file_index.pages import blocks
-from lakemark_server.kv import ReadTransaction, Store, Transaction
+from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import BLOCKS, REMOVED, STAGED_SLICES
+from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline import records
 from lakemark_server.timeline.conflicts.partition_list import PartitionList
 from lakemark_server.timeline.conflicts.touched import COUNTS_MADE, TouchedSet
@@ -110,7 +111,7 @@ def read_entries(files: pb.DataFiles, table: LakeTable, instant: int) -> Entries
         batch = from_arrow(files.arrow, table.schema)
     else:
         batch = from_messages(files.list.files, table.schema)
-    batch, slices = admit(batch, table.schema, instant, table.record.location, deltas_allowed=True)
+    batch, slices = validate(batch, table.schema, instant, table.record.location, deltas_allowed=True)
     totals = StagedTotals(files=batch.num_rows, rows=_sum(batch, "row_count"), bytes=_sum(batch, "size_bytes"))
     touched = TouchedSet()
     touched.add_added(batch)
@@ -212,7 +213,12 @@ def check_operation(record: InstantRecord, entries: Entries) -> None:
 
 
 def stage(
-    store: Store, table: LakeTable, instant: int, entries: Entries, sequence: int, quotas: Quotas
+    mutations: Mutations,
+    table: LakeTable,
+    instant: int,
+    entries: Entries,
+    sequence: int,
+    quotas: Quotas,
 ) -> InstantRecord:
     """Writes entries under the instant; again with the same ``sequence``: nothing new. Returns the instant, which
     knows its totals so far.
@@ -222,11 +228,11 @@ def stage(
     """
     table_id = table.table_id
     tenant = quotas.tenant(table.record.catalog)
-    seen = store.read(lambda tx: _seen(tx, table_id, instant, entries, sequence, tenant))
+    seen = mutations.store.read(lambda tx: _seen(tx, table_id, instant, entries, sequence, tenant))
     if seen.staged.sequence < sequence:
         for group in _transactions(_places(table_id, seen, entries)):
-            store.transact(lambda tx, group=group: _put_blocks(tx, table_id, seen, group))  # type: ignore[misc]
-    return store.transact(lambda tx: _account(tx, table_id, entries, sequence, seen, tenant))
+            mutations.store.transact(lambda tx, group=group: _put_blocks(tx, table_id, seen, group))  # type: ignore[misc]
+    return mutations.run(lambda mutation: _account(mutation.tx, table_id, entries, sequence, seen, tenant))
 
 
 def _places(table_id: int, seen: InstantRecord, entries: Entries) -> list[tuple[bytes, bytes]]:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark_core.convert_predicate import predicate_to_proto
 from lakemark_core.errors import InvalidPredicate
 from lakemark_core.expressions import Literal, LiteralValue, bind, normalize, parse_predicate, to_sql
 from lakemark_core.expressions.casts import cast, negated, to_float32
+from lakemark_core.messages.predicates import predicate_to_proto
 from lakemark_core.types import (
     BOOLEAN,
     DATE,

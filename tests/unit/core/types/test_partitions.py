@@ -23,8 +23,8 @@ from lakemark_core.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     TINYINT,
+    ColumnValue,
     Decimal,
-    PartitionValue,
     Type,
     Varchar,
     escape_path_name,
@@ -92,7 +92,7 @@ def test_partition_names() -> None:
         (math.nan, DOUBLE, "NaN"),
     ],
 )
-def test_texts_of_values(value: PartitionValue, kind: Type, text: str) -> None:
+def test_texts_of_values(value: ColumnValue, kind: Type, text: str) -> None:
     assert partition_value_to_string(value, kind) == text
 
 
@@ -111,7 +111,7 @@ def test_texts_of_values(value: PartitionValue, kind: Type, text: str) -> None:
         ("2013-01-01", DATE),
     ],
 )
-def test_values_of_another_type(value: PartitionValue, kind: Type) -> None:
+def test_values_of_another_type(value: ColumnValue, kind: Type) -> None:
     with pytest.raises(InvalidArgument):
         partition_value_to_string(value, kind)
 
@@ -130,7 +130,7 @@ def test_values_of_another_type(value: PartitionValue, kind: Type) -> None:
         ("", STRING, ""),
     ],
 )
-def test_values_of_texts(text: str, kind: Type, value: PartitionValue) -> None:
+def test_values_of_texts(text: str, kind: Type, value: ColumnValue) -> None:
     assert partition_value_from_string(text, kind) == value
 
 
@@ -169,6 +169,6 @@ def test_texts_that_are_no_values(text: str, kind: Type) -> None:
         st.tuples(st.text(min_size=1), st.just(STRING)),
     )
 )
-def test_values_survive_their_texts(pair: tuple[PartitionValue, Type]) -> None:
+def test_values_survive_their_texts(pair: tuple[ColumnValue, Type]) -> None:
     value, kind = pair
     assert partition_value_from_string(partition_value_to_string(value, kind), kind) == value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+from collections.abc import Sequence
 from decimal import Decimal as Dec
 
 import numpy as np
@@ -14,14 +15,25 @@ from hypothesis import strategies as st
 
 from lakemark_core.errors import InvalidPredicate
 from lakemark_core.expressions import to_sql
-from lakemark_hms.filters import evaluate, parse_filter
+from lakemark_core.types import Field, parse_type, to_arrow
+from lakemark_hms.filters import PartitionColumns, PartitionFilter, evaluate, parse_filter
 
-COLUMNS = {
-    "p": pa.array(["x", "y", None, "xz", "a.b", 'a"b']),
-    "i": pa.array([1, 2, 3, None, -5, 6], pa.int32()),
-    "d": pa.array([dt.date(2024, 1, 1), None, dt.date(2024, 1, 2), dt.date(2024, 1, 3), None, None]),
-    "m": pa.array([Dec("1.50"), None, Dec("2.00"), None, None, None], pa.decimal128(10, 2)),
-}
+VALUES = [
+    ["x", "y", None, "xz", "a.b", 'a"b'],
+    [1, 2, 3, None, -5, 6],
+    [dt.date(2024, 1, 1), None, dt.date(2024, 1, 2), dt.date(2024, 1, 3), None, None],
+    [Dec("1.50"), None, Dec("2.00"), None, None, None],
+]
+
+
+def partition_columns(declared: str, *values: Sequence[object]) -> PartitionColumns:
+    """Columns such as ``p string, i int``, with the values of each."""
+    fields = [Field(0, name, parse_type(kind)) for name, kind in (one.split() for one in declared.split(", "))]
+    arrays = [pa.array(column, to_arrow(field.type)) for field, column in zip(fields, values, strict=True)]
+    return PartitionColumns(fields, arrays)
+
+
+COLUMNS = partition_columns("p string, i int, d date, m decimal(10,2)", *VALUES)
 
 
 @pytest.mark.parametrize(
@@ -138,13 +150,28 @@ def test_what_is_no_filter(text: str) -> None:
 )
 @pytest.mark.parametrize("dictionary", [False, True])
 def test_selected_partitions(text: str, selected: list[int], dictionary: bool) -> None:
-    columns = {**COLUMNS, "p": COLUMNS["p"].dictionary_encode()} if dictionary else COLUMNS
+    columns = COLUMNS
+    if dictionary:
+        texts: pa.StringArray = COLUMNS.values[0]  # type: ignore[assignment]
+        columns = PartitionColumns(COLUMNS.fields, [texts.dictionary_encode(), *COLUMNS.values[1:]])
     assert np.flatnonzero(evaluate(parse_filter(text), columns, 6)).tolist() == selected
 
 
-def test_columns_may_be_numpy_arrays() -> None:
-    assert evaluate(parse_filter("i > 1"), {"i": np.array([1, 2])}, 2).tolist() == [False, True]
-    assert evaluate(parse_filter("i > 1"), {"i": pa.array([], pa.int32())}, 0).tolist() == []
+def test_no_partitions() -> None:
+    assert evaluate(parse_filter("i > 1"), partition_columns("i int", []), 0).tolist() == []
+
+
+def test_texts_compare_as_they_stand_whatever_their_declared_length() -> None:
+    for declared in ("p string", "p varchar(3)", "p char(3)"):
+        columns = partition_columns(declared, ["a", "b", None])
+        assert evaluate(parse_filter("p = 'a'"), columns, 3).tolist() == [True, False, False]
+
+
+def test_a_filter_knows_its_columns() -> None:
+    selection = PartitionFilter("p = 'x' or (I > 1 and d is_no_filter)")
+    assert (selection.selects_all, selection.names("p")) == (True, False)
+    selection = PartitionFilter("p = 'x' or (I > 1)")
+    assert [selection.names(name) for name in ("p", "i", "d")] == [True, True, False]
 
 
 @pytest.mark.parametrize("text", ["z = 1", 'i = "abc"', 'd = "soon"'])
@@ -168,7 +195,7 @@ def test_what_spark_sends_for_a_text_never_loses_a_partition(values: list[str | 
     except InvalidPredicate:
         return  # the caller returns all partitions
     values = [*values, text, f"{text}é", f"b{text}"]
-    found = evaluate(parsed, {"p": pa.array(values)}, len(values))
+    found = evaluate(parsed, partition_columns("p string", values), len(values))
     for value, selected in zip(values, found, strict=True):
         wanted = (
             value is not None

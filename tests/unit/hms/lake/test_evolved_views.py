@@ -9,6 +9,7 @@ import pytest
 
 from lakemark_core.errors import InvalidName
 from lakemark_core.evolution.statements import parse_changes
+from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake.facet import SparkFacet
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_server.catalog.lake import LakeTable
@@ -40,7 +41,7 @@ class Shown:
 
     def get(self, name: str = "t") -> Table:
         database = self.lake.catalog.get_database("", "default")
-        struct = self.facet.get_table(database, name, None)
+        struct = self.facet.get_table(database, name)
         assert struct is not None
         return decode_struct(Table, struct)
 
@@ -52,7 +53,7 @@ class Shown:
 
     def slices(self, name: str) -> list[tuple[str, ...]]:
         database = self.lake.catalog.get_database("", "default")
-        view = self.facet.partitions(database, name, None, "")
+        view = self.facet.partitions(database, name, PartitionFilter(""))
         assert view is not None
         return [tuple(values[:-1]) for values in view.values]
 

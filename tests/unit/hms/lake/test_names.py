@@ -8,7 +8,7 @@ import pytest
 
 from lakemark_core.errors import InvalidName
 from lakemark_hms.lake.names import SnapshotName, hidden_name, parse
-from lakemark_server.snapshots.service import At
+from lakemark_server.snapshots.service import SnapshotReference
 
 
 def _ms(text: str) -> int:
@@ -18,16 +18,22 @@ def _ms(text: str) -> int:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("t", SnapshotName("t", At())),
-        ("t@v12", SnapshotName("t", At(version=12))),
-        ("T@V12", SnapshotName("t", At(version=12))),
-        ("t@v0", SnapshotName("t", At(version=0))),
-        ("t@v12@files", SnapshotName("t", At(version=12), files=True)),
-        ("t@2026-11-20t10:00:00", SnapshotName("t", At(timestamp_ms=_ms("2026-11-20T10:00:00+00:00")))),
-        ("t@2026-11-20 10:00", SnapshotName("t", At(timestamp_ms=_ms("2026-11-20T10:00:00+00:00")))),
-        ("t@2026-11-20", SnapshotName("t", At(timestamp_ms=_ms("2026-11-20T00:00:00+00:00")))),
-        ("t@2026-11-20t10:00:00.123z", SnapshotName("t", At(timestamp_ms=_ms("2026-11-20T10:00:00.123+00:00")))),
-        ("t@2026-11-20t10:00:00+02:00", SnapshotName("t", At(timestamp_ms=_ms("2026-11-20T08:00:00+00:00")))),
+        ("t", SnapshotName("t", SnapshotReference())),
+        ("t@v12", SnapshotName("t", SnapshotReference(version=12))),
+        ("T@V12", SnapshotName("t", SnapshotReference(version=12))),
+        ("t@v0", SnapshotName("t", SnapshotReference(version=0))),
+        ("t@v12@files", SnapshotName("t", SnapshotReference(version=12), files=True)),
+        ("t@2026-11-20t10:00:00", SnapshotName("t", SnapshotReference(timestamp_ms=_ms("2026-11-20T10:00:00+00:00")))),
+        ("t@2026-11-20 10:00", SnapshotName("t", SnapshotReference(timestamp_ms=_ms("2026-11-20T10:00:00+00:00")))),
+        ("t@2026-11-20", SnapshotName("t", SnapshotReference(timestamp_ms=_ms("2026-11-20T00:00:00+00:00")))),
+        (
+            "t@2026-11-20t10:00:00.123z",
+            SnapshotName("t", SnapshotReference(timestamp_ms=_ms("2026-11-20T10:00:00.123+00:00"))),
+        ),
+        (
+            "t@2026-11-20t10:00:00+02:00",
+            SnapshotName("t", SnapshotReference(timestamp_ms=_ms("2026-11-20T08:00:00+00:00"))),
+        ),
     ],
 )
 def test_names_of_snapshots(name: str, expected: SnapshotName) -> None:
@@ -35,12 +41,14 @@ def test_names_of_snapshots(name: str, expected: SnapshotName) -> None:
 
 
 def test_the_hidden_name_leads_back_to_the_version() -> None:
-    assert parse(hidden_name("t", 7)) == SnapshotName("t", At(version=7), files=True)
+    assert parse(hidden_name("t", 7)) == SnapshotName("t", SnapshotReference(version=7), files=True)
 
 
 def test_files_of_one_group_of_schemas() -> None:
-    assert parse("t@v7@files@s3") == SnapshotName("t", At(version=7), files=True, group=3)
-    assert parse(hidden_name("t", 12, 10, 3)) == SnapshotName("t", At(version=12), files=True, since=10, group=3)
+    assert parse("t@v7@files@s3") == SnapshotName("t", SnapshotReference(version=7), files=True, group=3)
+    assert parse(hidden_name("t", 12, 10, 3)) == SnapshotName(
+        "t", SnapshotReference(version=12), files=True, since=10, group=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,8 +78,8 @@ def test_what_names_no_snapshot_is_refused_with_the_forms(name: str) -> None:
 
 
 def test_increments() -> None:
-    assert parse("t@v10..v12") == SnapshotName("t", At(version=12), since=10)
-    assert parse(hidden_name("t", 12, 10)) == SnapshotName("t", At(version=12), files=True, since=10)
+    assert parse("t@v10..v12") == SnapshotName("t", SnapshotReference(version=12), since=10)
+    assert parse(hidden_name("t", 12, 10)) == SnapshotName("t", SnapshotReference(version=12), files=True, since=10)
     with pytest.raises(InvalidName, match="is not before"):
         parse("t@v12..v10")
 
@@ -79,12 +87,12 @@ def test_increments() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("t@dev", SnapshotName("t", At(), reference="dev")),
-        ("T@Dev@V7", SnapshotName("t", At(version=7), reference="dev")),
-        ("t@a_1.b-2@v1..v2", SnapshotName("t", At(version=2), since=1, reference="a_1.b-2")),
-        ("t@dev@2026-11-20", SnapshotName("t", At(timestamp_ms=1_795_132_800_000), reference="dev")),
-        ("t@dev#17@v7@files", SnapshotName("t", At(version=7), files=True, reference="dev#17")),
-        ("t@v", SnapshotName("t", At(), reference="v")),
+        ("t@dev", SnapshotName("t", SnapshotReference(), reference="dev")),
+        ("T@Dev@V7", SnapshotName("t", SnapshotReference(version=7), reference="dev")),
+        ("t@a_1.b-2@v1..v2", SnapshotName("t", SnapshotReference(version=2), since=1, reference="a_1.b-2")),
+        ("t@dev@2026-11-20", SnapshotName("t", SnapshotReference(timestamp_ms=1_795_132_800_000), reference="dev")),
+        ("t@dev#17@v7@files", SnapshotName("t", SnapshotReference(version=7), files=True, reference="dev#17")),
+        ("t@v", SnapshotName("t", SnapshotReference(), reference="v")),
     ],
 )
 def test_branches_and_tags(name: str, expected: SnapshotName) -> None:
@@ -93,4 +101,6 @@ def test_branches_and_tags(name: str, expected: SnapshotName) -> None:
 
 def test_hidden_names_of_branches_lead_back() -> None:
     hidden = hidden_name("t", 12, 10, 3, "dev#17")
-    assert parse(hidden) == SnapshotName("t", At(version=12), True, since=10, group=3, reference="dev#17")
+    assert parse(hidden) == SnapshotName(
+        "t", SnapshotReference(version=12), True, since=10, group=3, reference="dev#17"
+    )

@@ -6,7 +6,6 @@ from decimal import Decimal as PyDecimal
 from decimal import InvalidOperation
 from typing import Final
 
-from lakemark_core.convert import value_from_proto
 from lakemark_core.errors import InvalidArgument, InvalidPredicate
 from lakemark_core.expressions import (
     FALSE,
@@ -25,18 +24,8 @@ from lakemark_core.expressions import (
     checked_text,
     parse_predicate,
 )
-from lakemark_core.types import (
-    BIGINT,
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    Decimal,
-    Type,
-)
+from lakemark_core.messages.values import value_from_proto
+from lakemark_core.types import PRIMITIVES, Decimal, Primitive, Type
 from lakemark_proto.v1 import types_pb2 as pb
 
 DEPTH_MAX: Final = 50
@@ -49,16 +38,8 @@ _OPERATORS: Final[dict[int, Operator]] = {
     pb.Comparison.GREATER_OR_EQUAL: ">=",
     pb.Comparison.NULL_SAFE_EQUAL: "<=>",
 }
-_WIDEST: Final[dict[str, Type]] = {
-    "boolean": BOOLEAN,
-    "integer": BIGINT,
-    "floating": DOUBLE,
-    "text": STRING,
-    "binary": BINARY,
-    "date": DATE,
-    "timestamp": TIMESTAMP,
-    "timestamp_ntz": TIMESTAMP_NTZ,
-}
+_WIDEST: Final[dict[str, Type]] = {record.kind: Primitive(record.name) for record in PRIMITIVES.values()}
+"""For each kind of values the type that holds them all, which is the last one of the table."""
 
 
 def predicate_from_proto(message: pb.Predicate) -> Expr:

@@ -1,10 +1,12 @@
-"""One comparison of a column with a literal, made exact in the column's own type.
+"""A comparison of a column with a constant, made exact in the column's own type.
 
-Spark brings both sides to a common type. The statistics of files are in the column's type, so the literal is brought
-there instead, and the operator adjusted so that the same rows are selected: ``int_column > 1.5`` is ``int_column >=
-2``. Where the two cannot be proved the same (a lossy cast, rules that differ between Spark's ANSI mode and its old
-one), the answer is Unknown. ``None`` stands for that here; a literal that no version of Spark would take raises
-InvalidPredicate.
+Spark brings both sides of a comparison to a common type. The statistics of files are in the column's type, so the
+constant is brought to that type instead, and the operator is adjusted so that the same rows are selected:
+``int_column > 1.5`` becomes ``int_column >= 2``. ``casts`` computes constants; this module decides what they mean
+beside a column.
+
+The answer is None, for Unknown, where the two forms cannot be proved to be the same: where a cast loses something, and
+where Spark's ANSI mode and its old one differ. A constant that no version of Spark accepts raises InvalidPredicate.
 """
 
 from __future__ import annotations
@@ -41,7 +43,6 @@ from lakemark_core.expressions.tree import (
     Or,
 )
 from lakemark_core.types import (
-    BINARY,
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -52,10 +53,9 @@ from lakemark_core.types import (
     Char,
     Decimal,
     Type,
+    ValueKind,
     format_type,
     is_floating,
-    is_nested,
-    is_textual,
     partition_value_to_string,
 )
 
@@ -104,18 +104,24 @@ def _never_null(column: ColumnRef, outcome: bool) -> Expr:
 
 def _outcome(op: Operator, column: ColumnRef, column_type: Type, literal: Literal) -> _Outcome:
     value = literal.value
-    if is_nested(column_type):
-        raise _mismatch(column, column_type, literal, "; compare one of its fields")
-    if isinstance(column_type, Char):
-        return None  # padded when it is read, perhaps not where it was written
-    if is_textual(column_type):
-        return (op, value) if isinstance(value, str) else None
-    if column_type == BINARY:
-        return (op, value) if isinstance(value, bytes) else None
-    if column_type == BOOLEAN:
-        return _boolean(op, column, literal)
-    if column_type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
-        return _temporal(op, column, column_type, literal)
+    match column_type.kind:
+        case ValueKind.TEXT:
+            # A char is padded when it is read, perhaps not where it was written.
+            return (op, value) if isinstance(value, str) and not isinstance(column_type, Char) else None
+        case ValueKind.BINARY:
+            return (op, value) if isinstance(value, bytes) else None
+        case ValueKind.BOOLEAN:
+            return _boolean(op, column, literal)
+        case ValueKind.DATE | ValueKind.TIMESTAMP | ValueKind.TIMESTAMP_NTZ:
+            return _temporal(op, column, column_type, literal)
+        case ValueKind.INTEGER | ValueKind.FLOATING | ValueKind.DECIMAL:
+            return _numeric(op, column, column_type, literal)
+        case None:
+            raise _mismatch(column, column_type, literal, "; compare one of its fields")
+
+
+def _numeric(op: Operator, column: ColumnRef, column_type: Type, literal: Literal) -> _Outcome:
+    value = literal.value
     if isinstance(value, str):
         number = _number_from_text(column, column_type, literal, value)
     elif isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool):

@@ -10,8 +10,8 @@ import pytest
 
 from lakemark_core.errors import InvalidArgument, InvalidFile
 from lakemark_proto.v1 import types_pb2 as p
-from lakemark_server.file_index.entries.admission import PATH_CHARS_MAX, admit, check_partition_name
 from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.entries.validation import PATH_CHARS_MAX, check_partition_name, validate
 from tests.lakes import FLAT, ID, NAME, SCHEMA, X, file, stat
 
 INSTANT = 1_800_000_000_000
@@ -19,7 +19,7 @@ LOCATION = "file:/warehouse/t"
 
 
 def admitted(*given: p.DataFile) -> pa.RecordBatch:
-    return admit(from_messages(given, SCHEMA), SCHEMA, INSTANT, LOCATION)[0]
+    return validate(from_messages(given, SCHEMA), SCHEMA, INSTANT, LOCATION)[0]
 
 
 def at(path: str) -> p.DataFile:
@@ -31,7 +31,7 @@ def at(path: str) -> p.DataFile:
 def test_paths_and_groups_are_filled_in() -> None:
     named = file(INSTANT, "b", 1)
     named.file_group = "group-7"
-    batch, hashes = admit(from_messages([file(INSTANT, "a", 1), named], SCHEMA), SCHEMA, INSTANT, LOCATION)
+    batch, hashes = validate(from_messages([file(INSTANT, "a", 1), named], SCHEMA), SCHEMA, INSTANT, LOCATION)
     assert batch.column("path").to_pylist() == [f"{INSTANT}/m=1/a/a.parquet", f"{INSTANT}/m=1/b/a.parquet"]
     assert batch.column("file_group").to_pylist() == ["a", "group-7"]
     assert len(hashes) == 2
@@ -44,7 +44,7 @@ def test_full_uris_below_the_location_lose_it() -> None:
 
 
 def test_nothing_is_fine() -> None:
-    batch, hashes = admit(from_messages([], SCHEMA), SCHEMA, INSTANT, LOCATION)
+    batch, hashes = validate(from_messages([], SCHEMA), SCHEMA, INSTANT, LOCATION)
     assert (batch.num_rows, len(hashes)) == (0, 0)
 
 
@@ -174,7 +174,7 @@ def test_a_bad_partition_name_is_refused_with_a_file_that_has_it() -> None:
     names = pa.array(["m=1", "m=02"])
     batch = batch.set_column(batch.schema.get_field_index("partition"), "partition", names)
     with pytest.raises(InvalidFile, match=r"/b/a.parquet.*must be written 'm=2'"):
-        admit(batch, SCHEMA, INSTANT, LOCATION)
+        validate(batch, SCHEMA, INSTANT, LOCATION)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""What file entries must satisfy before they are staged. Pure; columns in, columns out.
+"""Checks file entries before they are staged. Pure: batches in, batches out.
 
-Most commits bring few files, where a call into Arrow costs more than the whole loop over the texts: texts are checked
-by Python, numbers and bounds by column.
+Most commits bring few files, where one call into Arrow costs more than a loop over all texts. So texts are checked by
+Python, numbers and bounds by column.
 
 The layout is fixed (docs/files.md): ``<instant>/[<partition path>/]<slice directory>/<file>``. A directory holds one
 file and never changes, because an engine without Lakemark's client reads whole directories.
@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark_core.errors import InvalidArgument, InvalidFile
-from lakemark_core.types import Schema, parse_partition_name, partition_value_from_string
+from lakemark_core.types import Schema, name_of_partition, partition_texts, values_of_partition
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import replaced, texts
 from lakemark_server.file_index.entries.bounds import filled, flags
-from lakemark_server.file_index.entries.columns import FORMATS, name_of_partition, statistics_ids
+from lakemark_server.file_index.entries.columns import FORMATS, statistics_ids
 
 PATH_CHARS_MAX: Final = 1_024
 GROUP_CHARS_MAX: Final = 255
@@ -39,10 +39,10 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
-def admit(
+def validate(
     batch: pa.RecordBatch, schema: Schema, instant: int, location: str, *, deltas_allowed: bool = False
 ) -> tuple[pa.RecordBatch, Hashes]:
-    """The entries with relative paths and file groups filled in, and a hash of each slice directory, sorted.
+    """The entries with relative paths and file groups filled in, and the sorted hashes of their slice directories.
 
     ``deltas_allowed``: whether the operation may add delta files. Raises InvalidFile that names the first offending
     file.
@@ -58,12 +58,12 @@ def admit(
 def check(
     batch: pa.RecordBatch, schema: Schema, instants: Sequence[int], location: str, deltas_allowed: bool
 ) -> tuple[list[str], list[str], list[str]]:
-    """The relative path, the file group and the slice directory of each entry; ``instants`` wrote them, one by one.
+    """The relative path, the file group and the slice directory of each entry.
 
-    Raises InvalidFile that names the first offending file.
+    ``instants`` has the instant that wrote each entry. Raises InvalidFile that names the first offending file.
     """
     below = location.rstrip("/") + "/"
-    # Full URIs below the table's location lose it; others stay, and are refused.
+    # Full URIs below the table's location become relative; others stay as they are and are refused.
     paths = [path.removeprefix(below) for path in texts(batch.column("path"))]
     for path, instant in zip(paths, instants, strict=True):
         _check_path(path, instant, location)
@@ -79,36 +79,36 @@ def check(
 
 
 def directory_hashes(directories: Sequence[str]) -> Hashes:
-    """64 bits of BLAKE2 of each; only compared within one instant."""
+    """64 bits of the BLAKE2 hash of each; compared within one instant only."""
     digest = hashlib.blake2b
     return np.frombuffer(b"".join(digest(text.encode(), digest_size=8).digest() for text in directories), np.uint64)
 
 
 def directories_above(paths: Sequence[str]) -> set[str]:
-    """Every directory between an instant's own one and the slice directories of its files."""
-    found: set[str] = set()
+    """Every directory between an instant's own directory and the slice directories of its files."""
+    directories: set[str] = set()
     for above in {path.rpartition("/")[0].rpartition("/")[0] for path in paths}:
         place = above
-        while "/" in place and place not in found:
-            found.add(place)
+        while "/" in place and place not in directories:
+            directories.add(place)
             place = place.rpartition("/")[0]
-    return found
+    return directories
 
 
 def _groups(batch: pa.RecordBatch, directories: Sequence[str]) -> list[str]:
-    """Those that are given, else the directories' names."""
-    given = batch.column("file_group").to_pylist()
-    if "" in given:
+    """The file groups that the writer named, else the names of the directories."""
+    named = batch.column("file_group").to_pylist()
+    if "" in named:
         raise InvalidFile("a file has an empty file_group; leave the column null to have the directory's name")
-    _check_groups({str(group) for group in given if group is not None})
+    _check_groups({str(group) for group in named if group is not None})
     return [
         directory.rpartition("/")[2] if group is None else str(group)
-        for group, directory in zip(given, directories, strict=True)
+        for group, directory in zip(named, directories, strict=True)
     ]
 
 
 def _check_groups(groups: set[str]) -> None:
-    # All at once: a look at each takes longer than everything else that is done with them.
+    # All at once: checking each on its own takes longer than everything else that is done with them.
     if len(max(groups, key=len, default="")) <= GROUP_CHARS_MAX and not _ILLEGAL_IN_GROUP.search(" ".join(groups)):
         return
     for group in sorted(groups):
@@ -148,7 +148,9 @@ def _check_not_nested(paths: Sequence[str], directories: Sequence[str]) -> None:
         return
     nested = directories_above(paths).intersection(directories)
     for path in paths if nested else ():
-        outer = next((one for one in nested if path.startswith(one + "/") and path.rpartition("/")[0] != one), None)
+        outer = next(
+            (above for above in nested if path.startswith(f"{above}/") and path.rpartition("/")[0] != above), None
+        )
         if outer is not None:
             raise InvalidFile(
                 f"file {path!r} lies below directory {outer!r}, which holds another file; each file needs a directory "
@@ -229,21 +231,17 @@ def _check_partitions(batch: pa.RecordBatch, paths: Sequence[str], schema: Schem
 
 @lru_cache(maxsize=64)
 def _legal_names(schema: Schema) -> set[str]:
-    """Names of partitions that were found to be legal: most commits write to partitions that others wrote to before."""
+    """Names of partitions that passed the check. Most commits write to partitions that earlier commits wrote to."""
     return set()
 
 
 def check_partition_name(name: str, schema: Schema) -> None:
     """Raises InvalidArgument unless ``name`` has exactly the table's partition columns, with values of their types."""
-    wanted = [field.name for field in schema.partition_fields]
-    pairs = parse_partition_name(name) if name else []
-    if [key.lower() for key, _ in pairs] != [one.lower() for one in wanted]:
-        shape = "/".join(f"{one}=…" for one in wanted) or "empty, since the table has no partition columns"
+    columns = schema.partition_columns
+    if partition_texts(name, columns) is None:
+        shape = "/".join(f"{column}=…" for column in columns) or "empty, since the table has no partition columns"
         raise InvalidArgument(f"partition {name!r} does not fit the table; it must be {shape}")
-    values = [
-        partition_value_from_string(text, field.type)
-        for field, (_, text) in zip(schema.partition_fields, pairs, strict=True)
-    ]
+    values = values_of_partition(name, schema)
     canonical = name_of_partition(values, schema)
     if canonical != name:
         raise InvalidArgument(f"partition {name!r} must be written {canonical!r}: one partition has one name")
@@ -264,7 +262,7 @@ def _check_statistics(batch: pa.RecordBatch, paths: Sequence[str], schema: Schem
 
 
 def _check_not_nan(low: pa.Array[Any], high: pa.Array[Any], paths: Sequence[str], column: str) -> None:
-    """NaN bounds nothing: comparisons with it would leave files out, or keep them, by chance."""
+    """Bounds must not be NaN: comparisons with NaN would keep or skip files by chance."""
     for name, bounds in (("min", low), ("max", high)):
         if bounds.null_count < len(bounds):
             nan = np.isnan(filled(bounds, 0).to_numpy())
@@ -273,7 +271,7 @@ def _check_not_nan(low: pa.Array[Any], high: pa.Array[Any], paths: Sequence[str]
 
 
 def _check_counts(batch: pa.RecordBatch, names: Sequence[str], paths: Sequence[str], schema: Schema) -> None:
-    """All of these columns at once: for few files each operation costs as much as for many."""
+    """Checks all of these columns at once: for few files each call costs as much as for many."""
     if not names:
         return
     counts = np.array([filled(batch.column(name), 0).to_numpy() for name in names])

@@ -1,0 +1,75 @@
+"""Mutations: every change that somebody asks for, or that others can observe, is made through this module.
+
+A mutation is one transaction of the store together with the time at which its changes happen. It makes one change, or
+a batch of changes that become durable together. A change that has a request id is made by ``once``: whoever repeats the
+request gets the recorded answer, and nothing happens again.
+
+What the service writes for its own use (leases, ranges of ids, pages of bases, what it removes when nobody can see it
+any more) is no mutation and goes straight to ``Store.transact``; ``tests/unit/store/test_mutations.py`` lists who does
+that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from google.protobuf.message import Message
+
+from lakemark_server.context.clock import ClockMs
+from lakemark_server.kv import Store, Transaction
+from lakemark_server.store import requests
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+
+class Outcome(NamedTuple, Generic[M]):
+    """The answer to a request. ``repeated``: an earlier request with the same id recorded it, and nothing happened."""
+
+    answer: M
+    repeated: bool
+
+
+class Mutation:
+    """One attempt at a transaction that changes something; ``now_ms`` is the time of all its changes."""
+
+    __slots__ = ("now_ms", "tx")
+
+    def __init__(self, tx: Transaction, now_ms: int) -> None:
+        self.tx = tx
+        self.now_ms = now_ms
+
+    def once(self, request_id: str, kind: str, answer: type[M], body: Callable[[Mutation], M]) -> Outcome[M]:
+        """Runs ``body`` and records its answer, unless ``request_id`` has one already.
+
+        ``kind`` says what is asked for, and of what; it is stored with the answer. An empty id records nothing. Raises
+        InvalidArgument if the id was used for another kind of request, or is too long.
+        """
+        if not request_id:
+            return Outcome(body(self), False)
+        recorded = requests.find(self.tx, request_id, kind, answer)
+        if recorded is not None:
+            return Outcome(recorded, True)
+        response = body(self)
+        requests.record(self.tx, request_id, kind, response, self.now_ms)
+        return Outcome(response, False)
+
+
+class Mutations:
+    """Runs mutations of ``store``; ``clock`` tells their time. Thread-safe.
+
+    On a fenced store they happen only while its lease is held.
+    """
+
+    def __init__(self, store: Store, clock: ClockMs) -> None:
+        self.store = store
+        self.clock = clock
+
+    def run(self, body: Callable[[Mutation], T]) -> T:
+        """Commits what ``body`` changes; like the body of any transaction it may run several times."""
+        return self.store.transact(lambda tx: body(Mutation(tx, self.clock())))
+
+    def once(self, request_id: str, kind: str, answer: type[M], body: Callable[[Mutation], M]) -> Outcome[M]:
+        """A mutation that is one change, made by ``Mutation.once``."""
+        return self.run(lambda mutation: mutation.once(request_id, kind, answer, body))

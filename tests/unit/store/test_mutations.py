@@ -1,0 +1,129 @@
+"""Mutations: a time and a request id for every change, and no way around them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from lakemark_core.errors import InvalidArgument
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_server.kv import Conflict, Space, counter
+from lakemark_server.store.mutations import Mutation, Mutations, Outcome
+from tests.lakes import Lake
+
+SERVER = Path(__file__).parents[3] / "server" / "lakemark_server"
+COUNT = Space.of("count")
+
+# Who opens transactions without ``Mutations``: a module, or one function of it, and why.
+BOOKKEEPING = {
+    "store/mutations.py": "this is the way itself",
+    "store/leases.py": "who may write is no change of the lake; a fenced store hands transactions on",
+    "store/ids.py": "ranges of ids that a process has taken",
+    "store/store_format.py": "the format of a new store",
+    "store/requests.py::forget": "answers that nobody asks for any more",
+    "catalog/partition_batches.py": "ends batches whose partitions have changed, or takes back what nobody has seen",
+    "catalog/dropped_tables.py::DroppedTables._finish": "that the files of a deleted table are gone",
+    "timeline/instants/staging.py::stage": "blocks that count as staged by a later transaction",
+    "snapshots/bases.py": "pages of bases, which show the same versions in another form",
+    "maintenance/cleaning/auto_clean.py": "when a table is looked at next",
+    "maintenance/cleaning/garbage.py": "files that later cleans look at again",
+    "maintenance/cleaning/old_metadata.py": "metadata of versions that have ended, which nobody can read",
+    "backup/restoration.py": "a store that nobody uses yet",
+    # These are changes, and are to go through ``Mutations``:
+    "timeline/batching/batches.py": "",
+    "timeline/service.py": "",
+    "store/requests.py::transact_once": "",
+}
+
+
+def _transactions(path: Path) -> set[str]:
+    """The functions that mention ``….transact``, as "module::class.function"."""
+    module, places = path.relative_to(SERVER).as_posix(), set()
+
+    def visit(node: ast.AST, names: tuple[str, ...]) -> None:
+        if isinstance(node, ast.Attribute) and node.attr == "transact":
+            places.add(f"{module}::{'.'.join(names)}")
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names = (*names, node.name)
+        for child in ast.iter_child_nodes(node):
+            visit(child, names)
+
+    visit(ast.parse(path.read_text()), ())
+    return places
+
+
+def test_only_bookkeeping_opens_transactions_without_mutations() -> None:
+    places = {place for path in SERVER.rglob("*.py") if path.parent.parts[-1] != "kv" for place in _transactions(path)}
+    unlisted = {
+        place for place in places if not any(place == name or place.startswith(f"{name}::") for name in BOOKKEEPING)
+    }
+    assert unlisted == set(), "a change goes through Mutations; bookkeeping is listed here with its reason"
+    unused = {
+        name for name in BOOKKEEPING if not any(place == name or place.startswith(f"{name}::") for place in places)
+    }
+    assert unused == set()
+
+
+def _create(mutation: Mutation) -> DatabaseRecord:
+    mutation.tx.add(COUNT.key(), 1)
+    return DatabaseRecord(name="d", created_ms=mutation.now_ms)
+
+
+def _count(lake: Lake) -> int:
+    return counter(lake.store.read(lambda tx: tx.get(COUNT.key())))
+
+
+def test_a_repeated_request_gets_the_recorded_answer_and_changes_nothing(lake: Lake) -> None:
+    mutations = Mutations(lake.store, lake.clock)
+    first = mutations.once("id", "Create d", DatabaseRecord, _create)
+    lake.clock.advance(1_000)
+    again = mutations.once("id", "Create d", DatabaseRecord, _create)
+    assert (first.repeated, again.repeated) == (False, True)
+    assert first.answer == again.answer
+    assert _count(lake) == 1
+
+
+def test_without_an_id_every_request_is_a_new_one(lake: Lake) -> None:
+    mutations = Mutations(lake.store, lake.clock)
+    assert not any(mutations.once("", "Create d", DatabaseRecord, _create).repeated for _ in range(3))
+    assert _count(lake) == 3
+
+
+def test_an_id_belongs_to_one_kind_of_request(lake: Lake) -> None:
+    mutations = Mutations(lake.store, lake.clock)
+    mutations.once("id", "Create d", DatabaseRecord, _create)
+    with pytest.raises(InvalidArgument, match="'id' was already used for Create d"):
+        mutations.once("id", "Create e", DatabaseRecord, _create)
+    with pytest.raises(InvalidArgument, match="at most 200"):
+        mutations.once("i" * 201, "Create d", DatabaseRecord, _create)
+    assert _count(lake) == 1
+
+
+def test_a_batch_makes_several_changes_at_one_time_each_once(lake: Lake) -> None:
+    mutations = Mutations(lake.store, lake.clock)
+    mutations.once("old", "Create d", DatabaseRecord, _create)
+    lake.clock.advance(1_000)
+
+    def body(mutation: Mutation) -> list[Outcome[DatabaseRecord]]:
+        return [mutation.once(name, "Create d", DatabaseRecord, _create) for name in ("new", "old", "new")]
+
+    outcomes = mutations.run(body)
+    assert [outcome.repeated for outcome in outcomes] == [False, True, True]
+    assert outcomes[0].answer == outcomes[2].answer
+    assert _count(lake) == 2
+
+
+def test_each_attempt_has_a_time_of_its_own(lake: Lake) -> None:
+    times = []
+
+    def body(mutation: Mutation) -> None:
+        times.append(mutation.now_ms)
+        lake.clock.advance(1_000)
+        if len(times) == 1:
+            raise Conflict("another one was first")
+
+    began = lake.clock()
+    Mutations(lake.store, lake.clock).run(body)
+    assert times == [began, began + 1_000]
