@@ -30,10 +30,14 @@ _REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class S3Request:
-    """``operation`` is S3's name for it, such as ``PutObject``; ``path`` is ``/bucket/key`` as it was sent."""
+    """``operation`` is S3's name for it, such as ``PutObject``; ``path`` is ``/bucket/key`` as it was sent.
+
+    ``account``: the id of the access key that signed it; "": it brings no signature.
+    """
 
     operation: str
     path: str
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +224,9 @@ def _refusal(status: int, reason: str, code: str, text: str, *, head_only: bool)
 def _named(message: _Message) -> S3Request:
     method, target, _ = message.first_line.split(" ")
     parts = urlsplit(target)
-    return S3Request(_operation(method, parts.path, parse_qs(parts.query, keep_blank_values=True), message), parts.path)
+    operation = _operation(method, parts.path, parse_qs(parts.query, keep_blank_values=True), message)
+    account = message.header("authorization").partition("Credential=")[2].partition("/")[0]
+    return S3Request(operation, parts.path, account)
 
 
 def _operation(method: str, path: str, query: dict[str, list[str]], message: _Message) -> str:
