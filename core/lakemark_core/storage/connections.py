@@ -47,15 +47,20 @@ def configure(settings: StorageSettings | None) -> None:
 
 def s3_settings(place: S3Place) -> S3Settings:
     """Those that count there, with a region. Raises InvalidArgument, StorageRefused, StorageUnavailable."""
-    global _settings  # noqa: PLW0603
-    with _lock:
-        if _settings is None:
-            _settings = StorageSettings.from_environment()
-        settings = _settings.s3_at(place)
+    settings = _settings_at(place)
     if settings.region:
         return settings
     region = _REGION_OF_ENDPOINTS if settings.endpoint else _region_of(place.bucket, settings)
     return settings.with_values({"region": region})
+
+
+def _settings_at(place: S3Place) -> S3Settings:
+    """Without a region if none is set. Raises InvalidArgument."""
+    global _settings  # noqa: PLW0603
+    with _lock:
+        if _settings is None:
+            _settings = StorageSettings.from_environment()
+        return _settings.s3_at(place)
 
 
 def open_location(uri: str) -> tuple[fs.FileSystem, str]:
@@ -92,7 +97,7 @@ def storage_error(what: str, system: fs.FileSystem, path: str, error: Exception)
     if system.type_name != "s3":
         return Unavailable(f"{what}: {error}", location=path, path=path)
     uri = f"s3://{path}"
-    return translated(what, uri, error, s3_settings(S3Place.of(uri)), path=path)
+    return translated(what, uri, error, _settings_at(S3Place.of(uri)), path=path)
 
 
 def again(system: fs.FileSystem, path: str, read: Callable[[], T]) -> T:
@@ -101,16 +106,18 @@ def again(system: fs.FileSystem, path: str, read: Callable[[], T]) -> T:
     The library of S3 asks again by itself, except when the server's complaint is longer than the bytes that were asked
     for: it cannot store it, and fails. So this asks again here, as often as the settings allow for a request.
     """
-    attempts = s3_settings(S3Place.of(f"s3://{path}")).max_attempts if system.type_name == "s3" else 1
-    for attempt in range(attempts):
+    attempt = 0
+    while True:
         try:
             return read()
         except OSError as error:
-            if _UNSTORED not in str(error) or attempt + 1 == attempts:
+            if system.type_name != "s3" or _UNSTORED not in str(error):
+                raise
+            if attempt + 1 >= _settings_at(S3Place.of(f"s3://{path}")).max_attempts:
                 raise
         pause = min(_PAUSE_S_MOST, _PAUSE_S_FIRST * 2.0**attempt)
         time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
-    raise AssertionError("the last attempt returns or raises")
+        attempt += 1
 
 
 def has_directories(system: fs.FileSystem) -> bool:

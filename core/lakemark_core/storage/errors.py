@@ -96,7 +96,9 @@ def translated(what: str, uri: str, error: Exception, settings: S3Settings | Non
     bucket = S3Place.of(uri).bucket
     where = f" at {settings.endpoint}" if settings is not None and settings.endpoint else ""
     who = f" {settings.who}" if settings is not None and reason in (_ACCESS_DENIED, _BAD_CREDENTIALS) else ""
-    region = f" (asked in {settings.region})" if settings is not None and reason is _WRONG_REGION else ""
+    region = (
+        f" (asked in {settings.region})" if settings is not None and settings.region and reason is _WRONG_REGION else ""
+    )
     kind = StorageUnavailable if reason.again else StorageRefused
     return kind(
         f"{what}: bucket {bucket!r}{where}: {reason.text}{region}{who and f'; asked{who}'} [{said}]",

@@ -30,8 +30,8 @@ def slices_view(
     """The live file slices of a snapshot that the filter selects, as partitions of the hidden table ``name``.
 
     They are in the order of their versions. The filter is evaluated once for each partition of the lake table, or for
-    each slice if it is about the key that tells slices apart. ``location`` is
-    the table's, as engines read it.
+    each slice if it is about the key that tells slices apart. ``location`` is the table's, as engines
+    read it.
     """
     schema = snapshot.schema
     key = slice_key(schema, scan)

@@ -11,7 +11,7 @@ from lakemark.errors import FilesLeft, LakemarkError, StorageUnavailable
 from lakemark_core import storage
 from lakemark_server.verify import check_files, verify
 from tests.integration.storage.conftest import S3World, rows
-from tests.s3_proxy import Fault
+from tests.s3_proxy import Fault, S3Request
 
 REASONS: dict[Fault, str] = {
     "slow down": "throttled",
@@ -73,6 +73,21 @@ def test_retries_end_after_the_attempts_that_are_set(start: Callable[..., S3Worl
         assert caught.value.details["reason"] == REASONS[fault]
         writer.rollback()
     assert world.months(name) == [1]
+
+
+def test_a_read_survives_complaints_that_are_longer_than_what_was_asked_for(start: Callable[..., S3World]) -> None:
+    """pyarrow's library fails on such an answer, which its buffer cannot hold, and does not ask again."""
+    world = start(s3_max_attempts=4)
+    name = world.table()
+    world.append(name, 1)
+    answers = iter(["slow down", None, "internal error", None, "slow down"])
+
+    def some(request: S3Request) -> Fault | None:
+        return next(answers, None) if request.operation == "GetObject" else None  # type: ignore[return-value]
+
+    with world.proxy.disturbing(some):
+        assert world.months(name) == [1]
+    assert world.proxy.faults.total() == 3
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(start: Callable[..., S3World]) -> None:
