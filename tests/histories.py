@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Place: TypeAlias = tuple[str, str]  # table, branch
-At: TypeAlias = tuple[Place, int]  # a version
+PlaceVersion: TypeAlias = tuple[Place, int]  # a version
 Outcome: TypeAlias = Literal["ok", "refused", "unknown"]
 MAIN = "main"
 DELTA_NAME = "/delta.parquet"
@@ -103,8 +103,8 @@ class Operation:
     creates: Place | None = None
     creates_from: Place | None = None
     compares: Comparison | None = None
-    looks: At | None = None
-    keeps: At | None = None
+    looks: PlaceVersion | None = None
+    keeps: PlaceVersion | None = None
     cleans: Clean | None = None
 
 
@@ -134,10 +134,10 @@ class History:
 
     operations: Sequence[Operation]
     versions: Mapping[Place, Sequence[Version]]
-    forks: Mapping[Place, At] = field(default_factory=dict)
-    kept: Mapping[At, frozenset[str]] = field(default_factory=dict)
-    lost: Mapping[At, frozenset[str]] = field(default_factory=dict)
-    gone: frozenset[At] = frozenset()
+    forks: Mapping[Place, PlaceVersion] = field(default_factory=dict)
+    kept: Mapping[PlaceVersion, frozenset[str]] = field(default_factory=dict)
+    lost: Mapping[PlaceVersion, frozenset[str]] = field(default_factory=dict)
+    gone: frozenset[PlaceVersion] = frozenset()
 
     def fork(self, place: Place) -> int:
         return self.forks[place][1] if place in self.forks else 0

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from tests.histories import MAIN, At, History, Operation, Place, Write, name_of
+from tests.histories import MAIN, History, Operation, Place, PlaceVersion, Write, name_of
 from tests.history_cleans import wrong_ends
 from tests.history_steps import Steps, difference, some
 
@@ -43,7 +43,7 @@ class Ledger:
 
     def __init__(self, history: History) -> None:
         self.problems: list[str] = []
-        self.made: dict[At, Operation] = {}
+        self.made: dict[PlaceVersion, Operation] = {}
         self.listed = {(place, one.version): one for place, listed in history.versions.items() for one in listed}
         self._history = history
         self._by_instant: dict[tuple[str, int], tuple[Place, int]] = {}
@@ -123,7 +123,7 @@ class Ledger:
                     done.add(id(operation))
                     break
 
-    def _unclaimed(self) -> list[At]:
+    def _unclaimed(self) -> list[PlaceVersion]:
         return [key for key in self.listed if key not in self.made]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.histories import At, Clean, History, Operation, name_of
+from tests.histories import Clean, History, Operation, PlaceVersion, name_of
 
 FOREVER_NS = 1 << 62
 
@@ -21,7 +21,7 @@ class _Cleaned:
     clean: Clean
     operation: Operation
 
-    def may_end(self, at: At, holds: Mapping[At, int]) -> bool:
+    def may_end(self, at: PlaceVersion, holds: Mapping[PlaceVersion, int]) -> bool:
         place, version = at
         if place != self.clean.place or holds.get(at, FOREVER_NS) < self.operation.began_ns:
             return False
@@ -29,13 +29,13 @@ class _Cleaned:
             return True
         return version < self.clean.earliest and version not in self.clean.spared
 
-    def has_ended(self, at: At) -> bool:
+    def has_ended(self, at: PlaceVersion) -> bool:
         place, version = at
         told = self.operation.outcome == "ok" and place == self.clean.place
         return told and version < self.clean.earliest and version not in self.clean.spared
 
 
-def wrong_ends(history: History, made: Mapping[At, Operation]) -> Iterator[str]:
+def wrong_ends(history: History, made: Mapping[PlaceVersion, Operation]) -> Iterator[str]:
     """Violations. ``made``: the operation that made each version."""
     done = [_Cleaned(one.cleans, one) for one in history.operations if one.cleans and one.outcome != "refused"]
     holds = _holds(history)
@@ -52,9 +52,9 @@ def wrong_ends(history: History, made: Mapping[At, Operation]) -> Iterator[str]:
             yield f"{what} did not find version {version} of {name_of(at[0])}, which nothing has ended"
 
 
-def _holds(history: History) -> dict[At, int]:
+def _holds(history: History) -> dict[PlaceVersion, int]:
     """The time from which on each kept version is surely kept."""
-    holds: dict[At, int] = {}
+    holds: dict[PlaceVersion, int] = {}
     for operation in history.operations:
         kept = operation.keeps
         if operation.creates and operation.creates in history.forks:
@@ -65,7 +65,7 @@ def _holds(history: History) -> dict[At, int]:
     return holds
 
 
-def _ends_too_much(cleaned: _Cleaned, done: list[_Cleaned], made: Mapping[At, Operation]) -> Iterator[str]:
+def _ends_too_much(cleaned: _Cleaned, done: list[_Cleaned], made: Mapping[PlaceVersion, Operation]) -> Iterator[str]:
     """Each version that remains had been made, or was being made.
 
     Checked only if some of the branch's own versions have ended.
@@ -83,7 +83,9 @@ def _ends_too_much(cleaned: _Cleaned, done: list[_Cleaned], made: Mapping[At, Op
         )
 
 
-def _looks(history: History, made: Mapping[At, Operation]) -> Iterator[tuple[str, int, int, bool, At]]:
+def _looks(
+    history: History, made: Mapping[PlaceVersion, Operation]
+) -> Iterator[tuple[str, int, int, bool, PlaceVersion]]:
     """Who asked for which version, from when to when, and whether it could be read."""
     for one in history.operations:
         if one.looks and one.outcome != "unknown":

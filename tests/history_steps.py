@@ -16,12 +16,12 @@ from typing import TypeAlias
 from tests.histories import (
     DELTA_NAME,
     Alone,
-    At,
     Comparison,
     DryMerge,
     History,
     Operation,
     Place,
+    PlaceVersion,
     Version,
     Write,
     name_of,
@@ -32,7 +32,7 @@ Files: TypeAlias = frozenset[str]
 
 @dataclass(frozen=True)
 class State:
-    steps: tuple[At, ...] = ()
+    steps: tuple[PlaceVersion, ...] = ()
     files: Files = frozenset()
 
 
@@ -42,7 +42,9 @@ class Steps:
     ``problems`` has the violations of the versions that were asked for.
     """
 
-    def __init__(self, history: History, made: Mapping[At, Operation], listed: Mapping[At, Version]) -> None:
+    def __init__(
+        self, history: History, made: Mapping[PlaceVersion, Operation], listed: Mapping[PlaceVersion, Version]
+    ) -> None:
         self._history, self._made, self._listed = history, made, listed
         self._states: dict[Place, list[State]] = {}
         self.problems: list[str] = []
@@ -57,7 +59,7 @@ class Steps:
             states.append(self._after(states[-1], place, start + len(states)))
         return states[version - start]
 
-    def _write(self, at: At) -> Write:
+    def _write(self, at: PlaceVersion) -> Write:
         return self._made[at].writes[at[0]]
 
     def _after(self, before: State, place: Place, version: int) -> State:
@@ -68,7 +70,7 @@ class Steps:
             self.problems.append(f"{self._told(at)} comes after {self._told(other)}, which it should have seen")
         return State((*before.steps, at), self._applied(before.files, at, self._told(at)))
 
-    def _merged(self, before: State, at: At) -> State:
+    def _merged(self, before: State, at: PlaceVersion) -> State:
         write, merged, told = self._write(at), self._listed[at].merged, self._told(at)
         assert merged is not None
         source_name, after, upto = merged
@@ -92,12 +94,12 @@ class Steps:
             self.problems.append(f"{told}, a fast-forward, is {difference(source.files, files)}")
         return State(source.steps, files)
 
-    def _misplaced(self, target: Sequence[At], brings: Sequence[At], told: str) -> Iterator[str]:
+    def _misplaced(self, target: Sequence[PlaceVersion], brings: Sequence[PlaceVersion], told: str) -> Iterator[str]:
         for number, step in enumerate(brings):
             for other in self._minded(step, [*target, *brings[:number]]):
                 yield f"{told} puts {self._told(step)} after {self._told(other)}, which it should have seen"
 
-    def _minded(self, at: At, before: Iterable[At]) -> list[At]:
+    def _minded(self, at: PlaceVersion, before: Iterable[PlaceVersion]) -> list[PlaceVersion]:
         """The earlier steps that this one has not seen, but should have."""
         place, version = at
         write = self._write(at)
@@ -105,7 +107,7 @@ class Steps:
         seen = set(self.of(place, read).steps)
         return [other for other in before if other not in seen and _minds(write, self._write(other))]
 
-    def _applied(self, files: Files, at: At, told: str) -> Files:
+    def _applied(self, files: Files, at: PlaceVersion, told: str) -> Files:
         place, version = at
         write = self._write(at)
         if write.restores:  # on another branch a restore makes the same changes as on its own
@@ -132,7 +134,7 @@ class Steps:
             merge = f"{told}: a merge of {name_of(place)} into {name_of(other)}"
             yield from self._wrong_merge(merge, comparison.merges[place], theirs, own, mine)
 
-    def _both(self, place: Place, version: int, had: set[At]) -> Files:
+    def _both(self, place: Place, version: int, had: set[PlaceVersion]) -> Files:
         """The files of a version without those that only this side has."""
         shared = next(
             at for at in range(version, -1, -1) if all(step in had for step in reversed(self.of(place, at).steps))
@@ -146,7 +148,7 @@ class Steps:
         return files
 
     def _wrong_merge(
-        self, told: str, merge: DryMerge, target: State, own: Sequence[At], source: State
+        self, told: str, merge: DryMerge, target: State, own: Sequence[PlaceVersion], source: State
     ) -> Iterator[str]:
         forward = len(target.steps) + len(own) == len(source.steps)
         if merge.fast_forward != forward:
@@ -158,7 +160,7 @@ class Steps:
         if not forward:
             yield from self._misplaced(target.steps, own, told)
 
-    def _told(self, at: At) -> str:
+    def _told(self, at: PlaceVersion) -> str:
         return f"{self._made[at].what} (version {at[1]} of {name_of(at[0])})"
 
 

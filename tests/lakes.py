@@ -19,7 +19,8 @@ from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store import store_format
-from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.publication.commits import CommitDraft, Committed
 from lakemark_server.timeline.service import Timeline
 from tests.stores import store_url
 
@@ -139,18 +140,12 @@ class Lake:
         return self.timeline.open(table.table_id, job).record.instant
 
     def stage(self, table: LakeTable, instant: int, sequence: int, given: Iterable[p.DataFile]) -> int:
-        request = t.StageFilesRequest(instant=instant, added=files(*given), sequence=sequence)
-        return self.timeline.stage(table, request).staged.files
+        return self.timeline.stage(table, instant, sequence, added=files(*given)).staged.files
 
-    def commit(self, table: LakeTable, instant: int, given: Iterable[p.DataFile] | None = None) -> t.CommitResponse:
-        request = t.CommitRequest(instant=instant)
-        if given is not None:
-            request.added.CopyFrom(files(*given))
-        return self.timeline.commit(table, request)
+    def commit(self, table: LakeTable, instant: int, given: Iterable[p.DataFile] | None = None) -> Committed:
+        return self.timeline.commit(table, CommitDraft(instant, None if given is None else files(*given)))
 
-    def put(
-        self, table: LakeTable, months: Iterable[int], operation: t.Operation.ValueType = t.APPEND
-    ) -> t.CommitResponse:
+    def put(self, table: LakeTable, months: Iterable[int], operation: t.Operation.ValueType = t.APPEND) -> Committed:
         """One commit with a file in each of the partitions."""
         instant = self.open(table, operation)
         return self.commit(table, instant, [file(instant, f"g{month}", month) for month in months])

@@ -66,7 +66,7 @@ def count_keys(rows: DataFrame, keys: Sequence[Field], table: str) -> int:
     for column in columns:
         null |= column.isNull()
     example = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-    (found,) = (
+    (totals,) = (
         rows.groupBy(*columns)
         .agg(F.count("*").alias(_COUNT))
         .withColumn(_EXAMPLE, example)
@@ -77,7 +77,7 @@ def count_keys(rows: DataFrame, keys: Sequence[Field], table: str) -> int:
         )
         .collect()
     )
-    count, with_null, repeated = found
+    count, with_null, repeated = totals
     if with_null is not None:
         raise InvalidArgument(
             f"the DataFrame has rows whose key is null, as {with_null}: a null equals nothing in {table}, so such "
@@ -108,20 +108,20 @@ def ranges_of(rows: DataFrame, keys: Sequence[Field], schema: Schema, count: int
         for at, column in enumerate(map(_in_python, bounded))
     ]
     partition = [column for column, field in zip(columns, keys, strict=True) if schema.is_partition(field.name)]
-    found: list[Row] = []
+    ranges: list[Row] = []
     for apart in (partition, []):
         grouped = pieces.groupBy(F.col(f"`{_RANGE}`"), *apart).agg(*bounds)
-        found = grouped.select(*(f"`{at}`" for at in range(len(bounded)))).collect()
-        if len(found) <= 2 * RANGES_MAX:
+        ranges = grouped.select(*(f"`{at}`" for at in range(len(bounded)))).collect()
+        if len(ranges) <= 2 * RANGES_MAX:
             break
     return any_of(
         range_of({field: bounds_of(pair.low, pair.high, field) for field, pair in zip(bounded, row, strict=True)})
-        for row in found
+        for row in ranges
     )
 
 
 def bounds_of(low: Any, high: Any, field: Field) -> Bounds:
-    """As predicates have them, from what Spark gives of ``_in_python``: long texts and bytes are cut."""
+    """The bounds of a column for a predicate, from those of ``_in_python``; long texts and bytes are cut."""
     if field.type.kind in _SINCE_1970:
         return _moment(low, field.type.kind), _moment(high, field.type.kind)
     if isinstance(low, str | bytes | bytearray):
@@ -144,7 +144,7 @@ def range_of(bounds: Mapping[Field, Bounds]) -> Expr:
 
 
 def _in_python(field: Field) -> Column:
-    """A column of values that Python has: its times know nothing of the session's zone, and no year above 9999."""
+    """The column as values that Python can hold: its times lack the session's zone, and years above 9999."""
     column = F.col(f"`{field.name}`")
     if field.type == TIMESTAMP:
         return F.unix_micros(column)
@@ -155,7 +155,7 @@ def _in_python(field: Field) -> Column:
 
 
 def _moment(since: dt.timedelta | int, kind: ValueKind) -> LiteralValue:
-    """``since`` 1970, as time or in microseconds; None: no year from 1 to 9999."""
+    """The moment so long after 1970 (microseconds, if it is a number); None outside the years 1 to 9999."""
     micros = since if isinstance(since, int) else since // dt.timedelta(microseconds=1)
     try:
         return CODECS[kind].from_plain(micros // _MICROS_A_DAY if kind is ValueKind.DATE else micros)
@@ -164,7 +164,7 @@ def _moment(since: dt.timedelta | int, kind: ValueKind) -> LiteralValue:
 
 
 def _cut(bound: str | bytes | bytearray) -> str | bytes:
-    """The beginning of a text or of bytes, which is not greater: as far as Python and Spark agree on it."""
+    """The beginning of a text or of bytes, as far as Python and Spark agree on it; it is not greater than the whole."""
     if isinstance(bound, str):
         return bound[:BOUND_LENGTH_MAX].partition("\ufffd")[0]  # bytes that are no text become this
     return bytes(bound[:BOUND_LENGTH_MAX])

@@ -107,13 +107,13 @@ def written_files(spark: SparkSession, attempt: Attempt) -> list[str]:
     """The paths of the attempt's files, relative to ``attempt.location``, in order. Hidden files are not among them."""
     place = "/" + attempt.location.rstrip("/").rpartition("/")[2] + "/"
     marker = f"/{GROUP_COLUMN}={attempt.prefix}-"
-    found = []
+    files = []
     for uri in scan(spark, [attempt.location], T.StructType()).inputFiles():
         path = unquote(uri)
         at = path.rfind(marker)
         if at >= 0:
-            found.append(path[path.rindex(place, 0, at + 1) + len(place) :])
-    return sorted(found)
+            files.append(path[path.rindex(place, 0, at + 1) + len(place) :])
+    return sorted(files)
 
 
 _settings_lock = Lock()

@@ -33,7 +33,7 @@ class NewRows:
         return not {field.name for field in self.keys}.issuperset(self.schema.partition_columns)
 
     def key_values(self) -> DataFrame:
-        """The key columns, under their own names."""
+        """The key columns under their own names."""
         return self.rows.select(*(_new(field).alias(field.name) for field in self.keys))
 
     def found_in(self, old: DataFrame) -> DataFrame:

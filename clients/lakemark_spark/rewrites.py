@@ -31,13 +31,13 @@ def planned_bases(plan: Plan, table: str) -> list[DataFile]:
 
 
 def files_of(rows: DataFrame, files: Sequence[DataFile]) -> list[DataFile]:
-    """Those of ``files`` that a row comes from: its column ``FILE`` says which."""
+    """The files that the rows come from, as their column ``FILE`` says."""
     found = {row[0] for row in rows.select(F.col(f"`{FILE}`")).distinct().collect()}
     return [file for at, file in enumerate(files) if at in found]
 
 
 def write_again(rows: DataFrame, files: Sequence[DataFile], writer: Writer) -> list[DataFile]:
-    """The files that take the places of ``files``; none for one that no row is left of."""
+    """The files that replace ``files``; a file without remaining rows has no replacement."""
     attempt = layout.Attempt.new(writer.location)
     layout.write_numbered(rows, FILE, writer.schema, attempt)
     spark = rows.sparkSession

@@ -1,4 +1,4 @@
-"""Types of Spark and of lake tables, and how a DataFrame's columns become a table's."""
+"""Spark's types and those of lake tables, and a DataFrame's columns as those of a table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def struct_of(fields: Sequence[Field]) -> T.StructType:
 
 
 def from_spark(data_type: T.DataType) -> Type | None:
-    """The column type that a Spark type is; None for one that no lake table has (intervals, variants …)."""
+    """The column type of a Spark type; None for one that lake tables do not have (intervals, variants …)."""
     match data_type:
         case T.VarcharType():
             return Varchar(data_type.length)
@@ -134,10 +134,10 @@ def _of_length(column: Column, field: Field, column_type: Varchar | Char) -> Col
 def _misfits(wanted: Type, given: T.DataType, name: str) -> list[str]:
     if isinstance(given, T.NullType):
         return []
-    found = from_spark(given)
-    if found is None:
+    given_type = from_spark(given)
+    if given_type is None:
         return [f"column '{name}' is {given.simpleString()}, a type that lake tables do not have"]
-    return _type_misfits(wanted, found, name)
+    return _type_misfits(wanted, given_type, name)
 
 
 def _type_misfits(wanted: Type, given: Type, name: str) -> list[str]:

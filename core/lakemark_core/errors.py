@@ -258,10 +258,10 @@ class UncommittedWarning(UserWarning):
 
 
 def _tree(root: type[LakemarkError]) -> dict[str, type[LakemarkError]]:
-    found = {root.code: root} if root is not LakemarkError else {}
+    by_code = {root.code: root} if root is not LakemarkError else {}
     for child in root.__subclasses__():
-        found |= _tree(child)
-    return found
+        by_code |= _tree(child)
+    return by_code
 
 
 def by_code(code: str) -> type[LakemarkError]:

@@ -115,10 +115,10 @@ def _paths(method: str) -> tuple[tuple[_Path, ...], tuple[_Path, ...]]:
 
 def _text(data: bytes, at: int, path: _Path) -> str:
     """The text at the path if one was sent that can be a name; else ""."""
-    found = cut.find(data, at, path)
-    if found is None or found[0] != cut.STRING:
+    value = cut.find(data, at, path)
+    if value is None or value[0] != cut.STRING:
         return ""
-    length = int.from_bytes(data[found[1] : found[1] + 4], "big")
+    length = int.from_bytes(data[value[1] : value[1] + 4], "big")
     if length > 2 * NAME_CHARS_MAX + 2:
         return ""
-    return data[found[1] + 4 : found[1] + 4 + length].decode(errors="replace")
+    return data[value[1] + 4 : value[1] + 4 + length].decode(errors="replace")

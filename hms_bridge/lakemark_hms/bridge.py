@@ -23,9 +23,10 @@ from lakemark_server.timeline.service import Timeline
 class HmsBridge:
     """Serves the Metastore protocol; ``port`` 0 takes a free one. Use as a context manager, or start and stop.
 
-    Without a ``lake`` facet lake tables can be created and dropped, not read. ``config`` is what ``get_config_value``
-    answers beside the warehouse directory. ``admission``: what tenants may ask for; None: anything. ``timeline``: the
-    process's own, if it has one. ``engine_schemes``: as ``Services`` has them. Raises Unavailable if the port is taken.
+    Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
+    ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
+    None: no limits. ``timeline``: the process's own, if it has one. ``engine_schemes``: see ``Services``. Raises
+    Unavailable if the port is taken.
     """
 
     def __init__(

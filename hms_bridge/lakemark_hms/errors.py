@@ -1,4 +1,4 @@
-"""Which declared Thrift exception an error of Lakemark becomes, in one table."""
+"""The declared Thrift exception for each error of Lakemark, in one table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lakemark_thrift.ttypes import (
     UnknownTableException,
 )
 
-# By class of error, first fit: what says it best, in order. The first one that the method declares counts.
+# The first class that fits an error counts, and of its exceptions the first one that the method declares.
 _TABLE: Final[tuple[tuple[type[LakemarkError], tuple[type[DeclaredError], ...]], ...]] = (
     (DatabaseNotFound, (NoSuchObjectException, UnknownDBException, InvalidOperationException, InvalidObjectException)),
     (TableNotFound, (NoSuchObjectException, UnknownTableException, InvalidOperationException, InvalidObjectException)),

@@ -107,7 +107,7 @@ def parse_filter(text: str) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumns:
-    """Partition columns, and for each one the values of all partitions, in its Arrow type; null: default partition."""
+    """Partition columns with the values of all partitions in each of them; the default partition is null."""
 
     fields: Sequence[Field]
     values: Sequence[AnyArray]
@@ -370,9 +370,9 @@ class _Parser:
 
     def _unexpected(self, wanted: str) -> InvalidPredicate:
         token = self._peek()
-        found = "the end" if token is None else f"'{token.text}' at position {token.position}"
+        here = "the end" if token is None else f"'{token.text}' at position {token.position}"
         shown = self._text if len(self._text) <= 200 else self._text[:200] + "…"
-        return InvalidPredicate(f"partition filter '{shown}': expected {wanted}, found {found}")
+        return InvalidPredicate(f"partition filter '{shown}': expected {wanted}, found {here}")
 
 
 def _unquoted(token: _Token) -> str:

@@ -15,24 +15,24 @@ from lakemark_hms.lake.tables import SCHEMA_PARAMETER, VERSION_PARAMETER
 from lakemark_hms.lake_intent import files_left
 from lakemark_hms.lake_schema import changes_between
 from lakemark_hms.objects import DDL_TIME, EXTERNAL, MANAGED, partition_columns, sent_location, table_type
-from lakemark_hms.services import Found, Services
+from lakemark_hms.services import NamedTable, Services
 from lakemark_hms.spark_schema import spark_columns
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_server.catalog import directories
 from lakemark_server.catalog.lake import check_properties
-from lakemark_server.timeline.publication.schema_change import AlterJob
+from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_thrift.ttypes import StorageDescriptor, Table
 
 _PARQUET_INPUTS: Final = ("mapredparquetinputformat", "parquetinputformat", "deprecatedparquetinputformat")
 _PROVIDER: Final = "spark.sql.sources.provider"
 _BUCKETS: Final = "spark.sql.sources.schema.numBuckets"
 _COMMENT: Final = "comment"
-# What Spark puts in the place of columns when it tries an ALTER again that failed.
+# What Spark sends instead of the columns when it repeats an ALTER that failed.
 _NO_COLUMNS: Final[list[tuple[str, str | None, str]]] = [("col", "array<string>", "from deserializer")]
 ALTER_PROPERTY: Final = "lakemark.alter"
 
-# What Spark and Hive keep in a table's parameters for themselves, and what the facet shows there.
+# Parameters that Spark and Hive keep for themselves, and those that the facet shows.
 _FOREIGN_PREFIXES: Final = ("spark.sql.", "view.", "STATS_GENERATED", "COLUMN_STATS_ACCURATE")
 _FOREIGN: Final = frozenset(
     {DDL_TIME, "EXTERNAL", "numFiles", "totalSize", "numRows", "rawDataSize", "bucketing_version", "last_modified_by",
@@ -54,7 +54,7 @@ class LakeDdl:
         parameters = table.parameters or {}
         location = sent_location(table)
         default = storage.join(database.location, (table.tableName or "").lower())
-        # Spark names the default place itself: only another one was chosen by the user.
+        # Spark sends the default place itself; only another one was chosen by the user.
         in_default = storage.is_same_place(location, default) and table_type(table) != EXTERNAL
         chosen = "" if in_default else location
         if not storage.is_empty(chosen or default):
@@ -75,47 +75,47 @@ class LakeDdl:
         )
         self._catalog.create_lake_table(record, lake_schema(table))
 
-    def alter(self, found: Found, new: Table) -> None:
-        """Columns, properties and the name can change; anything else is refused with the reason.
+    def alter(self, named: NamedTable, new: Table) -> None:
+        """Changes columns, properties and the name. Anything else is refused with the reason.
 
         Columns change as the client's list says, or by the property ``lakemark.alter`` (docs/schemas.md), which is not
         kept. Raises InvalidSchema, InvalidArgument, FailedPrecondition (others changed the columns meanwhile).
         """
-        if is_hidden(found.name):
-            raise lake_write_error(found.database.name, found.name)
-        old = self._seen(found, new)
-        label = f"{found.database.name}.{found.name}"
+        if is_hidden(named.name):
+            raise lake_write_error(named.database.name, named.name)
+        old = self._seen(named, new)
+        label = f"{named.database.name}.{named.name}"
         before, after = _own(old.parameters or {}), _own(new.parameters or {})
-        # First, because Spark tries an ALTER that failed again without columns, and shows only what is said then.
+        # First, because Spark repeats an ALTER that failed without columns, and shows only the error of that.
         statements = parse_changes(after.pop(ALTER_PROPERTY)) if ALTER_PROPERTY in after else []
         check_properties(after)
         _check_same(old, new, label)
-        self._alter_columns(found, old, new, statements)
+        self._alter_columns(named, old, new, statements)
         for parameters, own in ((old.parameters or {}, before), (new.parameters or {}, after)):
             if parameters.get(_COMMENT):
                 own[_COMMENT] = parameters[_COMMENT]
         changed = {name: value for name, value in after.items() if before.get(name) != value}
         removed = before.keys() - after.keys()
         if changed or removed:
-            self._catalog.set_properties(found.database.catalog, found.database.name, found.name, changed, removed)
-        new_name = ((new.dbName or found.database.name).lower(), (new.tableName or found.name).lower())
-        if new_name != (found.database.name, found.name):
-            self._catalog.rename_lake_table(found.database.catalog, found.database.name, found.name, *new_name)
+            self._catalog.set_properties(named.database.catalog, named.database.name, named.name, changed, removed)
+        new_name = ((new.dbName or named.database.name).lower(), (new.tableName or named.name).lower())
+        if new_name != (named.database.name, named.name):
+            self._catalog.rename_lake_table(named.database.catalog, named.database.name, named.name, *new_name)
 
-    def _seen(self, found: Found, new: Table) -> Table:
-        """The table as the client read it before it asked for the change: others may have committed since."""
+    def _seen(self, named: NamedTable, new: Table) -> Table:
+        """The table as the client read it before it asked for the change. Others may have committed since."""
         version = (new.parameters or {}).get(VERSION_PARAMETER, "")
         if self._services.lake is not None and version.isdecimal():
             try:
-                struct = self._services.lake.get_table(found.database, f"{found.name}@v{version}")
-            except InvalidArgument:  # it was never there
+                struct = self._services.lake.get_table(named.database, f"{named.name}@v{version}")
+            except InvalidArgument:  # there was no such version
                 struct = None
             if struct is not None:
                 return decode_struct(Table, struct)
-        return decode_struct(Table, self._services.table_struct(found))
+        return decode_struct(Table, self._services.table_struct(named))
 
-    def _alter_columns(self, found: Found, old: Table, new: Table, statements: Sequence[SchemaChange]) -> None:
-        table = self._catalog.get_lake_table(found.database.catalog, found.database.name, found.name)
+    def _alter_columns(self, named: NamedTable, old: Table, new: Table, statements: Sequence[SchemaChange]) -> None:
+        table = self._catalog.get_lake_table(named.database.catalog, named.database.name, named.name)
         seen = int((old.parameters or {}).get(SCHEMA_PARAMETER, "0"))
         changes: list[SchemaChange] = []
         given = _given_columns(old, new)
@@ -124,27 +124,27 @@ class LakeDdl:
             columns, nulls_known = given
             changes = changes_between(schemas.get(seen, table.schema), columns, nulls_known=nulls_known)
         if changes or statements:
-            # The list of columns was made from those that the client saw: another change in between would be undone.
+            # The list of columns was made from those that the client saw, so it would undo another change in between.
             expected = seen if changes else 0
             self._services.timeline.alter_schema(table.table_id, AlterJob((*changes, *statements), expected))
 
-    def drop(self, found: Found, *, delete_data: bool, now: bool) -> None:
-        """It can be brought back for a while, unless ``now`` (``DROP TABLE … PURGE``).
+    def drop(self, named: NamedTable, *, delete_data: bool, now: bool) -> None:
+        """Drops the table, which can be restored for a while unless ``now`` (``DROP TABLE … PURGE``).
 
         Raises UnsupportedOperation for names of snapshots, which are not tables of their own.
         """
-        if found.entry is None:
+        if named.entry is None:
             raise UnsupportedOperation(
-                f"{found.database.name}.{found.name} names a snapshot of a lake table, which cannot be dropped"
+                f"{named.database.name}.{named.name} names a snapshot of a lake table, which cannot be dropped"
             )
         with directories.leaving_files():
             self._catalog.dropped.drop(
-                found.database.catalog, found.database.name, found.name, delete_files=delete_data, now=now
+                named.database.catalog, named.database.name, named.name, delete_files=delete_data, now=now
             )
 
 
 def lake_schema(table: Table) -> Schema:
-    """From Spark's own record of the columns if there is one, else from Hive's. Raises InvalidSchema."""
+    """The schema in Spark's own record of the columns if there is one, else in Hive's. Raises InvalidSchema."""
     keys = [name for name, _ in partition_columns(table)]
     columns = spark_columns(table.parameters or {})
     if columns is None:
@@ -184,7 +184,7 @@ def _check_format(table: Table, label: str) -> None:
 
 
 def _own(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The user's properties, without the comment."""
+    """The user's own properties, without the comment."""
     return {
         name: value
         for name, value in parameters.items()
@@ -211,7 +211,7 @@ def _check_same(old: Table, new: Table, label: str) -> None:
 
 
 def _given_columns(old: Table, new: Table) -> tuple[list[Field], bool] | None:
-    """The columns that the client wants, and whether it says which may be null; None if they are those it saw."""
+    """The columns that the client wants, and whether it says which may be null; None if it does not change them."""
     wanted = spark_columns(new.parameters or {})
     if wanted is not None and wanted != spark_columns(old.parameters or {}):
         return wanted, True

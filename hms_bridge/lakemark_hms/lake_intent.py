@@ -1,4 +1,4 @@
-"""Whether a client of the Metastore protocol asks for a lake table, or seems to mean one without saying so."""
+"""Tells whether a client of the Metastore protocol asks for a lake table, or seems to mean one without saying so."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def is_lake(table: Table) -> bool:
 
 
 def check_not_meant(table: Table, before: Table | None = None) -> None:
-    """Of a warehouse table, new or as it was ``before``. A typing error would make a table without commits of what was
-    to be a lake table, and nobody would notice until the first reader does.
+    """Raises InvalidArgument if a warehouse table has properties or options of lake tables.
 
-    Raises InvalidArgument for properties and options of lake tables.
+    ``before`` is the table before a change, None for a new one. With a mistyped property, a table that was meant to be
+    a lake table would be made without commits, which only its first reader would notice.
     """
     label = f"{table.dbName}.{table.tableName}"
     known = set(before.parameters or {}) if before is not None else set()
@@ -44,10 +44,10 @@ def check_not_meant(table: Table, before: Table | None = None) -> None:
 
 
 def files_left(location: str) -> str:
-    """Of a directory whose files may be those of a statement that is refused.
+    """What to tell of a directory whose files may come from a statement that is refused.
 
-    Spark writes the rows of CREATE TABLE … AS SELECT and of saveAsTable first, and asks for the table then; the
-    request looks like one for a directory that holds somebody's data. So nothing is deleted here.
+    Spark writes the rows of CREATE TABLE … AS SELECT and of saveAsTable before it asks for the table. Its request looks
+    like one for a directory that holds somebody's data, so nothing is deleted here.
     """
     return (
         f"the directory {location} has files in it, which Spark wrote before it asked for the table if this was CREATE "
@@ -57,7 +57,7 @@ def files_left(location: str) -> str:
 
 
 def _left(table: Table) -> str:
-    """What Spark has written to the place of a table that is its own; "": nothing."""
+    """What to tell of files that Spark has written to the place of a managed table; "" if there are none."""
     serde = table.sd.serdeInfo if table.sd is not None else None
     location = sent_location(table) or ((serde.parameters if serde is not None else None) or {}).get("path", "")
     if not location or table_type(table) != MANAGED:
@@ -83,6 +83,6 @@ def _ours(names: Iterable[str]) -> list[str]:
 
 
 def _options(table: Table) -> set[str]:
-    """Spark keeps the options of a data source with the serde; Hive's SERDEPROPERTIES are there, too."""
+    """The options of the table's data source, which Spark keeps with the serde, and Hive's SERDEPROPERTIES."""
     serde = table.sd.serdeInfo if table.sd is not None else None
     return set((serde.parameters if serde is not None else None) or {})

@@ -1,8 +1,8 @@
-"""A table's columns as a Metastore client wants them, as changes of its schema. Pure.
+"""The schema changes that lead to the columns which a Metastore client sends. Pure.
 
-``alter_table`` carries the columns after the change and no word of what was done. Columns are matched by name; one name
-that is replaced by another at its place is a renaming, as Hive's CHANGE COLUMN sends it. Anything that could be several
-things is refused.
+``alter_table`` has the columns after the change, but does not say what was done. Columns are matched by name. One name
+that is replaced by another at the same place is a renaming, as Hive's CHANGE COLUMN sends it. What could be several
+changes is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakemark_core.types import Field, ListOf, MapOf, Schema, Struct, Type, form
 
 
 def changes_between(schema: Schema, columns: Sequence[Field], *, nulls_known: bool) -> list[SchemaChange]:
-    """What makes ``columns`` (partition columns at any place) of a schema's; none if they are the same.
+    """The changes that turn the schema's columns into ``columns``, in which partition columns may stand anywhere.
 
     ``nulls_known``: the client says which columns may be null; Hive's column lists do not. Raises InvalidSchema.
     """
@@ -50,7 +50,7 @@ class _Diff:
         self._nulls_known = nulls_known
 
     def fields(self, old: Sequence[Field], new: Sequence[Field], path: tuple[str, ...]) -> None:
-        """Renamings first: what follows uses the new names."""
+        """Renamings come first: the changes after them use the new names."""
         renamed = _renamed(old, new)
         if renamed is not None:
             self.changes.append(RenameColumn(format_path((*path, renamed[0].name)), renamed[1].name))
@@ -97,9 +97,12 @@ class _Diff:
                 if self._nulls_known:
                     self.fields(fields, others, path)
                 elif format_type(old).lower() != format_type(new).lower():
-                    # Hive's types have no comments: those that the fields have stay.
+                    # Hive's types have no comments, so the fields keep theirs.
                     comments = {field.name.lower(): field.comment for field in fields}
-                    kept = [Field(0, one.name, one.type, comment=comments.get(one.name.lower(), "")) for one in others]
+                    kept = [
+                        Field(0, field.name, field.type, comment=comments.get(field.name.lower(), ""))
+                        for field in others
+                    ]
                     self.fields(fields, kept, path)
             case ListOf(element), ListOf(other):
                 self._type(element, other, (*path, "element"))
@@ -112,7 +115,7 @@ class _Diff:
 
 
 def _renamed(old: Sequence[Field], new: Sequence[Field]) -> tuple[Field, Field] | None:
-    """The one column that has another name at the same place, and a type that its values have or fit into."""
+    """The one column that has another name at the same place, with the same type or one that its values fit into."""
     old_names, new_names = ({field.name.lower() for field in fields} for fields in (old, new))
     gone = [field for field in old if field.name.lower() not in new_names]
     fresh = [field for field in new if field.name.lower() not in old_names]

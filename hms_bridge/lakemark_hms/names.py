@@ -1,4 +1,4 @@
-"""Names as Metastore clients write them: databases with a catalog in front, and patterns."""
+"""Names as Metastore clients write them: databases with their catalog, and patterns."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ def database_name(text: str | None, catalog: str | None = None) -> DatabaseName:
     text = text or ""
     if not text.startswith("@"):
         return DatabaseName((catalog or DEFAULT_CATALOG).lower(), text.lower())
-    found, separator, name = text[1:].partition("#")
+    prefix, separator, name = text[1:].partition("#")
     if not separator:
         raise InvalidName(f"{text!r} begins with @ but is not of the form @catalog#database", name=text)
     # Hive writes ! for a name that is empty, and nothing for one that was not given.
-    return DatabaseName((found or DEFAULT_CATALOG).lower(), "" if name == "!" else name.lower())
+    return DatabaseName((prefix or DEFAULT_CATALOG).lower(), "" if name == "!" else name.lower())
 
 
 def database_pattern(text: str | None, catalog: str | None = None) -> tuple[str, str | None]:
-    """Catalog and pattern of ``pattern`` or ``@catalog#pattern``; nothing behind the # asks for all databases."""
+    """The catalog and pattern of ``pattern`` or ``@catalog#pattern``. An empty pattern asks for all databases."""
     if text is None or not text.startswith("@"):
         return (catalog or DEFAULT_CATALOG).lower(), text
-    found, pattern = database_name(text)
-    return found, pattern or None
+    named, pattern = database_name(text)
+    return named, pattern or None
 
 
 @lru_cache(maxsize=256)
 def matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Whether a name fits a pattern of Hive: alternatives between ``|``, ``*`` for anything, ``.`` for any character.
+    """A test whether a name fits a pattern of Hive: alternatives between ``|``, ``*`` any text, ``.`` any character.
 
-    Case does not count. No pattern fits everything.
+    Case does not matter. Without a pattern every name fits.
     """
     if pattern is None or pattern in ("*", ".*"):
         return lambda _: True

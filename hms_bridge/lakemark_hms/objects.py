@@ -1,7 +1,7 @@
-"""Databases and tables between the Thrift structs of clients and the records of the catalog.
+"""Converts databases and tables between the Thrift structs of clients and the records of the catalog.
 
-What a client sent is stored as it came; only single fields are set (``wire.cut.patch``), so that fields which other
-releases know survive.
+Structs are stored as clients sent them, with single fields set (``wire.cut.patch``), so that fields survive which only
+other releases know.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def database_struct(record: DatabaseRecord, uri: str) -> bytes:
 
 
 def database_record(sent: Cut[Database], catalog: str, name: str) -> DatabaseRecord:
-    """What a client asks for; id, time and a location that was not given are the catalog's to fill in."""
+    """The record of the database that a client sent. The catalog fills in id, time and a missing location."""
     database = sent.value
     return DatabaseRecord(
         catalog=catalog,
@@ -67,7 +67,7 @@ def is_true(parameters: Mapping[str, str], name: str) -> bool:
 
 
 def table_type(table: Table) -> str:
-    """The type that a table gets: for plain tables the parameter EXTERNAL decides, as in Hive."""
+    """The type that a table gets. As in Hive, the parameter EXTERNAL decides for plain tables."""
     sent = table.tableType or MANAGED
     if sent not in (MANAGED, EXTERNAL):
         return sent
@@ -92,7 +92,7 @@ def sent_location(table: Table) -> str:
 
 
 def check_table(table: Table) -> None:
-    """Raises InvalidArgument for what no metastore accepts."""
+    """Raises InvalidArgument for a table that no metastore accepts."""
     if not table.tableName or table.sd is None:
         raise InvalidArgument("the table has no name" if not table.tableName else "the table has no storage descriptor")
     if table.sd.cols is None:
@@ -116,7 +116,7 @@ def definition(
     create_time: int,
     now: int,
 ) -> TableDefinition:
-    """The table to store: with these names, location (URI or "") and times (in seconds) set."""
+    """The table to store, with these names, location (a URI or "") and times in seconds."""
     table = sent.value
     hive_type = table_type(table)
     parameters = dict(table.parameters or {})
@@ -145,11 +145,11 @@ def definition(
 
 
 def with_parameters(hive: bytes, parameters: Mapping[str, str]) -> bytes:
-    """A stored table with other parameters."""
+    """The stored struct of a table with other parameters."""
     return patch(hive, {_PARAMETERS: (MAP, string_map_value(parameters))})
 
 
 def _storage_at(table: bytes, location: str) -> bytes:
-    found = fields(table)[_SD]
-    descriptor = table[found.start : found.end]
+    storage_field = fields(table)[_SD]
+    descriptor = table[storage_field.start : storage_field.end]
     return patch(descriptor, {_SD_LOCATION: (STRING, string_value(location))}) if location else descriptor

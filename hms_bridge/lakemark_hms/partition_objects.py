@@ -1,4 +1,4 @@
-"""Partitions between Thrift structs and the records of the warehouse, which keep them cut in two at the location."""
+"""Converts partitions between Thrift structs and the records of the warehouse, which are cut in two at the location."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOCATION_HEAD: Final = field_head(STRING, _LOCATION)
 
 
 def values_of(texts: Sequence[str] | None) -> Values:
-    """Partition values as stored; the empty text stands for null, as in Hive."""
+    """Partition values as they are stored. An empty text stands for null, as in Hive."""
     return tuple(text or DEFAULT_PARTITION for text in texts or ())
 
 
@@ -38,7 +38,7 @@ def values_of_name(table: HiveTable | PartitionView, name: str) -> Values:
 
 
 def ending(table: HiveTable) -> bytes:
-    """What the struct of each partition of the table is completed with: the names, and its end."""
+    """The bytes that complete the struct of each partition of the table: the names, and the end."""
     database = field_head(STRING, _DB_NAME) + string_value(table.database.name)
     return database + field_head(STRING, _TABLE_NAME) + string_value(table.name) + b"\0"
 
@@ -49,7 +49,7 @@ def open_struct(row: Partition, base: str) -> bytes:
 
 
 def view_of(table: HiveTable, loaded: PartitionSet | Sequence[Partition]) -> PartitionView:
-    """The partitions as read methods need them; made once for a ``PartitionSet`` and the table's place and names."""
+    """The partitions as read methods need them. A ``PartitionSet`` keeps the view for the table's place and names."""
     record = table.record
     base = record.partition_base
 
@@ -70,7 +70,7 @@ def full_struct(table: HiveTable, row: Partition) -> bytes:
 
 
 def added_partition(table: HiveTable, sent: Cut[PartitionHead], now: int) -> Partition:
-    """A new partition; where the client gave no location it gets the one that its name says. Times in seconds."""
+    """A new partition. Without a location from the client it gets the default one. Times in seconds."""
     check_values(table, values_of(sent.value.values))
     parameters = dict(sent.value.parameters or {})
     parameters.setdefault(DDL_TIME, str(now))
@@ -79,7 +79,7 @@ def added_partition(table: HiveTable, sent: Cut[PartitionHead], now: int) -> Par
 
 
 def replaced_partition(table: HiveTable, sent: Cut[PartitionHead], now: int, old: Partition) -> Partition:
-    """An altered partition; without a location it keeps the old one."""
+    """An altered partition. Without a location from the client it keeps the old one."""
     parameters = dict(sent.value.parameters or {})
     if parameters.get(DDL_TIME, "0") == "0":
         parameters[DDL_TIME] = str(now)
@@ -88,8 +88,9 @@ def replaced_partition(table: HiveTable, sent: Cut[PartitionHead], now: int, old
 
 
 def renamed_partition(table: HiveTable, sent: Cut[PartitionHead], now: int, old: Partition) -> Partition:
-    """A partition with other values. In its default place of a table that owns its data, its place follows them;
-    anywhere else the data stay where they are.
+    """A partition with other values. Its location follows them if it is the default one and the table owns its data.
+
+    Anywhere else the data stay where they are.
     """
     check_values(table, values_of(sent.value.values))
     source = old.full_location(table.record.partition_base)
@@ -105,17 +106,17 @@ def renamed_partition(table: HiveTable, sent: Cut[PartitionHead], now: int, old:
 def with_columns(table: HiveTable, row: Partition, columns: bytes) -> Partition:
     """The partition with other columns: an encoded list of FieldSchema."""
     raw = open_struct(row, table.record.partition_base) + b"\0"
-    found = fields(raw).get(_SD)
-    if found is None:
+    descriptor = fields(raw).get(_SD)
+    if descriptor is None:
         return row
-    changed = patch(raw[found.start : found.end], {_COLUMNS: (LIST, columns)})
+    changed = patch(raw[descriptor.start : descriptor.end], {_COLUMNS: (LIST, columns)})
     return split(
         table, row.values, patch(raw, {_SD: (STRUCT, changed)}), row.full_location(table.record.partition_base)
     )
 
 
 def default_location(table: HiveTable, head: PartitionHead) -> str:
-    """As given, or below the table; "" for a partition of a view."""
+    """The location that the client gave, or one below the table; "" for a partition of a view."""
     given = _given_location(head)
     if given:
         return given
@@ -130,7 +131,7 @@ def _given_location(head: PartitionHead) -> str:
 
 
 def _cleaned(sent: Cut[PartitionHead], parameters: Mapping[str, str], create_time: int | None) -> bytes:
-    """The struct without the names of its table, with normal values and these parameters."""
+    """The struct without the names of its table, with values as stored and these parameters."""
     changes: dict[int, tuple[int, bytes] | None] = {
         _VALUES: (LIST, string_list_value(values_of(sent.value.values))),
         _DB_NAME: None,
@@ -144,13 +145,13 @@ def _cleaned(sent: Cut[PartitionHead], parameters: Mapping[str, str], create_tim
 
 
 def split(table: HiveTable, values: Values, raw: bytes, location: str) -> Partition:
-    """``raw``, a struct without the names of its table, cut in two where the location stands or belongs."""
-    found = fields(raw).get(_SD)
-    if found is None or not location:
+    """Cuts ``raw``, a struct without the names of its table, in two where the location stands or belongs."""
+    descriptor = fields(raw).get(_SD)
+    if descriptor is None or not location:
         return new_partition(table, values, "", raw[:-1], b"", located=False)
-    given = fields(raw, found.start).get(_LOCATION)
+    given = fields(raw, descriptor.start).get(_LOCATION)
     if given is None:
-        head, tail = raw[: found.start] + _LOCATION_HEAD, raw[found.start : -1]
+        head, tail = raw[: descriptor.start] + _LOCATION_HEAD, raw[descriptor.start : -1]
     else:
         head, tail = raw[: given.start], raw[given.end : -1]
     return new_partition(table, values, location, head, tail, located=True)

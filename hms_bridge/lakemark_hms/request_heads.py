@@ -1,4 +1,4 @@
-"""Requests with many partitions, read without the partitions: those are taken as bytes (``Call.cut``)."""
+"""Decodes requests with many partitions without the partitions, which are taken as bytes (``Call.cut``)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _AddRequest(Struct):
 
 
 class AddPartitionsHead(Struct):
-    """The arguments of ``add_partitions_req`` but for the partitions."""
+    """The arguments of ``add_partitions_req`` without the partitions."""
 
     __slots__ = ("request",)
     thrift_spec: ClassVar[tuple[Any, ...]] = (
@@ -54,7 +54,7 @@ class _AlterRequest(Struct):
 
 
 class AlterPartitionsHead(Struct):
-    """The arguments of ``alter_partitions_req`` but for the partitions."""
+    """The arguments of ``alter_partitions_req`` without the partitions."""
 
     __slots__ = ("request",)
     thrift_spec: ClassVar[tuple[Any, ...]] = (
@@ -67,7 +67,7 @@ class AlterPartitionsHead(Struct):
 
 
 class AlterHead(Struct):
-    """The first arguments of the methods that alter one or several partitions: which table."""
+    """The first arguments of the methods that alter one or several partitions, which name the table."""
 
     __slots__ = ("db_name", "tbl_name")
     thrift_spec: ClassVar[tuple[Any, ...]] = alter_partitions_args.thrift_spec[:3]

@@ -1,4 +1,4 @@
-"""What all handlers share: the domains, and how a name becomes a table."""
+"""What all handlers share: the domains, and the look-up of tables by name."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from lakemark_server.timeline.service import Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a name leads to: a warehouse table (``hive``), or else something of the lake."""
+class NamedTable:
+    """What a name stands for: a warehouse table (``hive``), or else a lake table or a view of one."""
 
     database: DatabaseRecord
     name: str
@@ -31,10 +31,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """``lake`` is None where lake tables cannot be read; ``config`` answers ``get_config_value``.
+    """The domains. ``lake`` is None if lake tables cannot be read; ``config`` answers ``get_config_value``.
 
-    ``engine_schemes``: in which schemes engines read the locations of databases and of what is of the lake, by the
-    schemes that these have. The locations of warehouse tables are answered as they were sent.
+    ``engine_schemes`` says in which scheme engines read the locations of databases and lake tables, by the scheme that
+    these have. The locations of warehouse tables are answered as they were sent.
     """
 
     catalog: Catalog
@@ -49,59 +49,59 @@ class Services:
         return storage.in_scheme(location, self.engine_schemes)
 
     def now(self) -> int:
-        """In seconds, as Hive counts."""
+        """The time in seconds, as Hive counts it."""
         return self.catalog.clock() // 1000
 
-    def find(self, database: DatabaseName, table: str | None) -> Found:
-        """Raises DatabaseNotFound, and TableNotFound unless the name may be one that only the lake facet knows."""
+    def find(self, database: DatabaseName, table: str | None) -> NamedTable:
+        """Looks a table up. Raises DatabaseNotFound, and TableNotFound unless only the lake facet can know the name."""
         name = (table or "").lower()
         owner, entry, hive = self.warehouse.tables.look_up(*database, name)
         if entry is None and not is_hidden(name):
             raise TableNotFound(f"{owner.name}.{name} table not found", table=f"{owner.name}.{name}")
-        return Found(owner, name, entry, hive)
+        return NamedTable(owner, name, entry, hive)
 
     def hive_table(self, database: DatabaseName, table: str | None) -> HiveTable:
-        """For changes. Raises DatabaseNotFound, TableNotFound, and UnsupportedOperation for what is of the lake."""
-        found = self.find(database, table)
-        if found.hive is None:
-            raise lake_write_error(found.database.name, found.name)
-        return found.hive
+        """The warehouse table. Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table."""
+        named = self.find(database, table)
+        if named.hive is None:
+            raise lake_write_error(named.database.name, named.name)
+        return named.hive
 
-    def table_struct(self, found: Found) -> bytes:
+    def table_struct(self, named: NamedTable) -> bytes:
         """The serialized Thrift Table. Raises TableNotFound."""
-        if found.hive is not None:
-            return found.hive.record.hive
+        if named.hive is not None:
+            return named.hive.record.hive
         struct = None
         if self.lake is not None:
-            struct = self.lake.get_table(found.database, found.name)
+            struct = self.lake.get_table(named.database, named.name)
         if struct is None:
-            raise _not_found(found)
+            raise _not_found(named)
         return struct
 
-    def partitions(self, found: Found) -> PartitionView:
+    def partitions(self, named: NamedTable) -> PartitionView:
         """All partitions. Raises TableNotFound."""
-        if found.hive is not None:
-            return view_of(found.hive, self.warehouse.partitions.all(found.hive))
-        return self._lake_partitions(found, PartitionFilter(""))
+        if named.hive is not None:
+            return view_of(named.hive, self.warehouse.partitions.all(named.hive))
+        return self._lake_partitions(named, PartitionFilter(""))
 
-    def filtered(self, found: Found, filter_text: str) -> tuple[PartitionView, Sequence[int]]:
+    def filtered(self, named: NamedTable, filter_text: str) -> tuple[PartitionView, Sequence[int]]:
         """Partitions, and where those that the filter selects stand among them. Raises TableNotFound."""
         selection = PartitionFilter(filter_text)
-        if found.hive is not None:
-            view = self.partitions(found)
+        if named.hive is not None:
+            view = self.partitions(named)
             return view, view.matching(selection)
-        view = self._lake_partitions(found, selection)
+        view = self._lake_partitions(named, selection)
         return view, range(len(view))
 
-    def _lake_partitions(self, found: Found, selection: PartitionFilter) -> PartitionView:
+    def _lake_partitions(self, named: NamedTable, selection: PartitionFilter) -> PartitionView:
         view = None
         if self.lake is not None:
-            view = self.lake.partitions(found.database, found.name, selection)
+            view = self.lake.partitions(named.database, named.name, selection)
         if view is None:
-            raise _not_found(found)
+            raise _not_found(named)
         return view
 
 
-def _not_found(found: Found) -> TableNotFound:
-    label = f"{found.database.name}.{found.name}"
+def _not_found(named: NamedTable) -> TableNotFound:
+    label = f"{named.database.name}.{named.name}"
     return TableNotFound(f"{label} table not found", table=label)

@@ -129,8 +129,8 @@ class Service:
 
     def _measured(self, catalog: str, database: str, name: str) -> Size:
         snapshots = self.snapshots
-        found = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, SnapshotReference()).snapshot)
-        return Size(found.version, found.files, found.size_bytes)
+        snapshot = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, SnapshotReference()).snapshot)
+        return Size(snapshot.version, snapshot.files, snapshot.size_bytes)
 
     @property
     def grpc_address(self) -> str:

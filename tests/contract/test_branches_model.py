@@ -27,7 +27,8 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.snapshots.comparisons import DryMerge, VersionName
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
-from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, open_lake, profile
 
@@ -133,11 +134,11 @@ class BranchesMachine(RuleBasedStateMachine):
         job = OpenJob(operation=operation, branch=branch, profile=work)
         return self.lake.timeline.open(table.table_id, job).record.instant
 
-    def added(self, instant: int, months: frozenset[int]) -> tuple[t.CommitRequest, Files]:
+    def added(self, instant: int, months: frozenset[int]) -> tuple[CommitDraft, Files]:
         self.count += 1
         given = [file(instant, f"g{self.count}-{month}", month) for month in sorted(months)]
         self.wrote(given)
-        return t.CommitRequest(instant=instant, added=files(*given)), frozenset(one.path for one in given)
+        return CommitDraft(instant=instant, added=files(*given)), frozenset(one.path for one in given)
 
     def readable(self, branch: str, version: int) -> bool:
         """A hook for the machine that cleans."""
@@ -189,16 +190,16 @@ class BranchesMachine(RuleBasedStateMachine):
     def append(self, which: int, months: frozenset[int]) -> None:
         name = self.pick(which)
         instant = self.open(self.t, name, t.APPEND, t.WorkProfile())
-        request, paths = self.added(instant, months)
-        assert self.lake.timeline.commit(self.t, request).version == self.branches[name].head + 1
+        draft, paths = self.added(instant, months)
+        assert self.lake.timeline.commit(self.t, draft).version == self.branches[name].head + 1
         self.branches[name].add(Step("append", named(months), lambda before: before | paths))
 
     @rule(which=st.integers(0, 9), months=MONTHS)
     def overwrite(self, which: int, months: frozenset[int]) -> None:
         name = self.pick(which)
         instant = self.open(self.t, name, t.OVERWRITE_PARTITIONS, profile(*months))
-        request, paths = self.added(instant, months)
-        self.lake.timeline.commit(self.t, request)
+        draft, paths = self.added(instant, months)
+        self.lake.timeline.commit(self.t, draft)
         self.branches[name].add(overwriting(months, paths))
 
     @rule(which=st.integers(0, 9), places=st.sets(st.integers(0, 9), min_size=1, max_size=3), months=MONTHS)
@@ -210,9 +211,8 @@ class BranchesMachine(RuleBasedStateMachine):
             return
         gone = frozenset(live[place % len(live)] for place in places)
         instant = self.open(self.t, name, t.UPSERT, t.WorkProfile())
-        request, paths = self.added(instant, months)
-        request.removed.paths.extend(sorted(gone))
-        self.lake.timeline.commit(self.t, request)
+        draft, paths = self.added(instant, months)
+        self.lake.timeline.commit(self.t, draft._replace(removed=sorted(gone)))
         touched = named(months) | frozenset(map(month_of, gone))
         self.branches[name].add(Step("rewrite", touched, lambda before: (before - gone) | paths))
 
@@ -227,7 +227,7 @@ class BranchesMachine(RuleBasedStateMachine):
             return
         content = branch.states[version]
         self.lake.clock.advance(1)
-        self.lake.timeline.restore(self.t, t.RestoreRequest(branch=name, version=version))
+        self.lake.timeline.restore(self.t, version, branch=name)
         branch.add(restoring(branch.states[-1], content))
 
     @precondition(lambda self: len(self.branches) < 5)
@@ -389,7 +389,5 @@ def test_a_commit_that_was_made_alone_takes_no_part_in_a_transaction(tmp_path: P
         first, second = lake.open(one), lake.open(two)
         lake.commit(one, first)
         with pytest.raises(LakemarkError, match="published together or none"):
-            lake.timeline.commit_together(
-                [(one, t.CommitRequest(instant=first)), (two, t.CommitRequest(instant=second))]
-            )
+            lake.timeline.commit_together([(one, CommitDraft(instant=first)), (two, CommitDraft(instant=second))])
         assert lake.timeline.instant(two.table_id, second)[0].state == t.INFLIGHT

@@ -18,12 +18,14 @@ from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.file_index.parts.fold import NOWHERE
 from lakemark_server.kv import Space
+from lakemark_server.maintenance.cleaning.cleaner import Retention
 from lakemark_server.maintenance.cleaning.old_metadata import BASE_AGE_MS_MIN
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store.keyspace import BRANCH_KEYS, HEADS, MERGES, VERSION_TIMES, VERSIONS
-from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.branches import forks
+from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.verify import verify
 from tests.contract.test_branches_model import BranchesMachine, Files
 from tests.lakes import Lake, file, files, open_lake
@@ -71,8 +73,7 @@ class CleaningMachine(BranchesMachine):
     @rule(which=st.integers(0, 9), version=st.integers(1, 30))
     def keep(self, which: int, version: int) -> None:
         with suppress(LakemarkError):  # there is no such version, or it has ended, or is kept already
-            request = t.SavepointRequest(branch=self.pick(which), version=version)
-            self.lake.timeline.savepoints.create(self.t, request)
+            self.lake.timeline.savepoints.create(self.t, version, branch=self.pick(which))
 
     @rule(which=st.integers(0, 9))
     def let_go(self, which: int) -> None:
@@ -80,8 +81,7 @@ class CleaningMachine(BranchesMachine):
         if found:
             one = found[which % len(found)]
             with suppress(NotFound):  # its branch may have been dropped
-                request = t.SavepointRequest(branch=one.branch_name, version=one.version)
-                self.lake.timeline.savepoints.drop(self.t, request)
+                self.lake.timeline.savepoints.drop(self.t, one.version, branch=one.branch_name)
 
     @rule(stand=st.booleans())
     def fold(self, stand: bool) -> None:
@@ -96,15 +96,14 @@ class CleaningMachine(BranchesMachine):
         name = self.pick(which)
         head = self.branches[name].head
         stay = [one for one in range(max(1, head - versions + 1), head + 1) if self.readable(name, one)]
-        request = t.CleanRequest(branch=name, retain_versions=versions, dry_run=True)
-        told = self.lake.cleaner.clean(self.t, request)
+        retain = Retention(versions)
+        told = self.lake.cleaner.clean(self.t, retain, branch=name, dry_run=True)
         if dry:
             return
-        request.dry_run = False
-        done = self.lake.cleaner.clean(self.t, request)
+        done = self.lake.cleaner.clean(self.t, retain, branch=name)
         assert (done.files, done.earliest_version) == (told.files, told.earliest_version)
         assert all(self.readable(name, version) for version in stay)
-        again = self.lake.cleaner.clean(self.t, request)
+        again = self.lake.cleaner.clean(self.t, retain, branch=name)
         assert (again.files, again.instant) == (0, 0)
         on_disk, needed = self.on_disk(), self.needed()
         assert needed <= on_disk
@@ -157,10 +156,10 @@ def test_a_clean_deletes_just_what_nobody_has(tmp_path: Path) -> None:
         first = write(lake, "t", t.APPEND, 1)
         second = write(lake, "t", t.OVERWRITE_TABLE, 2)
         third = write(lake, "t", t.OVERWRITE_TABLE, 3)
-        lake.timeline.savepoints.create(table, t.SavepointRequest(version=2))
+        lake.timeline.savepoints.create(table, 2)
         with pytest.raises(LakemarkError, match="say what is to stay"):
-            lake.cleaner.clean(table, t.CleanRequest())
-        done = lake.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+            lake.cleaner.clean(table, Retention())
+        done = lake.cleaner.clean(table, Retention(versions=1))
         assert (done.earliest_version, done.expired_versions, done.files, list(done.kept_versions)) == (3, 1, 1, [2])
         assert [path.exists() for path in (*first, *second, *third)] == [False, True, True]
         assert not first[0].parent.exists(), "its directory goes with it"
@@ -178,9 +177,9 @@ def test_a_live_writer_keeps_what_it_has_read(tmp_path: Path) -> None:
         slow = lake.open(table, t.UPSERT)
         write(lake, "t", t.APPEND, 2)
         write(lake, "t", t.APPEND, 3)
-        assert lake.cleaner.clean(table, t.CleanRequest(retain_versions=1)).earliest_version == 1
+        assert lake.cleaner.clean(table, Retention(versions=1)).earliest_version == 1
         lake.timeline.rollback(table, slow, "done")
-        assert lake.cleaner.clean(table, t.CleanRequest(retain_versions=1)).earliest_version == 3
+        assert lake.cleaner.clean(table, Retention(versions=1)).earliest_version == 3
 
 
 def keys(lake: Lake, space: Space, *items: int | str) -> list[tuple[object, ...]]:
@@ -203,10 +202,10 @@ def test_metadata_of_ended_versions_goes_and_every_live_version_can_be_read(tmp_
             lake.timeline.rollback(table, lake.open(table), "not wanted")
             lake.clock.advance(10)
         times = [record.committed_ms for record in lake.timeline.versions(number, "")[0]]
-        lake.timeline.savepoints.create(table, t.SavepointRequest(version=4))
+        lake.timeline.savepoints.create(table, 4)
         before = {version: lake.paths(table, version) for version in (4, 9, 10, 11, 12)}
         fold(lake)
-        lake.cleaner.clean(table, t.CleanRequest(retain_versions=4))
+        lake.cleaner.clean(table, Retention(versions=4))
         left = [version for *_, version in keys(lake, VERSIONS, number)]
         assert left == [4, 9, 10, 11, 12]
         assert {version for *_, version in keys(lake, VERSION_TIMES, number)} == {1, 4, 5, 9, 10, 11, 12}
@@ -233,7 +232,7 @@ def test_a_page_token_from_before_the_first_base_is_too_old(tmp_path: Path) -> N
         for _ in range(5):
             write(lake, "t", t.APPEND, 1)
         fold(lake)
-        lake.cleaner.clean(table, t.CleanRequest(retain_versions=2))
+        lake.cleaner.clean(table, Retention(versions=2))
         snapshots = Snapshots(lake.store)
         with pytest.raises(InvalidArgument, match="the page token is too old"):
             snapshots.snapshot("", "default", "t", SnapshotReference(), NOWHERE)
@@ -251,13 +250,13 @@ def test_a_branch_that_was_merged_and_dropped_leaves_nothing(tmp_path: Path) -> 
         references.merge(table, c.MergeBranchRequest(branch="dev", into="main"))
         references.drop(table, "dev")
         fold(lake)
-        lake.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        lake.cleaner.clean(table, Retention(versions=1))
         assert len(keys(lake, BRANCH_KEYS, number)) == 1, "its merge is still there"
         write(lake, "t", t.OVERWRITE_TABLE, 3)
         write(lake, "t", t.OVERWRITE_TABLE, 3)
         for _ in range(2):
             fold(lake)
-            lake.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+            lake.cleaner.clean(table, Retention(versions=1))
         for space in (BRANCH_KEYS, MERGES):
             assert keys(lake, space, number) == []
         assert {key for _, key, *_ in [*keys(lake, VERSIONS, number), *keys(lake, HEADS, number)]} == {"main"}
@@ -274,7 +273,7 @@ def test_a_live_branch_can_be_merged_after_its_parent_was_cleaned(tmp_path: Path
         for _ in range(5):
             write(lake, "t", t.APPEND, 2)
         fold(lake)
-        lake.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        lake.cleaner.clean(table, Retention(versions=1))
         assert [version for *_, version in keys(lake, VERSIONS, table.table_id)] == [2, 3, 4, 5, 6, 7, 8]
         merged = lake.timeline.references.merge(table, c.MergeBranchRequest(branch="main", into="dev"))
         assert merged.replayed == 6
@@ -287,12 +286,11 @@ def test_a_process_that_has_an_ended_version_in_memory_goes_on(tmp_path: Path) -
         for _ in range(6):
             write(lake, "t", t.APPEND, 1)
         lake.paths(table, 3)
-        lake.timeline.restore(table, t.RestoreRequest(version=5))
+        lake.timeline.restore(table, 5)
         fold(lake)
-        Lake(lake.store, tmp_path, lake.clock).cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        Lake(lake.store, tmp_path, lake.clock).cleaner.clean(table, Retention(versions=1))
         instant = lake.open(table, t.UPSERT)
         gone = Lake(lake.store, tmp_path, lake.clock).paths(table)[0]
-        request = t.CommitRequest(instant=instant, added=files(file(instant, "g", 1)))
-        request.removed.paths.append(gone)
-        assert lake.timeline.commit(table, request).version == 8
+        draft = CommitDraft(instant, files(file(instant, "g", 1)), [gone])
+        assert lake.timeline.commit(table, draft).version == 8
         assert gone not in lake.paths(table)

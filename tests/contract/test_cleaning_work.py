@@ -14,11 +14,12 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.context.deadline import Deadline, within
 from lakemark_server.file_index.parts.fold import Origin, Snapshot
+from lakemark_server.maintenance.cleaning.cleaner import Retention
 from lakemark_server.maintenance.cleaning.old_metadata import BASE_AGE_MS_MIN
 from lakemark_server.snapshots import bases
 from lakemark_server.snapshots.versions.loader import Loading
 from lakemark_server.store.keyspace import MAIN, VERSIONS
-from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.lineage import Lineage
 from lakemark_server.verify import verify
 from tests.contract.test_cleaning_model import fold, keys, write
@@ -46,7 +47,7 @@ def test_merges_that_have_nothing_to_do_with_what_ends_are_not_loaded(
             return load(self, lineage, version, origin)
 
         monkeypatch.setattr(Loading, "load", noted)
-        done = lake.cleaner.clean(table, t.CleanRequest(retain_versions=5))
+        done = lake.cleaner.clean(table, Retention(versions=5))
         assert (done.files, first.exists()) == (1, False)
         assert {version for key, version in loaded if key == MAIN} == {1, 2, 6}
 
@@ -58,14 +59,14 @@ def test_a_second_clean_waits_for_the_first_as_long_as_its_client_does(
         table = lake.table()
         for _ in range(3):
             write(lake, "t", t.OVERWRITE_TABLE, 1)
-        request = t.CleanRequest(retain_versions=1)
+        retain = Retention(versions=1)
         second: list[Exception] = []
         delete = directories.delete_directory
 
         def other() -> None:
             try:
                 with within(Deadline(time.monotonic() + 0.05)):
-                    lake.cleaner.clean(table, request)
+                    lake.cleaner.clean(table, retain)
             except DeadlineExceeded as error:
                 second.append(error)
 
@@ -76,9 +77,9 @@ def test_a_second_clean_waits_for_the_first_as_long_as_its_client_does(
             delete(location)
 
         monkeypatch.setattr(directories, "delete_directory", meanwhile)
-        assert lake.cleaner.clean(table, request).files == 2
+        assert lake.cleaner.clean(table, retain).files == 2
         assert len(second) == 2
-        assert lake.cleaner.clean(table, request).files == 0
+        assert lake.cleaner.clean(table, retain).files == 0
 
 
 def test_a_table_that_always_has_a_young_base_is_trimmed(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_a_table_that_always_has_a_young_base_is_trimmed(tmp_path: Path) -> None
                 write(lake, "t", t.OVERWRITE_TABLE, 1)
             fold(lake)
             lake.clock.advance(-BASE_AGE_MS_MIN // 2)
-        lake.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        lake.cleaner.clean(table, Retention(versions=1))
         # The last base has stood for half the required time, the base of version 9 for all of it.
         assert [version for *_, version in keys(lake, VERSIONS, table.table_id)] == [9, 10, 11, 12]
 
@@ -108,18 +109,18 @@ def test_a_base_forgets_files_of_versions_that_nobody_can_read(tmp_path: Path) -
 
         for _ in range(8):
             write(lake, "t", t.OVERWRITE_TABLE, 1)
-        lake.timeline.savepoints.create(table, t.SavepointRequest(version=4))
+        lake.timeline.savepoints.create(table, 4)
         kept = lake.paths(table, 4)
         fold(lake)
         assert dead() == 7
-        lake.cleaner.clean(table, t.CleanRequest(retain_versions=2))
+        lake.cleaner.clean(table, Retention(versions=2))
         for _ in range(4):
             write(lake, "t", t.OVERWRITE_TABLE, 1)
         fold(lake)
         assert dead() == 6, "of versions 4 and 7 to 11"
         assert Lake(lake.store, tmp_path, lake.clock).paths(table, 4) == kept
-        lake.timeline.savepoints.drop(table, t.SavepointRequest(version=4))
-        lake.cleaner.clean(table, t.CleanRequest(retain_versions=1))
+        lake.timeline.savepoints.drop(table, 4)
+        lake.cleaner.clean(table, Retention(versions=1))
         write(lake, "t", t.OVERWRITE_TABLE, 1)
         fold(lake)
         assert dead() == 1, "the part of those before is not even read"

@@ -9,10 +9,11 @@ from lakemark_core.types import BIGINT, Field
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.maintenance.cleaning.cleaner import Retention
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
-from lakemark_server.timeline.batching.jobs import OpenJob
-from lakemark_server.timeline.publication.schema_change import AlterJob
+from lakemark_server.timeline.jobs.alteration import AlterJob
+from lakemark_server.timeline.jobs.opening import OpenJob
 from tests.lakes import Lake, file, open_lake
 from tests.work import Work, counted
 
@@ -43,7 +44,7 @@ def live(lake: Lake, table: LakeTable, folding: Folding, number: int) -> None:
     lake.timeline.references.merge(table, c.MergeBranchRequest(branch=f"b{number}"))
     lake.timeline.references.drop(table, f"b{number}")
     folding.run(lake.catalog.get_lake_table("", "default", "t"))
-    lake.cleaner.clean(table, t.CleanRequest(retain_versions=2 * VERSIONS_A_ROUND))
+    lake.cleaner.clean(table, Retention(versions=2 * VERSIONS_A_ROUND))
     lake.clock.advance(ROUND_MS)
 
 

@@ -26,7 +26,8 @@ from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import open_store
 from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_server.snapshots.slices import latest_slices
-from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import SCHEMA, Clock, Lake, files, profile
@@ -324,10 +325,9 @@ class PoliciesMachine(RuleBasedStateMachine):
             if other is not one and self.gives_way(mine, other.told) and collide(self.policy, other.told, mine)
         }
         added = [content.as_file(one.instant) for content in one.plan.added]
-        request = t.CommitRequest(instant=one.instant, added=files(*added))
-        request.removed.CopyFrom(t.RemovedFiles(paths=[path for _, path in one.plan.removed]))
+        removed = [path for _, path in one.plan.removed]
         try:
-            answer = self.lake.timeline.commit(self.table, request)
+            answer = self.lake.timeline.commit(self.table, CommitDraft(one.instant, files(*added), removed))
         except CommitConflict as conflict:
             one.state = "refused"
             check_named(conflict, expected or favoured)
@@ -347,7 +347,7 @@ class PoliciesMachine(RuleBasedStateMachine):
 
     def restore(self, version: int) -> None:
         version = max(1, version)
-        answer = self.lake.timeline.restore(self.table, t.RestoreRequest(version=version))
+        answer = self.lake.timeline.restore(self.table, version)
         self.publish(answer.instant, Footprint(t.RESTORE_VERSION, months=None), self.states[version])
 
 

@@ -22,6 +22,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.kv import open_store
 from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.timeline.publication.commits import Committed
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import Clock, Lake, file, profile
@@ -49,7 +50,7 @@ class Writer:
     files: list[p.DataFile] = field(default_factory=list)
     sequence: int = 0
     version: int = 0
-    answer: t.CommitResponse | None = None
+    answer: Committed | None = None
     lost_to: set[int] = field(default_factory=set)  # instants: a refused commit stays refused for the same reason
 
 
@@ -229,7 +230,7 @@ class TimelineMachine(RuleBasedStateMachine):
             assert not expected
             self.publish(writer, answer)
 
-    def publish(self, writer: Writer, answer: t.CommitResponse) -> None:
+    def publish(self, writer: Writer, answer: Committed) -> None:
         assert answer.version == len(self.done) + 1
         assert answer.rebased_over == len(self.done) - writer.read_version
         writer.state, writer.version, writer.answer = "committed", answer.version, answer

@@ -18,6 +18,7 @@ from lakemark_server.kv import open_store
 from lakemark_server.kv.sqlite.store import SqliteStore
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN
+from lakemark_server.timeline.publication.commits import Committed
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.fault.killable import WAIT_S, Killable, Stubborn
@@ -37,7 +38,7 @@ class Commit:
     abandoned: bool
     instant: int = 0
     paths: list[str] = field(default_factory=list)
-    answer: t.CommitResponse | None = None
+    answer: Committed | None = None
 
 
 def planned(count: int, chance: random.Random) -> list[Commit]:

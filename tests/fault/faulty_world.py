@@ -21,6 +21,7 @@ from lakemark_server.file_index.arrow import texts
 from lakemark_server.kv import Store
 from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_server.timeline.lineage import OF_MAIN
+from lakemark_server.timeline.publication.commits import CommitDraft
 from tests.fault.faulty_model import HOME, TIMEOUT_MS, Model, Table, TableKey, outcome_of
 from tests.faulty_store import Crashed, Faults, FaultyStore, Rates
 from tests.lakes import SCHEMA, Clock, Lake, file, files
@@ -378,10 +379,10 @@ class World:
     def commit(self) -> Wish:
         key, instant = self.writer()
         given = self.new_files(instant)
-        request = t.CommitRequest(instant=instant, added=files(*given))
+        draft = CommitDraft(instant, files(*given))
         return Wish(
             f"commit {key} {instant} with {len(given)} files",
-            lambda lake: lake.timeline.commit(_table(lake, key), request).version,
+            lambda lake: lake.timeline.commit(_table(lake, key), draft).version,
             lambda model: model.commit(key, instant, [one.path for one in given]),
             table=key,
             instant=instant,

@@ -15,8 +15,7 @@ from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.service import Timeline
 from tests.fault.history_plans import TABLES
 from tests.fault.history_worker import BASE_COLUMNS
-from tests.histories import History, Operation, Place, Version
-from tests.histories import SnapshotReference as AtPlace
+from tests.histories import History, Operation, Place, PlaceVersion, Version
 
 KEPT_MAX = 100
 
@@ -25,10 +24,10 @@ def history(store: Store, operations: Sequence[Operation]) -> History:
     snapshots = Snapshots(store)
     timeline = Timeline(store, snapshots)
     versions: dict[Place, list[Version]] = {}
-    forks: dict[Place, AtPlace] = {}
-    kept: dict[AtPlace, frozenset[str]] = {}
-    lost: dict[AtPlace, frozenset[str]] = {}
-    gone: set[AtPlace] = set()
+    forks: dict[Place, PlaceVersion] = {}
+    kept: dict[PlaceVersion, frozenset[str]] = {}
+    lost: dict[PlaceVersion, frozenset[str]] = {}
+    gone: set[PlaceVersion] = set()
     is_there = cache(Path.exists)
     marked = [one.keeps for one in operations if one.keeps and one.outcome == "ok"]
     for name in TABLES:

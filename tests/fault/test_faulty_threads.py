@@ -14,8 +14,8 @@ from typing import TypeVar
 import pytest
 
 from lakemark_core.errors import LakemarkError, Outcome
-from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.kv import open_store
+from lakemark_server.timeline.publication.commits import Committed
 from lakemark_server.verify import verify
 from tests.faulty_store import Crashed, Faults, FaultyStore, Rates
 from tests.lakes import Clock, Lake, file
@@ -75,7 +75,7 @@ def test_what_was_acknowledged_is_there_once(tmp_path: Path, seed: int) -> None:
             request = f"{writer}/{number}"
             instant = process.ask(lambda lake, request=request: lake.open(table, request_id=request))  # type: ignore[misc]
             one = file(instant, f"f{writer}-{number}")
-            answer: t.CommitResponse = process.ask(
+            answer: Committed = process.ask(
                 lambda lake, instant=instant, one=one: lake.commit(table, instant, [one])  # type: ignore[misc]
             )
             assert answer.version not in acknowledged

@@ -1,4 +1,4 @@
-"""A Metastore on an ephemeral port over a store of its own, and Thrift clients for it."""
+"""A Metastore on a free port over a store of its own, and Thrift clients for it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -24,8 +24,7 @@ SMALL_TRANSACTION_BYTES_MAX = 1_000_000
 
 @pytest.fixture(autouse=True)
 def _small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No transaction of these tests, of servers in this process, has more than FoundationDB advises: one that has
-    fails."""
+    """No transaction of servers in this process may be larger than FoundationDB recommends."""
     monkeypatch.setattr(buffer, "TRANSACTION_BYTES_MAX", SMALL_TRANSACTION_BYTES_MAX)
 
 

@@ -16,7 +16,7 @@ from tests.stores import store_url
 
 @contextmanager
 def running_service(directory: Path, **settings: Any) -> Iterator[Service]:
-    """A service without the Hive Metastore protocol, whose data lives in ``directory``; ``settings``: more of them."""
+    """A service without the Hive Metastore protocol, with its data in ``directory``. ``settings``: further settings."""
     given: dict[str, Any] = {
         "store": store_url(directory),
         "warehouse": str(directory / "warehouse"),

@@ -21,7 +21,7 @@ def database(name: str, **fields: Any) -> Database:
 
 
 def columns(text: str) -> list[FieldSchema]:
-    """``"a int, b string"``."""
+    """The columns in ``"a int, b string"``."""
     return [FieldSchema(*part.split(" ", 1), None) for part in text.split(", ")] if text else []
 
 

@@ -1,4 +1,4 @@
-"""Hand-made calls: methods and fields of later releases, which the client's bindings of Hive 2.3 do not have."""
+"""Hand-made calls: methods and fields of later releases, which the bindings of Hive 2.3 lack."""
 
 import socket
 from typing import Any
@@ -8,7 +8,7 @@ from lakemark_thrift.services import METHODS
 
 
 class Raw:
-    """One connection. ``call`` gives the decoded result struct, ``answer`` the bytes behind the header."""
+    """One connection. ``call`` returns the decoded result struct, ``answer`` the bytes after the header."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)

@@ -1,6 +1,6 @@
-"""Overload over real gRPC: who is let in finishes, the others are told at once when to come back, nothing gets lost.
+"""Overload over real gRPC: admitted requests finish, others are told at once when to retry, nothing is lost.
 
-Requests are held by a gate in the domain, so that what is full stays full until the test says otherwise.
+A gate in the domain holds requests, so that what is full stays full until the test opens it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def serving(directory: Path, **limits: Any) -> Iterator[Service]:
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Iterator[Service]:
-    """Two threads, one more for reads, and two places to wait in."""
+    """Two threads, one more for reads, and room for two waiting requests."""
     with serving(tmp_path, grpc_threads=2, grpc_reserved_threads=1, grpc_waiting_max=2) as service:
         yield service
 
@@ -90,7 +90,7 @@ def creation(wire: Wire, name: str, timeout: float = WAIT_S, description: str = 
 
 
 def pending(service: Service, count: int) -> None:
-    """Returns when so many requests run or wait in the main lane. Nothing tells that they do: looking is all we can."""
+    """Returns when so many requests run or wait in the main lane. There is no event for that, so it polls."""
     for _ in range(100_000):
         if service.grpc._lanes.main.pending >= count:
             return
@@ -180,7 +180,8 @@ def test_a_request_that_waits_is_dropped_when_its_client_goes(
 
 
 def test_a_request_whose_time_is_over_is_not_begun_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service's own limit is over at once here: the answer comes from it, and knows that nothing happened."""
+    """The service's own limit has passed at once here: the answer comes from the service, which knows that nothing
+    happened."""
     with serving(tmp_path, request_s_max=1e-9) as service:
         wire = Wire(service.grpc_address)
         gate = Gate(service, monkeypatch)
@@ -210,14 +211,14 @@ def test_bytes_in_flight_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 class Large:
-    """What a request is decoded to."""
+    """The decoded form of a request."""
 
 
 @pytest.mark.parametrize("error", [InvalidArgument, RuntimeError])
 def test_a_request_that_fails_is_forgotten_at_once(
     tiny: Service, wire: Wire, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    """And not when the collector finds its cycles: until then, refused requests would fill the memory."""
+    """Not only when the collector finds its cycles: until then refused requests would fill the memory."""
     left: list[weakref.ref[Large]] = []
 
     def failing(*_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""Cleaning in the background: of tables that ask, when they are due, in two steps with a grace for readers between."""
+"""Cleaning in the background: for tables that ask for it, when due, in two steps with a grace period for readers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_what_is_no_number_is_refused(lake: Lake, value: str) -> None:
 
 
 def test_a_round_does_not_look_at_tables_that_do_not_ask(lake: Lake) -> None:
-    """The keys that a round reads are as many with fifty other tables as without."""
+    """A round reads as many keys with fifty other tables as without them."""
     lake.table()
     ask(lake)
     auto = cleans(lake)
@@ -170,7 +170,7 @@ def test_tags_savepoints_branches_and_writers_keep_what_they_have(lake: Lake) ->
     paths = [write(lake, "t", t.OVERWRITE_TABLE, 1)[0] for _ in range(6)]
     references = lake.timeline.references
     references.create(table, c.CreateReferenceRequest(name="tag", kind=c.TAG, from_version=1))
-    lake.timeline.savepoints.create(table, t.SavepointRequest(version=2))
+    lake.timeline.savepoints.create(table, 2)
     references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH, from_version=3))
     slow = lake.open(table, t.UPSERT, start=False, read_version=5)
     ask(lake)
@@ -181,7 +181,7 @@ def test_tags_savepoints_branches_and_writers_keep_what_they_have(lake: Lake) ->
     lake.timeline.rollback(table, slow, "done")
     references.drop(table, "dev")
     references.drop(table, "tag")
-    lake.timeline.savepoints.drop(table, t.SavepointRequest(version=2))
+    lake.timeline.savepoints.drop(table, 2)
     later(lake, INTERVAL, auto.round)
     later(lake, GRACE, auto.round)
     later(lake, INTERVAL, auto.round)
@@ -202,11 +202,11 @@ def test_more_versions_than_one_piece_end_together_and_go_in_pieces(
 
 
 class Crashed(BaseException):
-    """The process is gone."""
+    """The process died."""
 
 
 def crash_at(store: Store, number: int, *, committed: bool) -> Callable[..., object]:
-    """``transact`` that ends at this transaction, before or after it is committed."""
+    """A ``transact`` that crashes at this transaction, before or after the commit."""
     left = number
     transact = store.transact
 
@@ -225,7 +225,7 @@ def crash_at(store: Store, number: int, *, committed: bool) -> Callable[..., obj
 
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_crash_anywhere_is_made_good_by_the_next_round(tmp_path: Path, *, committed: bool) -> None:
-    """Before and after each transaction of all the rounds that a clean with a branch, a tag and a merge takes."""
+    """Before and after each transaction of all rounds that a clean with a branch, a tag and a merge takes."""
     for number in range(1, 60):
         directory = tmp_path / str(number)
         directory.mkdir()

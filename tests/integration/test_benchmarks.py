@@ -1,4 +1,4 @@
-"""The benchmarks run, at sizes that say nothing about speed, and give the figures that they promise."""
+"""The benchmarks run, at sizes that say nothing about speed, and print the promised figures."""
 
 import json
 import subprocess

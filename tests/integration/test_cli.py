@@ -34,7 +34,7 @@ from tests.integration.grpc_server import running_service
 
 
 class Cli:
-    """Runs command lines; ``json`` gives the parsed document, ``text`` what people see."""
+    """Runs command lines. ``json`` returns the parsed document, ``text`` what users see."""
 
     def __init__(self, server: str, capsys: pytest.CaptureFixture[str]) -> None:
         self.server = server
@@ -288,7 +288,7 @@ def test_serve_refuses_wrong_settings(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize(("taken", "other"), [("--grpc-port", "--hms-port"), ("--hms-port", "--grpc-port")])
 def test_serve_tells_of_a_port_in_use_in_one_line(tmp_path: Path, taken: str, other: str) -> None:
-    """Also what other libraries write to standard error counts."""
+    """Output of other libraries on standard error counts too."""
     store = ["--store", f"sqlite:///{tmp_path}/lakemark.db"]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])

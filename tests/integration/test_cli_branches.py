@@ -158,7 +158,7 @@ def test_one_that_cannot_be_staged_leaves_nothing_of_the_others(cli: Cli, tmp_pa
 
 @pytest.fixture
 def history(cli: Cli, tmp_path: Path) -> list[int]:
-    """The times of versions 1 and 2 of main; 'dev' forks from 1 and has one of its own, 'kept' is version 1."""
+    """The times of versions 1 and 2 of main. 'dev' forks from 1 and has one version of its own; 'kept' is version 1."""
     cli.json("files", "commit", "default.t", parquet(tmp_path, 1), "--partition", "month=1")
     cli.json("branch", "create", "default.t", "dev")
     cli.json("tag", "create", "default.t", "kept")

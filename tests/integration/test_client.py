@@ -195,7 +195,7 @@ PYTHON: dict[str, Callable[[dict[str, Any]], bool]] = {
 
 
 def test_rows_of_other_libraries_are_written(client: Client, table: str) -> None:
-    """As pandas and a record batch hand them out; nothing is staged of what is no table."""
+    """Rows of pandas and a record batch. Values that are not tables stage nothing."""
     with client.begin(table) as writer:
         writer.write(pd.DataFrame({"id": [1, 2], "name": ["a", None], "month": [1, 1], "origin": ["JFK", "EWR"]}))
         writer.write(pa.record_batch({"id": [3], "month": [1], "origin": ["JFK"]}))
@@ -349,7 +349,7 @@ def test_conflicts_name_what_collides_and_roll_back(client: Client, table: str) 
 
 
 def test_one_commit_after_the_other(client: Client, table: str) -> None:
-    """The next writer comes with the commit, is opened when it is asked for, or is given up when nobody asks."""
+    """The next writer comes with the commit, is opened when it is asked for, or is given up if it is not used."""
     with client.begin(table) as writer:
         writer.write(rows(0, 2))
         assert writer.commit(begin_next=True).version == 1
@@ -519,7 +519,7 @@ def test_several_tables_in_one_transaction(client: Client) -> None:
 def test_a_partition_that_no_directory_can_be_named_after_is_refused_before_anything_is_written(
     client: Client, table: str
 ) -> None:
-    """On local disks and HDFS a name has up to 255 bytes, whatever their number of characters."""
+    """On local disks and HDFS a name has up to 255 bytes, whatever its number of characters."""
     fits, too_long = "é" * 120, "é" * 130
     with client.begin(table) as writer:
         location = Path(writer.location.removeprefix("file:"))
@@ -569,7 +569,7 @@ def test_texts_longer_than_their_column_lets_them_be_are_refused(client: Client)
 
 
 def test_the_text_of_null_in_names_of_partitions_is_no_value(client: Client, table: str) -> None:
-    """It would come back as null, from the same directory as real ones."""
+    """It would be read back as null, from the directory of real nulls."""
     text = "__HIVE_DEFAULT_PARTITION__"
     with client.begin(table) as writer:
         with pytest.raises(InvalidArgument, match=f"the text '{text}' stands for null in the names of partitions"):

@@ -1,4 +1,4 @@
-"""Every public call of the client with arguments that are wrong: a LakemarkError in words, never another error."""
+"""Every public call of the client with wrong arguments: always a LakemarkError with a reason, never another error."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 @pytest.fixture
 def table(client: Client) -> str:
-    """A table of its own with one version, for tests may drop or rename it."""
+    """A table of its own with one version, because tests may drop or rename it."""
     client.databases.create("db", if_not_exists=True)
     made = client.tables.create(f"db.t{uuid4().hex}", "id bigint, m int", partitioned_by=["m"])
     with client.begin(made.name) as writer:
@@ -95,12 +95,12 @@ def table(client: Client) -> str:
 
 
 def public(of: object) -> list[str]:
-    """Names of methods that a user may call."""
+    """The names of public methods."""
     return [name for name, _ in inspect.getmembers(of, callable) if not name.startswith("_") and name != "close"]
 
 
 def calls() -> list[tuple[str, str]]:
-    """(attribute of the client, method) of each."""
+    """(attribute of the client, method) of every public call."""
     parts = ("databases", "tables", "timeline", "branches", "tags", "quotas")
     with Client("127.0.0.1:1") as unused:
         found = [("", name) for name in public(unused)]
@@ -108,7 +108,7 @@ def calls() -> list[tuple[str, str]]:
 
 
 def outcome(call: Callable[..., Any], **arguments: Any) -> Any:
-    """What a call gives, a generator's items too; or its LakemarkError. Any other error is the test's failure."""
+    """The result of a call, with a generator's items, or its LakemarkError. Any other error fails the test."""
     positional = [
         arguments.pop(one.name)
         for one in inspect.signature(call).parameters.values()
@@ -131,7 +131,7 @@ def _first(call: Callable[..., Any], arguments: dict[str, Any]) -> list[str]:
 
 
 def each_wrong(call: Callable[..., Any], table: str) -> Iterator[dict[str, Any]]:
-    """Arguments of the call, one of them wrong each time."""
+    """The arguments of the call, each time with one of them wrong."""
     good = {**GOOD, "table": table, "name": table}
     parameters = [one for one in inspect.signature(call).parameters.values() if one.name != "self"]
     needed = {one.name: good[one.name] for one in parameters if one.default is one.empty and one.name in good}

@@ -1,4 +1,4 @@
-"""Deadlines and clients that go, from the wire to the store: what happened is told rightly, and nothing by halves."""
+"""Deadlines and clients that disconnect: what happened is reported correctly, and nothing is partial."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from lakemark_server.kv import Transaction
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
 from lakemark_server.timeline.instants import staging
+from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.verify import verify
 from tests.lakes import file, files, open_lake
 from tests.stores import store_url
@@ -30,7 +31,7 @@ FILES = 4_000
 
 
 class Gate:
-    """Stands before a method: calls wait there until it is opened."""
+    """Stops calls of a method until it is opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> None:
         self.entered = threading.Semaphore(0)
@@ -79,7 +80,7 @@ def state(wire: Wire, instant: int) -> str:
 
 
 def queued(service: Service, count: int) -> None:
-    """Returns when so many writers wait for their table's batch. Nothing tells that they do: looking is all we can."""
+    """Returns when so many writers wait for their table's batch. There is no event for that, so it polls."""
     for _ in range(100_000):
         if sum(map(len, service.timeline._batches._queues.values())) >= count:
             return
@@ -109,7 +110,7 @@ def test_a_commit_that_waits_for_its_batch_is_taken_out_when_its_client_goes(
 
 
 def committer_of(service: Service) -> object:
-    """The thread that commits for all; on FoundationDB every thread does for itself."""
+    """The thread that commits for all. On FoundationDB every thread commits for itself."""
     committer: object = getattr(service.store, "_committer", None)
     if committer is None:
         pytest.skip("this store has no queue of commits")
@@ -135,7 +136,7 @@ def test_a_commit_whose_time_is_over_in_the_store_has_an_unknown_outcome(
 def test_a_request_whose_time_is_over_before_the_store_has_surely_not_happened(
     service: Service, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first transaction keeps the store busy, so that the second one waits in its queue when its time is over."""
+    """The first transaction keeps the store busy, so the second one still waits in its queue when its time is over."""
     instants = [wire.open().instant for _ in range(2)]
     other = Wire(service.grpc_address, "other")
     other.create()
@@ -145,13 +146,13 @@ def test_a_request_whose_time_is_over_before_the_store_has_surely_not_happened(
     assert gate.entered.acquire(timeout=WAIT_S)
     over = Deadline.after(0.05)
     table = service.catalog.get_lake_table("", "default", "other")
-    request = t.CommitRequest(instant=late, added=files(file(late, "a", 1)))
+    draft = CommitDraft(late, files(file(late, "a", 1)))
     with deadline.within(over), pytest.raises(DeadlineExceeded):
-        service.timeline.commit(table, request)
+        service.timeline.commit(table, draft)
     gate.opened.set()
     assert first.result().version == 1
     assert state(other, late) == "INFLIGHT"
-    assert service.timeline.commit(table, request).version == 1
+    assert service.timeline.commit(table, draft).version == 1
     other.close()
 
 
@@ -185,7 +186,7 @@ def test_staging_stops_between_its_transactions_and_is_sent_again(
 
 
 def test_a_conflict_rolls_back_however_late_it_is(tmp_path: Path) -> None:
-    """The answer to a commit that lost is kept with its instant; asked again, it is the same."""
+    """The refusal of a commit is kept with its instant, and repeated requests get the same."""
     with open_lake(tmp_path) as lake:
         table = lake.table()
         instant = lake.open(table)

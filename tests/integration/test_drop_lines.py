@@ -1,4 +1,4 @@
-"""Every drop is one line in the log, with what was dropped and who asked for it: it may have been a slip."""
+"""Every drop is one line in the log that says what was dropped and by whom, because it may have been a slip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two addresses of one store: what the first service did and could not tell any more is done once all the same."""
+"""Two addresses of one store: what the first service did without being able to answer is still done only once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOST = ("CreateTable", "OpenInstant", "StageFiles", "Commit", "RollbackInstant",
 
 
 class DyingService(grpc.GenericRpcHandler):
-    """A service on the store of another one. It does all that it is asked, and dies before it answers ``method``."""
+    """A service on the store of another one. It applies every request, and dies before it answers ``method``."""
 
     def __init__(self, address: str, method: str) -> None:
         self._channel = grpc.insecure_channel(address)

@@ -1,4 +1,4 @@
-"""Overload on the Metastore port: who is let in finishes, the others are told in words, and may ask again."""
+"""Overload on the Metastore port: admitted calls finish, others get an error with a reason and may retry."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CLIENTS = 32
 def serving(
     catalog: Catalog, inflight: InflightBytes | None = None, **limits: Any
 ) -> Iterator[tuple[HmsBridge, Callable[[], Client]]]:
-    """A bridge with these settings, and what opens a connection to it."""
+    """A bridge with these settings, and a function that opens a connection to it."""
     admission = Admission(Tenants(catalog.quotas.of), inflight or InflightBytes(1 << 30), WAIT_S)
     settings = ServerSettings(**limits)
     with HmsBridge(catalog, settings=settings, admission=admission) as bridge, ExitStack() as stack:
@@ -62,7 +62,7 @@ def gate(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 
 class Gate:
-    """Holds the making of databases until it is opened."""
+    """Holds ``create_database`` calls until it is opened."""
 
     def __init__(self, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
         self.entered = threading.Semaphore(0)
@@ -124,11 +124,11 @@ def test_bytes_of_calls_that_run_are_bounded(catalog: Catalog, gate: Gate) -> No
 
 
 class Large:
-    """What a call is decoded to."""
+    """The decoded form of a call."""
 
 
 def test_a_call_that_fails_is_forgotten_at_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not when the collector finds its cycles."""
+    """Not only when the collector finds its cycles."""
     left: list[weakref.ref[Large]] = []
 
     def failing(*_: Any, **__: Any) -> None:

@@ -123,7 +123,7 @@ def test_without_delete_data_the_directory_stays(client: Client, warehouse: Path
 
 @pytest.fixture
 def log(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
-    """What was logged since the last look."""
+    """What was logged since the last call."""
     configured = structlog.get_config()
     logs.configure("console", "info")
     yield lambda: capsys.readouterr().err
@@ -133,7 +133,7 @@ def log(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
 def test_a_drop_stands_when_files_cannot_be_deleted(
     client: Client, warehouse: Path, monkeypatch: pytest.MonkeyPatch, log: Callable[[], str]
 ) -> None:
-    """As in Hive's service, which tells of it in its log."""
+    """As in Hive's service, which logs it."""
 
     def fails(uri: str) -> None:
         raise Unavailable(f"{uri} cannot be deleted")

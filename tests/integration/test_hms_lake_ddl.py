@@ -1,4 +1,4 @@
-"""Lake tables made, altered and dropped through the Metastore protocol, and what is refused."""
+"""Lake tables created, altered and dropped through the Metastore protocol, and what is refused."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -108,7 +108,7 @@ def test_what_is_dropped_can_be_brought_back(client: Client, catalog: Catalog) -
 
 
 def test_what_is_purged_is_deleted_at_once(client: Client, catalog: Catalog) -> None:
-    """``DROP TABLE … PURGE``, and as Hive's clients ask for it."""
+    """``DROP TABLE … PURGE``, and the form of Hive's clients."""
     client.create_table(lake())
     place = Path(found(catalog).record.location.removeprefix("file:"))
     assert place.is_dir()
@@ -127,7 +127,7 @@ def test_a_protected_table_is_not_dropped(client: Client, catalog: Catalog) -> N
 def test_a_warehouse_table_does_not_take_a_lake_table_with_it(
     client: Client, catalog: Catalog, warehouse: Path
 ) -> None:
-    """A directory with files of a lake table in it is not deleted, whoever else has it."""
+    """A directory with files of a lake table is not deleted, whatever other table has it."""
     client.create_table(lake(location=f"{warehouse}/w/inside", parameters={"EXTERNAL": "TRUE"}))
     client.create_table(table("w"))
     client.drop_table("default", "w", True)
@@ -253,7 +253,7 @@ def test_nothing_else_of_a_lake_table_can_be_altered(reading: Client, catalog: C
 def test_what_seems_to_be_meant_as_a_lake_table_is_no_warehouse_table(
     client: Client, parameters: dict[str, str], words: str
 ) -> None:
-    """A typing error would make a table without commits, and nobody would notice."""
+    """Otherwise a typing error would silently make a table without commits."""
     for _ in range(2):
         with pytest.raises(InvalidObjectException, match=words.replace("?", r"\?")):
             client.create_table(table("t", parameters=parameters))
@@ -265,7 +265,7 @@ def test_what_seems_to_be_meant_as_a_lake_table_is_no_warehouse_table(
 
 
 def test_options_of_the_files_make_no_lake_table(client: Client) -> None:
-    """Where Spark puts what ``DataFrameWriter.option`` and ``OPTIONS`` say."""
+    """Spark puts the values of ``DataFrameWriter.option`` and ``OPTIONS`` there."""
     optioned = table("t")
     optioned.sd.serdeInfo.parameters = {"lakemark.type": "lake", "path": "file:/x"}
     with pytest.raises(InvalidObjectException, match=r"lakemark.type is given as an option .* with TBLPROPERTIES"):

@@ -238,7 +238,7 @@ def test_several_are_dropped_by_name_or_not_at_all(days: Client) -> None:
 
 
 def test_what_others_change_is_seen_at_once(days: Client, catalog: Catalog, hms: HmsBridge) -> None:
-    """A second service process on the same store, with a memory of its own."""
+    """A second service process on the same store, with its own cache."""
     assert len(names(days)) == 3
     with HmsBridge(catalog) as second:
         other = Raw(second.port)

@@ -1,4 +1,4 @@
-"""The socket server of the facade under clients that behave, clients that do not, and many of both."""
+"""The socket server of the bridge, with well-behaved clients, with others, and with many of both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SECONDS = 20
 
 
 class Toy:
-    """Handlers over a dictionary of serialized tables; ``gate`` holds back ``get_config_value``."""
+    """Handlers over a dictionary of serialized tables. ``gate`` blocks ``get_config_value``."""
 
     def __init__(self) -> None:
         self.tables: dict[str, bytes] = {}
@@ -126,7 +126,7 @@ def connect(port: int) -> socket.socket:
 
 
 def receive(sock: socket.socket) -> bytes:
-    """Everything until the server closes."""
+    """All bytes until the server closes the connection."""
     found = []
     while chunk := sock.recv(65536):
         found.append(chunk)

@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, tokens that only grow, and no write of one who has lost it."""
+"""Leases: one holder at a time, tokens that only grow, and no write of a former holder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 class LeaseMachine(RuleBasedStateMachine):
-    """The model: who holds it, until when, and every lease that was ever given."""
+    """The model: the holder, the time until which it holds, and every lease that was ever granted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class LeaseMachine(RuleBasedStateMachine):
         return self.given[-1 - which % len(self.given)]
 
     def valid(self, lease: Lease) -> bool:
-        """Also after it has run out, as long as nobody has taken it."""
+        """A lease stays valid after it has run out as long as no other is granted."""
         return lease is self.given[-1] and self.holder == lease.holder
 
     @invariant()
@@ -118,7 +118,7 @@ class TestLeases(LeaseMachine.TestCase):  # type: ignore[misc]
 
 
 def test_a_write_that_began_before_the_lease_was_lost(store: Store) -> None:
-    """It hung between its check and its commit, for longer than the lease."""
+    """It hung between its check and its commit for longer than the lease."""
     clock = Clock()
     leases = Leases(store, clock)
     first = leases.acquire("work", "a", TTL_MS)

@@ -1,7 +1,7 @@
-"""The commands of docs/operations.md, as they stand there: each ends as it should and prints what it is said to print.
+"""Runs the commands of docs/operations.md: each must end and print as the document says.
 
-``...`` stands for anything. ``&`` starts a service, on free ports; ``kill %1`` ends those that run. A command whose
-comment says ``exit 70`` has to end so. The runs go through the document from the top, in one directory.
+``...`` stands for anything. ``&`` starts a service on free ports; ``kill %1`` ends all that run. A command whose
+comment says ``exit 70`` must end with it. Commands run in the order of the document, in one directory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def commands(backend: str) -> list[Command]:
 
 
 class Shell:
-    """Runs commands in a directory: services as processes, other commands of ``lakemark`` in this one: it is faster."""
+    """Runs commands in a directory: services as processes, other ``lakemark`` commands in this one, which is faster."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         self.directory = directory
@@ -61,7 +61,7 @@ class Shell:
         monkeypatch.setenv("LAKEMARK_HMS_PORT", "0")
 
     def run(self, command: Command) -> str:
-        """What it prints, on either stream."""
+        """The output of a command on both streams."""
         line = command.line
         if line == "kill %1":
             self.stop()
@@ -101,7 +101,7 @@ class Shell:
 
 @pytest.fixture
 def database(tmp_path: Path, backend: str) -> str:
-    """Before the shell, which knows nothing of the environment of the tests."""
+    """Set up before the shell, which has no access to the environment of the tests."""
     made = {"postgresql": postgres_url, "fdb": fdb_url}
     return made[backend](tmp_path) if backend in made else DATABASES[backend]
 

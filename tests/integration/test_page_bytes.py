@@ -1,4 +1,4 @@
-"""Answers with files are pages that fit a message, however long the files' paths and bounds are."""
+"""Pages of files fit into a message, however long the files' paths and bounds are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def described(instant: int, number: int) -> DataFile:
-    """With a path that does not compress, and bounds of a text."""
+    """A file with an incompressible path and bounds of a text column."""
     spread = f"{number * 0x9E3779B97F4A7C15 % 2**64:016x}{number * 0xC2B2AE3D27D4EB4F % 2**64:016x}"
     bounds = ColumnStatistics(2, f"a{spread}" * 2, f"b{spread}" * 2, 0)
     return DataFile(f"{instant}/{spread}/{spread[::-1]}.parquet", number + 1, 1, statistics=(bounds,))

@@ -1,4 +1,4 @@
-"""Quotas of tenants, counted in the store: what is taken is given back, and the last one is taken once."""
+"""Quotas of tenants, counted in the store: what is taken is given back, and only one request gets the last unit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.kv import Store, open_store
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
-from lakemark_server.timeline.batching.jobs import OpenJob
+from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import FLAT, Clock, file, files, profile
@@ -33,7 +33,7 @@ WAIT_S = 60.0
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
-    """What two processes see: two stores on one PostgreSQL database; one SQLite store, which only one may open."""
+    """The stores of two processes: two on one PostgreSQL database, or one SQLite store, which only one may open."""
     url = store_url(tmp_path)
     one = open_store(url)
     other = one if url.startswith("sqlite") else open_store(url)
@@ -59,7 +59,7 @@ def used(store: Store, catalog: str = "hive") -> Usage:
 
 
 def outcomes(work: Callable[[int], None], count: int) -> list[LakemarkError | None]:
-    """What ``count`` threads get that begin together."""
+    """The results of ``count`` threads that begin together."""
     start = threading.Barrier(count)
 
     def one(number: int) -> LakemarkError | None:
@@ -112,7 +112,7 @@ def test_of_what_two_services_take_at_once_no_more_than_the_quota_is_there(
 
 
 def test_far_from_the_limit_nobody_conflicts(stores: tuple[Store, Store]) -> None:
-    """Two transactions that take at the same moment both succeed at the first attempt."""
+    """Two concurrent transactions that take from the quota both succeed at the first attempt."""
     store, _ = stores
     first, second = store.begin(), store.begin()
     tenant = usage.Tenant("hive", Limits())
@@ -195,7 +195,7 @@ class Writers:
         self.service.catalog.quotas.set("hive", Quota(**limits), clear_all=True)
 
     def used(self) -> tuple[int, int, int]:
-        """Open instants, staged files, their bytes."""
+        """Open instants, staged files and their bytes."""
         now = used(self.service.store)
         return now.open_instants, now.staged_files, now.staged_bytes
 
@@ -327,7 +327,7 @@ def test_a_wrong_counter_is_found(writers: Writers) -> None:
 
 
 def test_limits_that_may_not_be_waited_for(stores: tuple[Store, Store]) -> None:
-    """Requests are let in by what was known last, and a thread reads what holds now."""
+    """Requests are admitted by the last known limits, and a thread reads the current ones."""
     now, reads = [0.0], threading.Semaphore(0)
     here, there = Quotas(stores[0], Limits(tables=5)), Quotas(stores[1], Limits(tables=5), clock_s=lambda: now[0])
     here.set("hive", Quota(tables=1))

@@ -1,4 +1,4 @@
-"""Answers to request ids are forgotten after a while, of every kind of request, and cost what is forgotten."""
+"""Responses to request ids expire, for every kind of request; the cost depends on how many expire."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from lakemark.errors import LakemarkError
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_proto.store.v1.store_pb2 import CommittedRecord, DatabaseRecord
 from lakemark_proto.v1 import catalog_pb2 as c
-from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.kv import Space
 from lakemark_server.store import requests
 from lakemark_server.store.keyspace import REQUEST_TIMES, REQUESTS
@@ -31,8 +30,8 @@ def test_every_kind_of_answer_is_forgotten_and_others_stay(tmp_path: Path) -> No
         lake.catalog.create_database(DatabaseRecord(name="d"), request_id="database")
         lake.catalog.set_properties("", "default", "t", {"label": "x" * 250_000}, request_id="properties")
         lake.open(table, request_id="instant")
-        lake.timeline.restore(table, t.RestoreRequest(version=1, request_id="restore"))
-        lake.timeline.savepoints.create(table, t.SavepointRequest(version=1, request_id="savepoint"))
+        lake.timeline.restore(table, 1, request_id="restore")
+        lake.timeline.savepoints.create(table, 1, request_id="savepoint")
         lake.timeline.references.create(
             table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH, request_id="reference")
         )
@@ -66,8 +65,8 @@ def test_more_than_fits_into_a_transaction_goes_in_several(tmp_path: Path) -> No
         count = 2 * requests.FORGOTTEN_A_TRANSACTION + 1
         for number in range(count):
             lake.store.transact(
-                lambda tx, number=number: requests.once(  # type: ignore[misc]
-                    tx, f"{number}", "kind", lake.clock(), t.CommitResponse, t.CommitResponse
+                lambda tx, number=number: requests.record(  # type: ignore[misc]
+                    tx, f"{number}", "kind", CommittedRecord(), lake.clock()
                 )
             )
         assert requests.forget(lake.store, lake.clock() + 1) == count

@@ -1,4 +1,4 @@
-"""``lakemark verify --files``: data files that are missing or shorter are named, of every branch, and no others."""
+"""``lakemark verify --files`` names data files of every branch that are missing or too short, and no others."""
 
 from __future__ import annotations
 

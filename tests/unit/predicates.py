@@ -1,4 +1,4 @@
-"""Random tables and predicates, and an evaluator that follows SQL row by row: what the fast code is held against."""
+"""Random tables and predicates, and an evaluator in SQL's logic row by row, to compare the fast code with."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def literals(name: str) -> st.SearchStrategy[Literal]:
 
 @st.composite
 def leaves(draw: st.DrawFn, decidable: bool = False) -> Expr:
-    """A condition on one column; ``decidable`` ones are those that bounds of a single row decide."""
+    """A condition on one column. ``decidable``: only conditions that bounds of a single row decide."""
     name = draw(st.sampled_from(_NAMES))
     column = ColumnRef((name,))
     kinds = ["compare", "compare", "compare", "in", "null"]
@@ -192,7 +192,7 @@ def predicates(*, decidable: bool = False) -> st.SearchStrategy[Expr]:
 
 
 def holds(expr: Expr, row: Row) -> bool | None:
-    """The truth of a predicate for a row in SQL's logic, with Spark's casts; Unknown is true for some of the rows."""
+    """The truth of a predicate for a row in SQL's logic, with Spark's casts. Unknown is true for some rows."""
     match expr:
         case And(terms):
             truths = [holds(term, row) for term in terms]

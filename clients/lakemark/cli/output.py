@@ -55,9 +55,9 @@ def show_rows(
     for heading, right, column in zip(headings, numeric, zip(*cells, strict=True) if cells else headings, strict=False):
         whole = right or all(text == _NOTHING or _TIME.fullmatch(text) for text in column)
         table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=whole)
-    for one in cells:
+    for row_cells in cells:
         # As Text, because brackets in names and reasons are not markup.
-        table.add_row(*map(Text, one))
+        table.add_row(*map(Text, row_cells))
     console.print(table)
 
 
@@ -84,8 +84,8 @@ def _show_narrow(
     for row in cells:
         console.print(line(row))
         told = [f"{name}: {text}" for name, text in zip(headings[below:], row[below:], strict=True) if text]
-        more = "; ".join(one for one in told if not one.endswith(f": {_NOTHING}"))
-        for text in textwrap.wrap(more, console.width - len(_INDENT), break_on_hyphens=False):
+        details = "; ".join(text for text in told if not text.endswith(f": {_NOTHING}"))
+        for text in textwrap.wrap(details, console.width - len(_INDENT), break_on_hyphens=False):
             console.print(Text(_INDENT + text, style="dim"))
 
 

@@ -79,7 +79,7 @@ def instants(
     call = invocation(context)
     with call.client() as client:
         listed = client.timeline.instants(
-            table, states=[one.value for one in state or ()], limit=limit, newest_first=not oldest_first
+            table, states=[value.value for value in state or ()], limit=limit, newest_first=not oldest_first
         )
     if call.as_json:
         show_json(listed)

@@ -40,7 +40,7 @@ _DELTA: Final = KIND_NUMBERS["delta"]
 
 
 def files_to_arrow(files: Sequence[DataFile], schema: Schema) -> pa.Table:
-    """One row a file. Raises InvalidFile that names the first file whose values do not fit the schema."""
+    """A table with one row for each file. Raises InvalidFile, which names the first file whose values do not fit."""
     columns: dict[str, list[Any]] = {
         "path": [file.path for file in files],
         "size_bytes": [file.size_bytes for file in files],

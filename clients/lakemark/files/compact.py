@@ -1,4 +1,4 @@
-"""The compact columns of a plan's page (docs/files.md) as the columns that they stand for."""
+"""Expands the compact columns of a plan's page (docs/files.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PIECES: Final = ("above", "directory", "file_name")
 
 
 def expanded(page: pa.Table) -> pa.Table:
-    """With ``path`` for its pieces and without run-end encoding; a page that is not compact as it is."""
+    """The page with ``path`` instead of its pieces and without run-end encoding; other pages stay as they are."""
     if "above" not in page.column_names:
         return page
     columns = {field.name: _plain(page.column(field.name), field.type) for field in page.schema}

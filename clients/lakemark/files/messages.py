@@ -20,7 +20,7 @@ MESSAGES_MAX: Final = 64
 
 
 def files_message(files: Sequence[DataFile], schema: Schema) -> pb.DataFiles:
-    """What a request carries. Raises InvalidFile: a value that is not one of its column's type."""
+    """The files as a request carries them. Raises InvalidFile for a value that is not one of its column's type."""
     try:
         if len(files) > MESSAGES_MAX:
             return pb.DataFiles(arrow=arrow_stream(files_to_arrow(files, schema)))
@@ -30,17 +30,17 @@ def files_message(files: Sequence[DataFile], schema: Schema) -> pb.DataFiles:
 
 
 def _what_is_wrong(files: Sequence[DataFile], error: Exception) -> InvalidFile:
-    """Looks into every field, which would cost each commit too much."""
+    """The error that names the wrong field. It looks at every field, which would cost too much in each commit."""
     for file in files:
         try:
             check(file, DataFile, "file")
-        except InvalidArgument as found:
-            return InvalidFile(f"file {file.path!r}: {found.message}", path=str(file.path))
+        except InvalidArgument as misfit:
+            return InvalidFile(f"file {file.path!r}: {misfit.message}", path=str(file.path))
     return InvalidFile(f"the files cannot be told to the service: {error}")
 
 
 def file_to_message(file: DataFile, schema: Schema) -> pb.DataFile:
-    """Raises InvalidFile that names the file."""
+    """The message of one file. Raises InvalidFile, which names the file."""
     try:
         message = pb.DataFile(
             path=file.path,
@@ -60,7 +60,7 @@ def file_to_message(file: DataFile, schema: Schema) -> pb.DataFile:
 
 
 def file_from_message(message: pb.DataFile, schema: Schema) -> DataFile:
-    """A file of an answer. Statistics on columns that the schema does not have any more are left out."""
+    """The file that a response describes, without statistics of columns that the schema no longer has."""
     return DataFile(
         path=message.path,
         size_bytes=message.size_bytes,
@@ -103,7 +103,7 @@ def _statistics_to_message(statistics: ColumnStatistics, schema: Schema) -> pb.C
 
 
 def statistics_from_message(message: pb.ColumnStatistics, field: Field) -> ColumnStatistics:
-    """Of an answer. Raises InvalidArgument: a bound is not a value of the column's type."""
+    """Statistics of a response. Raises InvalidArgument for a bound that is not a value of the column's type."""
     return ColumnStatistics(
         message.column_id,
         value_from_proto(message.min, field.type) if message.HasField("min") else None,

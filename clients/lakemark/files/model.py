@@ -59,7 +59,7 @@ class DataFile:
 
 
 def kind_number(file: DataFile) -> int:
-    """Raises InvalidFile for a kind that there is not."""
+    """The number of the file's kind in messages. Raises InvalidFile for an unknown kind."""
     try:
         return KIND_NUMBERS[file.kind]
     except (KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The files in an answer, whichever of the two forms they have."""
+"""The files of a response, which has them as messages or as Arrow columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def files_of_page(page: types_pb2.DataFiles, schema: Schema) -> list[DataFile]:
 
 
 def table_of_page(page: types_pb2.DataFiles, schema: Schema) -> pa.Table:
-    """Arrow columns (docs/files.md)."""
+    """The files of a response as Arrow columns (docs/files.md)."""
     if page.WhichOneof("form") == "arrow":
         return _read_stream(page.arrow)
     return files_to_arrow(files_of_page(page, schema), schema)

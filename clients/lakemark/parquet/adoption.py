@@ -1,6 +1,6 @@
 """Parquet files that exist already, copied into a lake table's layout.
 
-Not linked: who writes the original again in place would change what a version holds.
+They are not linked: rewriting an original in place would change what a version holds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bounds in parquet footers as column values. What cannot be trusted or represented is None: unknown."""
+"""Bounds in parquet footers as column values. A bound that cannot be trusted or represented is UNKNOWN."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def cut_text(text: str, *, is_max: bool) -> Bound:
 
 
 def cut_bytes(data: bytes, *, is_max: bool) -> Bound:
-    """As ``cut_text``, for bytes."""
+    """Like ``cut_text``, for bytes."""
     if len(data) <= TEXT_LENGTH_MAX:
         return Bound(data)
     kept = data[:TEXT_LENGTH_MAX]

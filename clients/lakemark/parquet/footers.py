@@ -1,4 +1,4 @@
-"""Statistics of data files from their parquet footers; no row is read."""
+"""Statistics of data files, read from their parquet footers without reading rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHOLE_BOUNDS: Final = ("parquet-mr", "parquet-cpp-arrow")
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a footer says: rows, the Arrow schema of the file, and its statistics."""
+    """The number of rows, the Arrow schema and the statistics in a file's footer."""
 
     rows: int
     schema: pa.Schema

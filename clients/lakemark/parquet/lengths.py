@@ -1,4 +1,4 @@
-"""Texts that are longer than ``varchar(n)`` or ``char(n)`` lets them be.
+"""Finds texts that are longer than ``varchar(n)`` or ``char(n)`` allows.
 
 Lengths are counted in characters, as Spark counts them.
 """

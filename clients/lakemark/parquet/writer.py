@@ -1,4 +1,4 @@
-"""Rows as parquet files in the layout of lake tables, by pyarrow: for small writes without an engine."""
+"""Writes rows as parquet files in the layout of lake tables, with pyarrow, for small writes without an engine."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def _conform(table: pa.Table, schema: Schema, name: str) -> pa.Table:
     field_of = {field.name: field for field in schema.columns}
     arrays: list[pa.ChunkedArray[Any]] = []
     for field in schema_to_arrow(schema):
-        found = by_name.get(field.name.lower())
+        source = by_name.get(field.name.lower())
         try:
             column = (
                 pa.chunked_array([pa.nulls(table.num_rows, field.type)])
-                if found is None
-                else table.column(found).cast(field.type)
+                if source is None
+                else table.column(source).cast(field.type)
             )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidSchema(f"column '{field.name}' does not fit {name}: {error}", table=name) from error
@@ -136,12 +136,12 @@ def _partitions(rows: pa.Table, schema: Schema) -> dict[str, tuple[tuple[ColumnV
     names = list(schema.partition_columns)
     keys = rows.select(names).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
     groups = keys.group_by(names, use_threads=False).aggregate([(_ROW, "list")])
-    found: dict[str, tuple[tuple[ColumnValue, ...], list[int]]] = {}
+    partitions: dict[str, tuple[tuple[ColumnValue, ...], list[int]]] = {}
     for group in groups.to_pylist():
         # The empty text and null are the same partition, as in Hive and Spark.
         values = tuple(group[name] if group[name] != "" else None for name in names)
-        found.setdefault(name_of_partition(values, schema), (values, []))[1].extend(group[f"{_ROW}_list"])
-    return {name: (values, sorted(places)) for name, (values, places) in found.items()}
+        partitions.setdefault(name_of_partition(values, schema), (values, []))[1].extend(group[f"{_ROW}_list"])
+    return {name: (values, sorted(places)) for name, (values, places) in partitions.items()}
 
 
 def _check_directories(name: str) -> None:

@@ -15,9 +15,10 @@ from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The net change after ``from_version`` up to ``to_version``; what came and went in between is in neither list.
+    """The net change after ``from_version`` up to ``to_version``.
 
-    Paths are relative to ``location``. Rows that were rewritten are in a removed and in an added file.
+    A file that came and went in between is in neither list. Paths are relative to ``location``. Rows that were
+    rewritten are in a removed and in an added file.
     """
 
     from_version: int

@@ -96,10 +96,10 @@ def _among(field: Any, column: ColumnRef, literals: Sequence[Literal], *, negate
         field, arrow_type = field.cast(pa.float64()), pa.float64()
         nan = pc.is_nan(field) if any(isinstance(one, float) and math.isnan(one) for one in values) else None
         values += [-0.0, 0.0] if 0.0 in values else []  # Arrow's sets tell them apart
-    found = field.isin(pa.array(values, arrow_type))
-    found = found if nan is None else found | nan
+    member = field.isin(pa.array(values, arrow_type))
+    member = member if nan is None else member | nan
     # A null is in no set, and not outside of it either.
-    return ~found & field.is_valid() if negated else found & field.is_valid()
+    return ~member & field.is_valid() if negated else member & field.is_valid()
 
 
 def _type_of(column: ColumnRef) -> Type:
@@ -117,7 +117,7 @@ def _compare(op: str, field: Any, column: ColumnRef, literal: Literal) -> Any:
 
 
 def _compare_floating(op: str, field: Any, value: float) -> Any:
-    """NaN equals itself and is greater than every other value, which Arrow's comparisons do not know."""
+    """Compares as Spark does, unlike Arrow: NaN equals itself and is greater than every other value."""
     nan = pc.is_nan(field)
     if math.isnan(value):
         always = field.is_valid() & (nan | ~nan)
@@ -128,11 +128,11 @@ def _compare_floating(op: str, field: Any, value: float) -> Any:
 
 
 def _field(column: ColumnRef, schema: Schema) -> Any:
-    """By the schema's spelling: case matters to Arrow, and not to Spark."""
-    found = [schema.find_path(column.path[:length]) for length in range(1, len(column.path) + 1)]
-    return pc.field(*(field.name for field in found if field is not None))
+    """The column under the schema's spelling of its name: case matters to Arrow, and not to Spark."""
+    fields = [schema.find_path(column.path[:length]) for length in range(1, len(column.path) + 1)]
+    return pc.field(*(field.name for field in fields if field is not None))
 
 
 def _matches(function: Callable[..., Any], field: Any, pattern: str, *, negated: bool) -> Any:
-    found = function(field, pattern)
-    return ~found if negated else found
+    matching = function(field, pattern)
+    return ~matching if negated else matching

@@ -1,4 +1,4 @@
-"""Rows of planned files in memory, by pyarrow: for answers that fit there."""
+"""Rows of planned files, read with pyarrow, for results that fit in memory."""
 
 from __future__ import annotations
 

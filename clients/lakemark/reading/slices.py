@@ -1,4 +1,4 @@
-"""File slices: what an engine that merges by itself asks (the questions are those of Hudi's FileSystemView)."""
+"""File slices, for engines that merge base files and deltas themselves. The views are Hudi's FileSystemView's."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def list_slices(
 
 
 def list_replaced(calls: Calls, table: str, from_version: int, reference: pb.SnapshotReference) -> list[DataFile]:
-    """Files that were taken out after ``from_version``, with the version that did. Raises as ``list_slices``."""
+    """Files that were removed after ``from_version``, with the version that removed each. Raises as ``list_slices``."""
     request = pb.ListFileSlicesRequest(
         table=parse_table_name(table),
         at=reference,
@@ -72,17 +72,17 @@ def list_replaced(calls: Calls, table: str, from_version: int, reference: pb.Sna
 
 
 def slices_of(files: Iterable[DataFile]) -> list[FileSlice]:
-    """Files of one version by file group. A group that has two base files is two slices: its name was used twice."""
+    """Groups files of one version. A file group with two base files gives two slices: its name was used twice."""
     groups: dict[tuple[object, ...], tuple[list[DataFile], list[DataFile]]] = {}
     for file in files:
         bases, deltas = groups.setdefault((file.partition, file.file_group), ([], []))
         (bases if file.kind == "base" else deltas).append(file)
-    found = []
+    slices = []
     for bases, deltas in groups.values():
         first = (bases or deltas)[0]
-        found.append(FileSlice(first.partition, first.file_group, bases[0] if bases else None, tuple(deltas)))
-        found += [FileSlice(one.partition, one.file_group, one, ()) for one in bases[1:]]
-    return found
+        slices.append(FileSlice(first.partition, first.file_group, bases[0] if bases else None, tuple(deltas)))
+        slices += [FileSlice(one.partition, one.file_group, one, ()) for one in bases[1:]]
+    return slices
 
 
 def _files(calls: Calls, request: pb.ListFileSlicesRequest) -> Iterator[DataFile]:

@@ -1,4 +1,4 @@
-"""Columns of data files as a later schema's columns, in Arrow."""
+"""Arrow columns of data files, converted to the columns of a later schema."""
 
 from __future__ import annotations
 

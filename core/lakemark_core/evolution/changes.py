@@ -1,4 +1,4 @@
-"""Changes of a table's schema, as values. What each may do is docs/schemas.md.
+"""Changes of a table's schema, as values. docs/schemas.md says which of them are legal.
 
 Columns are named by paths (``lakemark_core.evolution.paths``): ``address.city``, ``points.element.x`` or
 ``prices.value``.
@@ -24,14 +24,14 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """The column and its values; its id is never used again."""
+    """Takes the column and its values away. Its id is never used again."""
 
     column: str
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """``new_name`` is a name alone, without a path."""
+    """Gives the column a new name, which is a name alone, without a path."""
 
     column: str
     new_name: str
@@ -39,7 +39,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class WidenColumn:
-    """To a type that holds every value of the old one."""
+    """Changes the column's type to one that holds every value of the old one."""
 
     column: str
     type: Type
@@ -47,7 +47,7 @@ class WidenColumn:
 
 @dataclass(frozen=True, slots=True)
 class MoveColumn:
-    """Among its siblings: ``first``, or ``after`` one of them."""
+    """Moves the column among its siblings: ``first``, or ``after`` one of them."""
 
     column: str
     first: bool = False
@@ -64,7 +64,7 @@ class CommentColumn:
 
 @dataclass(frozen=True, slots=True)
 class RelaxColumn:
-    """NOT NULL becomes nullable; never the other way round."""
+    """Makes a NOT NULL column nullable. There is no change in the other direction."""
 
     column: str
 

@@ -28,7 +28,7 @@ def readable_with(file_schema: Schema, latest: Schema) -> list[str]:
 
 
 def source_of(field: Field, stored: Sequence[Field]) -> Field | None:
-    """The field of the file's schema that holds the values of ``field``; None: it was added later."""
+    """The field of the file's schema that holds the values of ``field``; None if ``field`` was added later."""
     return next((one for one in stored if one.id == field.id), None)
 
 
@@ -52,7 +52,7 @@ def read_alike(old: Type, new: Type) -> bool:
 
 
 def sources_of(fields: Iterable[Field], stored: Iterable[Field]) -> dict[int, Field]:
-    """``source_of`` for many fields, by their ids; those that were added later are not in it."""
+    """``source_of`` for many fields, by their ids, without the fields that were added later."""
     by_id = {one.id: one for one in stored}
     return {field.id: by_id[field.id] for field in fields if field.id in by_id}
 
@@ -75,7 +75,7 @@ def reading_groups(schemas: Mapping[int, Schema], wanted: Schema) -> list[frozen
 
 
 def scanned_columns(group: Sequence[Schema], wanted: Schema) -> list[tuple[Field, Field | None]]:
-    """Each data column of ``wanted`` with the column that a scan of a group's files asks for; None: no file has it.
+    """Each data column of ``wanted`` with the column that a scan of a group's files asks for; None if no file has it.
 
     The latter has the name and the type of the files, or those of ``wanted`` where they are read alike.
     """
@@ -93,7 +93,7 @@ def _scanned(column: Field, source: Field | None) -> Field | None:
 
 
 class _Stored:
-    """What a schema has of the wanted columns, by id, and the names of all its columns."""
+    """The wanted columns that a schema has, by id, and the names of all its columns."""
 
     def __init__(self, schema: Schema, wanted: Schema) -> None:
         self.sources = sources_of(wanted.data_columns, schema.data_columns)

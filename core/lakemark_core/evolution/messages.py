@@ -1,4 +1,4 @@
-"""Between changes of a schema and their protobuf messages."""
+"""Changes of a schema as protobuf messages, and back."""
 
 from __future__ import annotations
 

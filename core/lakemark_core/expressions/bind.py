@@ -82,7 +82,7 @@ def bind(expr: Expr, schema: Schema) -> Expr:
 
 
 def _bind_applied(expr: Applied, column: ColumnRef, schema: Schema) -> Expr:
-    """Unknown, if bounds of the column tell nothing of the call's value."""
+    """The bound condition; Unknown if bounds of the column tell nothing about the call's value."""
     bound, column_type = _resolve(column, schema)
     if expr.exact is not None and column_type in (DATE, TIMESTAMP_NTZ):
         return bind(expr.exact, schema)
@@ -99,12 +99,12 @@ def _bind_applied(expr: Applied, column: ColumnRef, schema: Schema) -> Expr:
 
 
 def _bind_condition(condition: Expr, value: ColumnRef, kind: Type) -> Expr | None:
-    """A comparison, an IN or a BETWEEN, as ``applied`` of the parser makes them; None if the engine has to decide."""
+    """A comparison, an IN or a BETWEEN with the value of a call; None if only the engine can decide it."""
     match condition:
         case And(terms):
-            found = [_bind_condition(term, value, kind) for term in terms]
-            known = tuple(term for term in found if term is not None)
-            return And(known) if len(known) == len(found) else None
+            bound = [_bind_condition(term, value, kind) for term in terms]
+            known = tuple(term for term in bound if term is not None)
+            return And(known) if len(known) == len(bound) else None
         case Compare(op, _, literal):
             if literal.value is None:
                 return IsNull(value) if op == "<=>" else NULL
@@ -130,7 +130,7 @@ def _bind_pattern(expr: Like | StartsWith, column: ColumnRef, schema: Schema) ->
 
 
 def _members(column: ColumnRef, literals: tuple[Literal, ...], schema: Schema) -> Expr:
-    """``column IN (…)`` as a list of values of the column's type, OR what cannot be one."""
+    """``column IN (…)`` as a list of values of the column's type, joined by OR with the other members."""
     return _members_of(*_resolve(column, schema), literals)
 
 
@@ -162,7 +162,7 @@ def _mixes_texts(column_type: Type, literals: tuple[Literal, ...]) -> bool:
 
 
 def _loses_digits(column_type: Type, literals: tuple[Literal, ...]) -> bool:
-    """Whether the one decimal type that Spark brings a column and a list to cannot have all digits."""
+    """Whether the decimal type that Spark brings a column and a list to has too few digits for all of them."""
     own = as_decimal_type(column_type)
     numbers = [literal.value for literal in literals if isinstance(literal.value, decimal.Decimal)]
     if own is None or not numbers:
@@ -196,10 +196,10 @@ def _as_double(literal: Literal) -> Literal:
 
 
 def _resolve(column: ColumnRef, schema: Schema) -> tuple[ColumnRef, Type]:
-    found = schema.find_path(column.path)
-    if found is None:
+    field = schema.find_path(column.path)
+    if field is None:
         raise _missing(column, schema)
-    return ColumnRef(column.path, found.id, found.type), found.type
+    return ColumnRef(column.path, field.id, field.type), field.type
 
 
 def _missing(column: ColumnRef, schema: Schema) -> InvalidPredicate:

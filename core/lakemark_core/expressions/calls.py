@@ -1,9 +1,8 @@
-"""Functions of one column that bounds of the column say something of: ``month(day)``, ``x + 1``, ``date_trunc(…)``.
+"""Functions of one column that keep bounds: ``month(day)``, ``x + 1``, ``date_trunc(…)``.
 
-A call is a chain of steps, the innermost first. What a step's value is for given bounds, the service computes
-(``snapshot/pruning/calls.py``); here is which types a step takes, what it gives, and how a condition on its value is
-bound. A session's time zone decides which day an instant lies on, so steps from instants are inexact by 18 hours, the
-most that a zone can differ from UTC.
+A call is a chain of steps, the innermost first. This module knows which types a step accepts and which type it returns.
+The service computes the bounds of a step's value (``file_index/pruning/calls.py``). A session's time zone decides which
+day an instant lies on, so steps from instants are inexact by 18 hours, the most that a zone can differ from UTC.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Literal as OneOf
 from lakemark_core.expressions.casts import DECIMAL_DIGITS_MAX
 from lakemark_core.expressions.tree import Call, Literal, Step
 from lakemark_core.types import (
-    BIGINT,
     DATE,
     DOUBLE,
     FLOAT,
@@ -27,6 +25,7 @@ from lakemark_core.types import (
     TIMESTAMP_NTZ,
     TINYINT,
     Decimal,
+    Primitive,
     Type,
 )
 
@@ -46,23 +45,22 @@ _DATE_TRUNC_UNITS: Final = {
     "minute": "minute",
     "second": "second",
 }
-_INTEGER_DIGITS: Final[dict[Type, int]] = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
 
 
 def truncation(name: OneOf["trunc", "date_trunc"], unit: str) -> Step | None:
-    """None for a unit that is not known here."""
+    """The step that truncates to a unit; None for a unit that is not known here."""
     known = (_TRUNC_UNITS if name == "trunc" else _DATE_TRUNC_UNITS).get(unit.lower())
     return None if known is None else Step(name, known)
 
 
 def call_type(call: Call, column_type: Type) -> Type | None:
     """The type of the call's value for a column of this type, None if bounds say nothing of it."""
-    found: Type | None = column_type
+    result: Type | None = column_type
     for step in call:
-        if found is None:
+        if result is None:
             return None
-        found = step_type(step, found)
-    return found
+        result = step_type(step, result)
+    return result
 
 
 def step_type(step: Step, of: Type) -> Type | None:
@@ -93,13 +91,15 @@ def _arithmetic_type(step: Step, constant: Literal, of: Type) -> Type | None:
 
 
 def as_decimal_type(kind: Type) -> Decimal | None:
-    """What a number becomes beside a decimal."""
-    digits = _INTEGER_DIGITS.get(kind)
-    return kind if isinstance(kind, Decimal) else None if digits is None else Decimal(digits, 0)
+    """The decimal type that Spark brings a number to beside a decimal; None for what is not an exact number."""
+    if isinstance(kind, Decimal):
+        return kind
+    digits = kind.record.decimal_digits if isinstance(kind, Primitive) else 0
+    return Decimal(digits, 0) if digits else None
 
 
 def _decimal_result(step: Step, left: Decimal, right: Decimal) -> Decimal | None:
-    """None where the result has more digits than there are: Spark then rounds it, or gives none."""
+    """The type of the exact result; None if it has too many digits, and Spark rounds it or returns null."""
     if step.name == "multiply":
         precision, scale = left.precision + right.precision + 1, left.scale + right.scale
     else:

@@ -42,9 +42,9 @@ def parse_timestamp(text: str) -> datetime.datetime:
 
     Digits behind the microseconds are cut off. Raises InvalidPredicate.
     """
-    found = _local_and_zone(text)
-    if found is not None:
-        local, zone = found
+    moment = _local_and_zone(text)
+    if moment is not None:
+        local, zone = moment
         try:
             return local.replace(tzinfo=zone).astimezone(datetime.UTC)
         except OverflowError:
@@ -54,10 +54,10 @@ def parse_timestamp(text: str) -> datetime.datetime:
 
 def parse_local(text: str) -> datetime.datetime:
     """The wall-clock time of a text: a zone in it is passed over, as Spark does. Raises InvalidPredicate."""
-    found = _local_and_zone(text)
-    if found is None:
+    moment = _local_and_zone(text)
+    if moment is None:
         raise InvalidPredicate(f"'{text}' is not a timestamp; write it as '2013-01-31 12:30:00'")
-    return found[0]
+    return moment[0]
 
 
 def _local_and_zone(text: str) -> tuple[datetime.datetime, datetime.tzinfo] | None:

@@ -1,4 +1,4 @@
-"""Predicates in a simple form for whoever decides with them: no NOT, no constants inside, no nested AND or OR."""
+"""Predicates in a simple form, which is easy to evaluate: no NOT, no constants inside, no nested AND or OR."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from lakemark_core.expressions.tree import (
 def normalize(expr: Expr) -> Expr:
     """A predicate that selects the same rows, in negation normal form, flattened, constants folded.
 
-    Only rows for which a predicate is true matter, and without NOT no null can become true: so null is folded to
-    false here. The answer has no Not, NullConst and ``<=>``; True and False occur only as the whole of it.
+    Only rows for which the predicate is true matter, and without NOT no null can become true. So null is folded to
+    false. The result contains no Not, NullConst or ``<=>``; TRUE and FALSE occur only as the whole of it.
     """
     return _positive(expr)
 

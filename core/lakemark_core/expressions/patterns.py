@@ -11,7 +11,7 @@ from lakemark_core.errors import InvalidPredicate
 
 
 class Wildcard(Enum):
-    """What stands in a pattern beside plain characters."""
+    """A part of a pattern that is not a plain character."""
 
     ANY = "%"
     ONE = "_"

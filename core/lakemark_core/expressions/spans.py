@@ -28,7 +28,7 @@ _MONTHS: Final = {"year": 12, "yyyy": 12, "yy": 12, "quarter": 3, "month": 1, "m
 
 
 def of_year(year: int) -> tuple[datetime.date, datetime.date] | None:
-    """The first date, and the first one behind it; None for years that dates do not have."""
+    """The first date of the year and of the next one; None for years that dates do not have."""
     if not 1 <= year <= _YEAR_MAX:
         return None
     return datetime.date(year, 1, 1), datetime.date(year + 1, 1, 1)
@@ -39,7 +39,7 @@ def of_day(day: datetime.date) -> tuple[datetime.date, datetime.date] | None:
 
 
 def of_trunc(unit: str, first: datetime.date) -> tuple[datetime.date, datetime.date] | None:
-    """None also for a date with which no span of this unit begins."""
+    """The first date of the unit and of the next one; None if no unit begins with this date."""
     months = _MONTHS.get(unit.lower())
     if months is None or first.day != 1 or (first.month - 1) % months or first.year > _YEAR_MAX:
         return None
@@ -48,7 +48,7 @@ def of_trunc(unit: str, first: datetime.date) -> tuple[datetime.date, datetime.d
 
 
 def bound(span: Span, column: ColumnRef, column_type: Type) -> Expr:
-    """The span as comparisons with a column of this type; Unknown if it does not tell."""
+    """The span as comparisons with a column of this type; Unknown if the type is neither date nor timestamp_ntz."""
     if column_type == DATE:
         low, high = Literal(span.low, DATE), Literal(span.high, DATE)
     elif column_type == TIMESTAMP_NTZ:

@@ -90,7 +90,7 @@ def _comparison(node: exp.Expr, op: Operator) -> Applied | None:
 def _applied(
     whole: exp.Expr, value: exp.Expr, condition: Callable[[ColumnRef], Expr], exact: Expr | None
 ) -> Applied | None:
-    """``exact``: the same as spans of dates."""
+    """``exact`` is the same condition as spans of dates."""
     found = call_of(value)
     if found is None or not found[1]:
         return None
@@ -99,7 +99,7 @@ def _applied(
 
 
 def call_of(node: exp.Expr) -> tuple[ColumnRef, Call] | None:
-    """A column, and the steps that are made from it."""
+    """The column of a call and the steps that lead from its value to that of the call."""
     from sqlglot import exp
 
     column = column_of(node)

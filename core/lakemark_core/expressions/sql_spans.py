@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def span(function: exp.Expr, op: Operator, constant: exp.Expr, whole: exp.Expr) -> Span | None:
-    """``year(day) = 2026``; None if it is none of the functions whose value is a span of dates."""
+    """The span that ``year(day) = 2026`` is; None for a function whose values do not stand for spans of dates."""
     from sqlglot import exp
 
     literal = literal_of(constant)
@@ -26,37 +26,37 @@ def span(function: exp.Expr, op: Operator, constant: exp.Expr, whole: exp.Expr) 
             return span(function.this, op, constant, whole)
         case exp.Year():
             column, number = column_of(as_date(function.this)), literal.value
-            found = of_year(number) if type(number) is int else None
+            dates = of_year(number) if type(number) is int else None
         case exp.DateTrunc(args={"unit": exp.Literal(is_string=True) as unit}):
             column, day = column_of(as_date(function.this)), _date(literal)
-            found = None if day is None else of_trunc(unit.this, day)
+            dates = None if day is None else of_trunc(unit.this, day)
         case _:
             inner = as_date(function)
             column, day = None if inner is function else column_of(inner), _date(literal)
-            found = None if day is None else of_day(day)
-    return None if column is None or found is None else Span(text_of(whole), (column,), op, *found)
+            dates = None if day is None else of_day(day)
+    return None if column is None or dates is None else Span(text_of(whole), (column,), op, *dates)
 
 
 def spans(node: exp.Expr) -> Expr | None:
-    """``year(day) IN (2025, 2026)`` and BETWEEN."""
+    """The same for ``year(day) IN (2025, 2026)`` and BETWEEN."""
     from sqlglot import exp
 
-    found: list[Span | None]
+    members: list[Span | None]
     match node:
         case exp.In() if not any(node.args.get(name) for name in ("query", "unnest", "field")):
-            found = [span(node.this, "=", item, node) for item in node.expressions]
+            members = [span(node.this, "=", item, node) for item in node.expressions]
         case exp.Between() if not node.args.get("symmetric"):
-            found = [span(node.this, ">=", node.args["low"], node), span(node.this, "<=", node.args["high"], node)]
+            members = [span(node.this, ">=", node.args["low"], node), span(node.this, "<=", node.args["high"], node)]
         case _:
             return None
-    terms = [one for one in found if one is not None]
-    if not terms or len(terms) < len(found):
+    terms = [one for one in members if one is not None]
+    if not terms or len(terms) < len(members):
         return None
     return Or(tuple(terms)) if isinstance(node, exp.In) else And(tuple(terms))
 
 
 def as_date(node: exp.Expr) -> exp.Expr:
-    """What is made a date of by ``CAST(… AS DATE)``, ``to_date(…)`` or ``date(…)``; else ``node`` itself."""
+    """The argument of ``CAST(… AS DATE)``, ``to_date(…)`` or ``date(…)``; ``node`` itself if it is none of these."""
     from sqlglot import exp
 
     to_date = isinstance(node, exp.TsOrDsToDate) and not node.args.get("format")
@@ -66,12 +66,12 @@ def as_date(node: exp.Expr) -> exp.Expr:
 
 
 def _date(literal: Literal) -> datetime.date | None:
-    """A date, or a text that is one as dates are written."""
+    """A date constant, or a text constant of the form ``2026-01-31``; None for anything else."""
     value = literal.value
     if isinstance(value, str):
         try:
-            found = datetime.date.fromisoformat(value)
+            day = datetime.date.fromisoformat(value)
         except ValueError:
             return None
-        return found if value == found.isoformat() else None
+        return day if value == day.isoformat() else None
     return value if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) else None

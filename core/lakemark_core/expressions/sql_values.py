@@ -43,10 +43,10 @@ _DAY: Final = datetime.timedelta(days=1)
 
 def checked_text(text: str) -> str:
     """The text itself. Raises InvalidPredicate for a half of a surrogate pair: no UTF-8 can hold it."""
-    found = _SURROGATE.search(text)
-    if found is not None:
+    surrogate = _SURROGATE.search(text)
+    if surrogate is not None:
         raise InvalidPredicate(
-            f"the predicate has the lone surrogate U+{ord(found[0]):04X}, which is no character; leave it "
+            f"the predicate has the lone surrogate U+{ord(surrogate[0]):04X}, which is no character; leave it "
             "out, or write the whole character"
         )
     return text

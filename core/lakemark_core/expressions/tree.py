@@ -57,7 +57,7 @@ class ColumnRef:
 
     @property
     def name(self) -> str:
-        """The path with dots, for messages."""
+        """The path joined with dots, for messages."""
         return ".".join(self.path)
 
     @classmethod
@@ -145,12 +145,12 @@ class FalseConst:
 
 @dataclass(frozen=True, slots=True)
 class NullConst:
-    """Neither true nor false: what a comparison with NULL is."""
+    """Neither true nor false, as a comparison with NULL is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What only the engine can decide (functions, casts, two columns): each row may or may not satisfy it."""
+    """A condition that only the engine can decide (functions, casts, two columns); a row may satisfy it or not."""
 
     text: str
     columns: tuple[ColumnRef, ...] = ()
@@ -219,12 +219,12 @@ def columns_of(expr: Expr) -> frozenset[ColumnRef]:
 
 
 def all_of(terms: Iterable[Expr]) -> Expr:
-    """AND of any number of terms: none is true, one is itself."""
-    found = tuple(terms)
-    return found[0] if len(found) == 1 else And(found) if found else TRUE
+    """AND of any number of terms: TRUE for none, the term itself for one."""
+    given = tuple(terms)
+    return given[0] if len(given) == 1 else And(given) if given else TRUE
 
 
 def any_of(terms: Iterable[Expr]) -> Expr:
-    """OR of any number of terms: none is false, one is itself."""
-    found = tuple(terms)
-    return found[0] if len(found) == 1 else Or(found) if found else FALSE
+    """OR of any number of terms: FALSE for none, the term itself for one."""
+    given = tuple(terms)
+    return given[0] if len(given) == 1 else Or(given) if given else FALSE

@@ -1,7 +1,7 @@
 """Partition values as Hive writes them: as text in the metastore, and escaped in paths (``month=1/origin=JFK``).
 
-The texts and the set of escaped characters are those of Hive's and Spark's own path utilities, so that paths written by
-either are understood and the other way round.
+The texts and the set of escaped characters are those of Hive's and Spark's own path utilities. So Lakemark reads the
+paths that they write, and they read those of Lakemark.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def escape_path_name(text: str) -> str:
 
 
 def unescape_path_name(text: str) -> str:
-    """What ``escape_path_name`` was given; a ``%`` without two hexadecimal digits stays as it is."""
+    """The inverse of ``escape_path_name``; a ``%`` without two hexadecimal digits stays as it is."""
     return _ESCAPE_SEQUENCE.sub(lambda match: chr(int(match.group(1), 16)), text)
 
 

@@ -33,9 +33,10 @@ class PrimitiveRecord:
     """What one type is called, and how it is stored.
 
     ``name`` is how Hive and Spark SQL write the type; ``spark_name`` is what Spark writes in the JSON of its schemas.
-    ``parquet`` is the physical type that writers use. ``bits`` is the width of an integer; ``significand_bits`` is the
-    width of the integers that a floating-point type holds exactly. ``literal_suffix`` is the letter that Spark SQL puts
-    behind a constant of the type.
+    ``parquet`` is the physical type that writers use. ``bits`` is the width of an integer, and ``decimal_digits`` the
+    precision of the decimal that Spark makes of it beside a decimal; ``significand_bits`` is the width of the integers
+    that a floating-point type holds exactly. ``literal_suffix`` is the letter that Spark SQL puts behind a constant of
+    the type.
     """
 
     name: str
@@ -45,6 +46,7 @@ class PrimitiveRecord:
     spark_name: str
     aliases: tuple[str, ...] = ()
     bits: int = 0
+    decimal_digits: int = 0
     significand_bits: int = 0
     literal_suffix: str = ""
 
@@ -53,14 +55,40 @@ class PrimitiveRecord:
 _RECORDS: Final = (
     PrimitiveRecord("boolean", ValueKind.BOOLEAN, pa.bool_(), "BOOLEAN", "boolean"),
     PrimitiveRecord(
-        "tinyint", ValueKind.INTEGER, pa.int8(), "INT32", "byte", aliases=("byte",), bits=8, literal_suffix="Y"
+        "tinyint",
+        ValueKind.INTEGER,
+        pa.int8(),
+        "INT32",
+        "byte",
+        aliases=("byte",),
+        bits=8,
+        decimal_digits=3,
+        literal_suffix="Y",
     ),
     PrimitiveRecord(
-        "smallint", ValueKind.INTEGER, pa.int16(), "INT32", "short", aliases=("short",), bits=16, literal_suffix="S"
+        "smallint",
+        ValueKind.INTEGER,
+        pa.int16(),
+        "INT32",
+        "short",
+        aliases=("short",),
+        bits=16,
+        decimal_digits=5,
+        literal_suffix="S",
     ),
-    PrimitiveRecord("int", ValueKind.INTEGER, pa.int32(), "INT32", "integer", aliases=("integer",), bits=32),
     PrimitiveRecord(
-        "bigint", ValueKind.INTEGER, pa.int64(), "INT64", "long", aliases=("long",), bits=64, literal_suffix="L"
+        "int", ValueKind.INTEGER, pa.int32(), "INT32", "integer", aliases=("integer",), bits=32, decimal_digits=10
+    ),
+    PrimitiveRecord(
+        "bigint",
+        ValueKind.INTEGER,
+        pa.int64(),
+        "INT64",
+        "long",
+        aliases=("long",),
+        bits=64,
+        decimal_digits=20,
+        literal_suffix="L",
     ),
     PrimitiveRecord(
         "float", ValueKind.FLOATING, pa.float32(), "FLOAT", "float", aliases=("real",), significand_bits=24

@@ -30,7 +30,7 @@ class Schema:
         return self._hash
 
     def __reduce__(self) -> tuple[type[Schema], tuple[object, ...]]:
-        """Without what was computed: hashes of texts are another process's own."""
+        """Leaves out cached values: the hashes of texts differ between processes."""
         return Schema, (self.columns, self.partition_columns, self.schema_id)
 
     @classmethod
@@ -74,19 +74,19 @@ class Schema:
 
     def field(self, name: str) -> Field:
         """Like ``find``; raises InvalidSchema that suggests near names."""
-        found = self.find(name)
-        if found is None:
+        column = self.find(name)
+        if column is None:
             raise InvalidSchema(f"there is no column '{name}'{self.suggest(name)}")
-        return found
+        return column
 
     def find_path(self, path: Sequence[str]) -> Field | None:
         """The field that a path of names leads to, through structs: ``("address", "city")``."""
-        found = self.find(path[0]) if path else None
+        reached = self.find(path[0]) if path else None
         for name in path[1:]:
-            if found is None or not isinstance(found.type, Struct):
+            if reached is None or not isinstance(reached.type, Struct):
                 return None
-            found = next((field for field in found.type.fields if field.name.lower() == name.lower()), None)
-        return found
+            reached = next((field for field in reached.type.fields if field.name.lower() == name.lower()), None)
+        return reached
 
     def find_id(self, column_id: int) -> Field | None:
         """The column or nested struct field with this id."""
@@ -97,7 +97,7 @@ class Schema:
         return name.lower() in self._partition_names
 
     def suggest(self, name: str) -> str:
-        """What to add to a message about an unknown column: near names, or the first columns."""
+        """The end of a message about an unknown column: names that are near to it, or the first columns."""
         near = difflib.get_close_matches(name.lower(), list(self._by_name), n=3)
         if near:
             return "; did you mean " + " or ".join(f"'{self._by_name[one].name}'" for one in near) + "?"
@@ -110,7 +110,7 @@ class Schema:
 
     @cached_property
     def _hash(self) -> int:
-        """Schemas are the keys of many caches, and all their fields are in it."""
+        """The hash of all fields, kept because schemas are the keys of many caches."""
         return hash((self.columns, self.partition_columns, self.schema_id))
 
     @cached_property

@@ -211,6 +211,6 @@ class _Parser:
 
     def _unexpected(self, wanted: str) -> InvalidSchema:
         token = self._peek()
-        found = "the end" if token is None else f"'{token.text}' at position {token.position}"
+        here = "the end" if token is None else f"'{token.text}' at position {token.position}"
         shown = self._text if len(self._text) <= 100 else self._text[:100] + "…"
-        return InvalidSchema(f"type string '{shown}': expected {wanted}, found {found}")
+        return InvalidSchema(f"type string '{shown}': expected {wanted}, found {here}")

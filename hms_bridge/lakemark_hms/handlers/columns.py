@@ -1,4 +1,4 @@
-"""Columns of a table, without (``get_fields``) and with (``get_schema``) its partition columns."""
+"""Columns of a table: ``get_fields`` without its partition columns, ``get_schema`` with them."""
 
 from __future__ import annotations
 

@@ -90,9 +90,9 @@ class Databases(Subject, title="Databases and catalogs"):
     @method("get_databases_req", Rank.READ)
     def get_matching_req(self, call: Call) -> bytes:
         request = call.args.request
-        found = self._matching(request.pattern, request.catalogName)
+        records = self._matching(request.pattern, request.catalogName)
         return reply_struct(
-            call.name, call.seqid, struct(struct_list_field(1, [self._struct(record) for record in found]))
+            call.name, call.seqid, struct(struct_list_field(1, [self._struct(record) for record in records]))
         )
 
     def _matching(self, pattern: str | None, catalog: str | None = None) -> Sequence[DatabaseRecord]:

@@ -44,8 +44,8 @@ class Functions(Subject, title="Functions"):
 
     @method("get_function", Rank.READ)
     def get(self, call: Call) -> bytes:
-        found = self._functions.get(*database_name(call.args.dbName), call.args.funcName or "")
-        return reply_struct(call.name, call.seqid, found)
+        function = self._functions.get(*database_name(call.args.dbName), call.args.funcName or "")
+        return reply_struct(call.name, call.seqid, function)
 
     @method("get_functions", Rank.READ)
     def names(self, call: Call) -> list[str]:
@@ -55,17 +55,17 @@ class Functions(Subject, title="Functions"):
     def matching_req(self, call: Call) -> bytes:
         request = call.args.request
         database = database_name(request.dbName, request.catalogName)
-        found = self._functions.listed(*database, matcher(request.pattern))
+        functions = self._functions.listed(*database, matcher(request.pattern))
         if request.returnNames:
-            return reply_struct(call.name, call.seqid, struct(value_field(LIST, 1, string_list_value(list(found)))))
-        return reply_struct(call.name, call.seqid, struct(struct_list_field(2, list(found.values()))))
+            return reply_struct(call.name, call.seqid, struct(value_field(LIST, 1, string_list_value(list(functions)))))
+        return reply_struct(call.name, call.seqid, struct(struct_list_field(2, list(functions.values()))))
 
     @method("get_all_functions", Rank.READ)
     def all(self, call: Call) -> bytes:
-        found: list[bytes] = []
+        functions: list[bytes] = []
         for database in self._services.catalog.list_databases(DEFAULT_CATALOG):
-            found += self._functions.listed(DEFAULT_CATALOG, database.name, lambda _: True).values()
-        return reply_struct(call.name, call.seqid, struct(struct_list_field(1, found)))
+            functions += self._functions.listed(DEFAULT_CATALOG, database.name, lambda _: True).values()
+        return reply_struct(call.name, call.seqid, struct(struct_list_field(1, functions)))
 
     @method("drop_function", Rank.WRITE)
     def drop(self, call: Call) -> None:

@@ -84,7 +84,7 @@ class PartitionChanges(Subject, title="Changes of partitions"):
         return self._append(call, table, values)
 
     def _append(self, call: Call, table: HiveTable, values: Values) -> bytes:
-        """A partition with the storage of its table, in the default place."""
+        """Adds a partition with the storage of its table, in the default place."""
         storage = decode_struct(Table, table.record.hive).sd or StorageDescriptor()
         storage.location = None
         new = encode_struct(ThriftPartition(values=list(values), sd=storage, lastAccessTime=0, parameters={}))
@@ -109,7 +109,7 @@ class PartitionChanges(Subject, title="Changes of partitions"):
     @method("alter_partitions", Rank.WRITE)
     @method("alter_partitions_with_environment_context", Rank.WRITE)
     def alter(self, call: Call) -> None:
-        """One partition, or a list."""
+        """Alters one partition or a list."""
         args = call.read(AlterHead)
         self._alter(database_name(args.db_name), args.tbl_name, call.cut(PartitionHead, 3))
 
@@ -206,7 +206,7 @@ def _reply_rows(call: Call, table: HiveTable, rows: Sequence[Partition], *, want
 
 
 def _require_one_table(table: HiveTable, sent: Sequence[Cut[PartitionHead]]) -> None:
-    """Hive refuses a list of partitions of several tables, too. Names that were not sent count as the table's."""
+    """Raises InvalidArgument for partitions of other tables, as Hive does. Names that were not sent are the table's."""
     for one in sent:
         name = (one.value.tableName or table.name).lower()
         database = database_name(one.value.dbName or table.database.name).name

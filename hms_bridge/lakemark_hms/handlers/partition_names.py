@@ -1,4 +1,4 @@
-"""Names of partitions, and what is in a name."""
+"""Names of partitions, and the values in a name."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class PartitionNames(Subject, title="Names of partitions"):
     def leading_req(self, call: Call) -> GetPartitionNamesPsResponse:
         request = call.args.req
         database = database_name(request.dbName, request.catName)
-        found = leading(self._services, database, request.tblName, request.partValues or (), request.maxParts)
-        return GetPartitionNamesPsResponse(names=_names(*found))
+        chosen = leading(self._services, database, request.tblName, request.partValues or (), request.maxParts)
+        return GetPartitionNamesPsResponse(names=_names(*chosen))
 
     @method("get_partition_values", Rank.READ)
     def values(self, call: Call) -> PartitionValuesResponse:
         """The distinct values of some partition columns, in order."""
         request = call.args.request
-        found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
-        view, chosen = self._services.filtered(found, request.filter or "")
+        named = self._services.find(database_name(request.dbName, request.catName), request.tblName)
+        view, chosen = self._services.filtered(named, request.filter or "")
         wanted = [key.name.lower() for key in request.partitionKeys or () if key.name]
         places = [at for name in wanted for at, column in enumerate(view.columns) if column.lower() == name]
         rows = [tuple(view.values[at][place] for place in places) for at in chosen]
@@ -74,7 +74,7 @@ class PartitionNames(Subject, title="Names of partitions"):
     @staticmethod
     @method("partition_name_has_valid_characters", Rank.READ)
     def are_legal(_call: Call) -> bool:
-        """Every character is: those that paths cannot hold are escaped."""
+        """Every character is legal: those that paths cannot hold are escaped."""
         return True
 
 

@@ -9,7 +9,7 @@ from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.partition_objects import full_struct, values_of, values_of_name, view_of
 from lakemark_hms.partition_view import PartitionView, Values, limited
-from lakemark_hms.services import Found, Services
+from lakemark_hms.services import NamedTable, Services
 from lakemark_hms.wire.cut import LIST
 from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import Pieces, reply_struct, reply_value, struct, struct_field
@@ -24,32 +24,32 @@ class Partitions(Subject, title="Partitions"):
     @method("get_partition_with_auth", Rank.READ)
     def get(self, call: Call) -> bytes:
         args = call.args
-        found = self._services.find(database_name(args.db_name), args.tbl_name)
-        return reply_struct(call.name, call.seqid, self._one(found, values_of(args.part_vals)))
+        named = self._services.find(database_name(args.db_name), args.tbl_name)
+        return reply_struct(call.name, call.seqid, self._one(named, values_of(args.part_vals)))
 
     @method("get_partition_by_name", Rank.READ)
     def get_by_name(self, call: Call) -> bytes:
         args = call.args
-        found = self._services.find(database_name(args.db_name), args.tbl_name)
-        values = values_of_name(found.hive or self._services.partitions(found), args.part_name or "")
-        return reply_struct(call.name, call.seqid, self._one(found, values))
+        named = self._services.find(database_name(args.db_name), args.tbl_name)
+        values = values_of_name(named.hive or self._services.partitions(named), args.part_name or "")
+        return reply_struct(call.name, call.seqid, self._one(named, values))
 
     @method("get_partition_req", Rank.READ)
     def get_req(self, call: Call) -> bytes:
         request = call.args.req
-        found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
+        named = self._services.find(database_name(request.dbName, request.catName), request.tblName)
         return reply_struct(
-            call.name, call.seqid, struct(struct_field(1, self._one(found, values_of(request.partVals))))
+            call.name, call.seqid, struct(struct_field(1, self._one(named, values_of(request.partVals))))
         )
 
-    def _one(self, found: Found, values: Values) -> bytes:
-        if found.hive is not None:
-            check_values(found.hive, values)
-            return full_struct(found.hive, self._services.warehouse.partitions.get(found.hive, values))
-        view = self._services.partitions(found)
+    def _one(self, named: NamedTable, values: Values) -> bytes:
+        if named.hive is not None:
+            check_values(named.hive, values)
+            return full_struct(named.hive, self._services.warehouse.partitions.get(named.hive, values))
+        view = self._services.partitions(named)
         at = view.at(values)
         if not at:
-            raise PartitionNotFound(f"{found.database.name}.{found.name} has no partition ({', '.join(values)})")
+            raise PartitionNotFound(f"{named.database.name}.{named.name} has no partition ({', '.join(values)})")
         return view.struct(at[0])
 
     # -- several
@@ -98,12 +98,12 @@ class Partitions(Subject, title="Partitions"):
         return _reply_req(call, *self._named(database_name(request.db_name), request.tbl_name, request.names or []))
 
     def _named(self, database: DatabaseName, table: str, names: Sequence[str]) -> tuple[PartitionView, Sequence[int]]:
-        found = self._services.find(database, table)
-        if found.hive is not None:
-            wanted = [values_of_name(found.hive, name) for name in dict.fromkeys(names)]
-            view = view_of(found.hive, self._services.warehouse.partitions.named(found.hive, wanted))
+        named = self._services.find(database, table)
+        if named.hive is not None:
+            wanted = [values_of_name(named.hive, name) for name in dict.fromkeys(names)]
+            view = view_of(named.hive, self._services.warehouse.partitions.named(named.hive, wanted))
             return view, range(len(view))
-        view = self._services.partitions(found)
+        view = self._services.partitions(named)
         return view, [at for name in dict.fromkeys(names) for at in view.at(values_of_name(view, name))]
 
     @method("get_partitions_by_filter", Rank.READ)
@@ -117,7 +117,7 @@ class Partitions(Subject, title="Partitions"):
         request = call.args.req
         database = database_name(request.dbName, request.catName)
         view, chosen = self._filtered(database, request.tblName, request.filter)
-        # Here the result is the list itself.
+        # This method returns the list itself.
         return _reply(call, view, limited(chosen, request.maxParts))
 
     @method("get_num_partitions_by_filter", Rank.READ)
@@ -134,19 +134,19 @@ class Partitions(Subject, title="Partitions"):
 def leading(
     services: Services, database: DatabaseName, table: str, wanted: Sequence[str], max_parts: int | None
 ) -> tuple[PartitionView, Sequence[int]]:
-    """The first partitions that have the leading values, "" standing for any."""
-    found = services.find(database, table)
-    if found.hive is not None:
+    """The first partitions that have the leading values. "" stands for any value."""
+    named = services.find(database, table)
+    if named.hive is not None:
         fixed = tuple(wanted[: next((at for at, value in enumerate(wanted) if not value), len(wanted))])
-        # With holes between the values, a limit cannot be applied while reading.
-        holes = any(wanted[len(fixed) :])
-        limit = -1 if holes or max_parts is None else max_parts
-        if max_parts != 0 and len(wanted) <= len(found.hive.columns):
-            rows = services.warehouse.partitions.first(found.hive, fixed, limit)
+        # With gaps between the values, a limit cannot be applied while reading.
+        gaps = any(wanted[len(fixed) :])
+        limit = -1 if gaps or max_parts is None else max_parts
+        if max_parts != 0 and len(wanted) <= len(named.hive.columns):
+            rows = services.warehouse.partitions.first(named.hive, fixed, limit)
             if rows is not None:
-                view = view_of(found.hive, rows)
+                view = view_of(named.hive, rows)
                 return view, limited(view.with_leading(wanted), max_parts)
-    view = services.partitions(found)
+    view = services.partitions(named)
     return view, limited(view.with_leading(wanted), max_parts)
 
 

@@ -1,4 +1,4 @@
-"""Column statistics: what engines computed is kept and given back as it came."""
+"""Column statistics, which engines compute. They are kept and given back as they came."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakemark_core.errors import InvalidArgument, NotFound
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.partition_objects import values_of_name
-from lakemark_hms.services import Found, Services
+from lakemark_hms.services import NamedTable, Services
 from lakemark_hms.wire.codec import encode_struct
 from lakemark_hms.wire.cut import Cut
 from lakemark_hms.wire.dispatch import Call
@@ -40,7 +40,7 @@ class Statistics(Subject, title="Column statistics"):
     @method("update_table_column_statistics", Rank.WRITE)
     @method("update_partition_column_statistics", Rank.WRITE)
     def update(self, call: Call) -> bool:
-        """Of a table or of a partition, as the struct says."""
+        """Updates those of a table or of a partition, as the struct says."""
         description: ColumnStatisticsDesc = call.args.stats_obj.statsDesc
         self._put(description, call.cut(ColumnStatisticsObj, 1, 2))
         return True
@@ -73,24 +73,24 @@ class Statistics(Subject, title="Column statistics"):
     @method("get_table_column_statistics", Rank.READ)
     def of_table(self, call: Call) -> bytes:
         args = call.args
-        found = self._services.find(database_name(args.db_name), args.tbl_name)
-        return self._column(call, found, OF_TABLE, args.col_name or "")
+        named = self._services.find(database_name(args.db_name), args.tbl_name)
+        return self._column(call, named, OF_TABLE, args.col_name or "")
 
     @method("get_partition_column_statistics", Rank.READ)
     def of_partition(self, call: Call) -> bytes:
         args = call.args
-        found = self._services.find(database_name(args.db_name), args.tbl_name)
-        return self._column(call, found, args.part_name or "", args.col_name or "")
+        named = self._services.find(database_name(args.db_name), args.tbl_name)
+        return self._column(call, named, args.part_name or "", args.col_name or "")
 
-    def _column(self, call: Call, found: Found, place: str, column: str) -> bytes:
+    def _column(self, call: Call, named: NamedTable, place: str, column: str) -> bytes:
         stored: Sequence[bytes] = ()
-        if found.hive is not None:
-            place = _place(found.hive, place) if place else OF_TABLE
-            stored = self._statistics.get(found.hive, [place], [column]).get(place, ())
+        if named.hive is not None:
+            place = _place(named.hive, place) if place else OF_TABLE
+            stored = self._statistics.get(named.hive, [place], [column]).get(place, ())
         if not stored:
-            raise NotFound(f"there are no statistics of column {column} of {found.database.name}.{found.name} {place}")
+            raise NotFound(f"there are no statistics of column {column} of {named.database.name}.{named.name} {place}")
         description = ColumnStatisticsDesc(
-            isTblLevel=not place, dbName=found.database.name, tableName=found.name, partName=place or None
+            isTblLevel=not place, dbName=named.database.name, tableName=named.name, partName=place or None
         )
         answer = struct(struct_field(1, encode_struct(description)), struct_list_field(2, stored))
         return reply_struct(call.name, call.seqid, answer)
@@ -98,20 +98,20 @@ class Statistics(Subject, title="Column statistics"):
     @method("get_table_statistics_req", Rank.READ)
     def of_table_req(self, call: Call) -> bytes:
         request = call.args.request
-        found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
+        named = self._services.find(database_name(request.dbName, request.catName), request.tblName)
         stored: Sequence[bytes] = ()
-        if found.hive is not None:
-            stored = self._statistics.get(found.hive, [OF_TABLE], request.colNames or []).get(OF_TABLE, ())
+        if named.hive is not None:
+            stored = self._statistics.get(named.hive, [OF_TABLE], request.colNames or []).get(OF_TABLE, ())
         return reply_struct(call.name, call.seqid, struct(struct_list_field(1, stored)))
 
     @method("get_partitions_statistics_req", Rank.READ)
     def of_partitions_req(self, call: Call) -> bytes:
         request = call.args.request
-        found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
+        named = self._services.find(database_name(request.dbName, request.catName), request.tblName)
         stored: dict[str, list[bytes]] = {}
-        if found.hive is not None:
-            places = {_place(found.hive, name): name for name in request.partNames or ()}
-            known = self._statistics.get(found.hive, list(places), request.colNames or [])
+        if named.hive is not None:
+            places = {_place(named.hive, name): name for name in request.partNames or ()}
+            known = self._statistics.get(named.hive, list(places), request.colNames or [])
             stored = {places[place]: structs for place, structs in known.items()}
         return reply_struct(call.name, call.seqid, struct(struct_list_map_field(1, stored)))
 
@@ -136,16 +136,16 @@ class Statistics(Subject, title="Column statistics"):
 
     def _delete(self, database: DatabaseName, name: str, places: Sequence[str], columns: Sequence[str | None]) -> bool:
         table = self._services.hive_table(database, name)
-        found = [
+        deleted = [
             self._statistics.delete(table, _place(table, place) if place else OF_TABLE, column)
             for place in places
             for column in columns
         ]
-        if not any(found):
+        if not any(deleted):
             raise NotFound(f"there are no such column statistics of {table.label}")
         return True
 
 
 def _place(table: HiveTable, name: str) -> str:
-    """The partition's name in its normal form. Raises InvalidArgument."""
+    """The name of the partition in its normal form. Raises InvalidArgument."""
     return table.partition_name(values_of_name(table, name))

@@ -127,9 +127,9 @@ class TableChanges(Subject, title="Changes of tables"):
 
     def _alter(self, database: DatabaseName, name: str | None, sent: Cut[Table], properties: Mapping[str, str]) -> None:
         check_table(sent.value)
-        found = self._services.find(database, name)
-        if found.hive is None:
-            self._lake.alter(found, sent.value)
+        named = self._services.find(database, name)
+        if named.hive is None:
+            self._lake.alter(named, sent.value)
             return
         new_owner = self._services.catalog.get_database(*database_name(sent.value.dbName or database.name, database[0]))
         now = self._services.now()
@@ -162,7 +162,7 @@ class TableChanges(Subject, title="Changes of tables"):
 
     @method("update_table_params", Rank.WRITE)
     def update_params(self, call: Call) -> None:
-        """Compare-and-swap on parameters. One table at a time: several would need one transaction for all."""
+        """Compares and swaps parameters, of one table at a time: several would need one transaction for all."""
         updates: list[TableParamsUpdate] = call.args.updates or []
         if len(updates) != 1:
             raise Unimplemented("update_table_params changes exactly one table at a time here")
@@ -199,11 +199,11 @@ class TableChanges(Subject, title="Changes of tables"):
         return AsyncOperationResp(id="", finished=True)
 
     def _drop(self, database: DatabaseName, name: str | None, *, delete_data: bool, purge: bool) -> None:
-        found = self._services.find(database, name)
-        if found.hive is not None:
-            self._tables.drop(*database, found.name, delete_data=delete_data)
+        named = self._services.find(database, name)
+        if named.hive is not None:
+            self._tables.drop(*database, named.name, delete_data=delete_data)
         else:
-            self._lake.drop(found, delete_data=delete_data, now=purge)
+            self._lake.drop(named, delete_data=delete_data, now=purge)
 
     @method("truncate_table", Rank.WRITE)
     def truncate(self, call: Call) -> None:
@@ -239,20 +239,20 @@ def _properties(args: Any, name: str = "environment_context") -> Mapping[str, st
 
 
 def _is_purge(properties: Mapping[str, str]) -> bool:
-    """Whether a client of Hive asked for ``DROP … PURGE``."""
+    """Whether the client asked for ``DROP … PURGE``."""
     return properties.get("ifPurge", "").lower() == "true"
 
 
 def _require_expected(table: Table, properties: Mapping[str, str]) -> None:
-    """Iceberg's compare-and-swap. The text begins as Hive's does: clients look for it."""
+    """Iceberg's compare-and-swap. Raises FailedPrecondition. Its text begins as Hive's, for which clients look."""
     key = properties.get(_EXPECTED_KEY)
     if key is None:
         return
     expected = properties.get(_EXPECTED_VALUE)
-    found = (table.parameters or {}).get(key)
-    if found != expected:
+    stored = (table.parameters or {}).get(key)
+    if stored != expected:
         raise FailedPrecondition(
-            f"The table has been modified. The parameter value for key '{key}' is '{found}'. "
+            f"The table has been modified. The parameter value for key '{key}' is '{stored}'. "
             f"The expected was value was '{expected}'"
         )
 
@@ -274,7 +274,7 @@ def _check_alter(old: HiveTable, before: Table, new: Table, renamed: bool) -> No
 
 
 def _to_partitions(old: HiveTable, new: HiveTable) -> Callable[[Partition], Partition] | None:
-    """Gives every partition the columns of its table."""
+    """What gives every partition the columns of its table; None if they do not change."""
     columns = _columns_of(new.record.hive)
     return None if columns == _columns_of(old.record.hive) else lambda row: with_columns(new, row, columns)
 
@@ -295,5 +295,5 @@ def _with_parameters(old: HiveTable, parameters: Mapping[str, str]) -> TableDefi
 def _columns_of(table: bytes) -> bytes:
     """The encoded list of the columns."""
     descriptor = fields(table)[7]
-    found = fields(table, descriptor.start)[_COLUMNS]
-    return table[found.start : found.end]
+    columns = fields(table, descriptor.start)[_COLUMNS]
+    return table[columns.start : columns.end]

@@ -27,21 +27,21 @@ class Tables(Subject, title="Tables"):
     @method("get_table", Rank.READ)
     def get(self, call: Call) -> bytes:
         args = call.args
-        found = self._services.find(database_name(args.dbname), args.tbl_name)
-        return reply_struct(call.name, call.seqid, self._services.table_struct(found))
+        named = self._services.find(database_name(args.dbname), args.tbl_name)
+        return reply_struct(call.name, call.seqid, self._services.table_struct(named))
 
     @method("get_table_req", Rank.READ)
     def get_req(self, call: Call) -> bytes:
         request = call.args.req
-        found = self._services.find(database_name(request.dbName, request.catName), request.tblName)
-        table = self._services.table_struct(found)
+        named = self._services.find(database_name(request.dbName, request.catName), request.tblName)
+        table = self._services.table_struct(named)
         return reply_struct(call.name, call.seqid, struct(struct_field(1, table)))
 
     @method("get_table_objects_by_name", Rank.READ)
     def get_by_names(self, call: Call) -> bytes:
         args = call.args
-        found = self._structs(database_name(args.dbname), args.tbl_names or [])
-        return reply_struct_list(call.name, call.seqid, found)
+        structs = self._structs(database_name(args.dbname), args.tbl_names or [])
+        return reply_struct_list(call.name, call.seqid, structs)
 
     @method("get_table_objects_by_name_req", Rank.READ)
     def get_by_names_req(self, call: Call) -> bytes:
@@ -50,19 +50,19 @@ class Tables(Subject, title="Tables"):
         names = request.tblNames
         if names is None:
             names = self._names(database, request.tablesPattern)
-        found = self._structs(database, names)
-        return reply_struct(call.name, call.seqid, struct(struct_list_field(1, found)))
+        structs = self._structs(database, names)
+        return reply_struct(call.name, call.seqid, struct(struct_list_field(1, structs)))
 
     def _structs(self, database: DatabaseName, names: Sequence[str]) -> list[bytes]:
-        """Those that there are: names without a table are left out, as in Hive."""
-        found: list[bytes] = []
+        """The structs of the tables that exist. Names without a table are left out, as in Hive."""
+        structs: list[bytes] = []
         self._services.catalog.get_database(*database)
         for name in dict.fromkeys(names):
             try:
-                found.append(self._services.table_struct(self._services.find(database, name)))
+                structs.append(self._services.table_struct(self._services.find(database, name)))
             except TableNotFound:
                 continue
-        return found
+        return structs
 
     @method("get_all_tables", Rank.READ)
     def get_all(self, call: Call) -> list[str]:
@@ -94,14 +94,14 @@ class Tables(Subject, title="Tables"):
         catalog, pattern = database_pattern(args.db_patterns)
         databases = matcher(pattern)
         fits, types = matcher(args.tbl_patterns), set(args.tbl_types or ())
-        found: list[TableMeta] = []
+        metas: list[TableMeta] = []
         for database in self._services.catalog.list_databases(catalog):
             if not databases(database.name):
                 continue
             for name, entry in self._services.catalog.list_tables(catalog, database.name):
                 if fits(name) and (not types or entry.hive_type in types):
-                    found.append(self._meta(DatabaseName(catalog, database.name), name, entry))
-        return found
+                    metas.append(self._meta(DatabaseName(catalog, database.name), name, entry))
+        return metas
 
     def _meta(self, database: DatabaseName, name: str, entry: TableEntry) -> TableMeta:
         comment = None
@@ -123,26 +123,26 @@ class Tables(Subject, title="Tables"):
 
     @method("get_table_names_by_filter", Rank.READ)
     def get_names_by_filter(self, call: Call) -> list[str]:
-        """Only conditions on one parameter, which is what engines send (to find Iceberg tables, for instance)."""
+        """Serves conditions on one parameter only, which engines send to find Iceberg tables, for instance."""
         args = call.args
         match = _PARAMETER_FILTER.fullmatch(args.filter or "")
         if match is None:
             raise InvalidPredicate(f"the table filter {args.filter!r} is not understood: one parameter can be compared")
         test = _comparison(match["op"].lower(), match["value"])
-        database, found = database_name(args.dbname), list[str]()
+        database, names = database_name(args.dbname), list[str]()
         for name, entry in self._services.catalog.list_tables(*database):
-            if args.max_tables is not None and 0 <= args.max_tables <= len(found):
+            if args.max_tables is not None and 0 <= args.max_tables <= len(names):
                 break
             if entry.kind == WAREHOUSE and test(self._parameters(database, name).get(match["key"])):
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     def _parameters(self, database: DatabaseName, name: str) -> dict[str, str]:
         try:
-            found = self._services.warehouse.tables.get(*database, name)
+            table = self._services.warehouse.tables.get(*database, name)
         except TableNotFound:
             return {}
-        return decode_struct(Table, found.record.hive).parameters or {}
+        return decode_struct(Table, table.record.hive).parameters or {}
 
 
 def _comparison(operator: str, wanted: str) -> Callable[[str | None], bool]:

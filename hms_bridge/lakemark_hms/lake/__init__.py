@@ -1,1 +1,1 @@
-"""Lake tables as an engine sees them that knows only a Hive Metastore."""
+"""Lake tables as they look to an engine that knows only the Hive Metastore."""

@@ -37,34 +37,34 @@ _Key = tuple[bytes, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Resolved:
-    """What a name stands for now."""
+class _Named:
+    """A name, and what it stands for at the moment."""
 
-    found: ResolvedVersion
+    resolved: ResolvedVersion
     name: str
     wanted: names.SnapshotName
 
     @property
     def table(self) -> LakeTable:
-        return self.found.table
+        return self.resolved.table
 
     @property
     def version(self) -> int:
-        return self.found.version
+        return self.resolved.version
 
     @property
     def key(self) -> _Key:
-        """All that the answer is made from."""
+        """Everything that the answer depends on."""
         return self.table.record.SerializeToString(deterministic=True), self.name, self.version
 
     def hidden(self, group: int | None = None) -> str:
-        key = self.found.lineage.at(self.version).key
+        key = self.resolved.lineage.at(self.version).key
         branch = "" if key == MAIN else key
         return names.hidden_name(self.table.record.name, self.version, self.wanted.since, group, branch)
 
 
 class SparkFacet:
-    """Thread-safe. Views are cheap; the files of a version are only looked at for its hidden table.
+    """Thread-safe. A view costs little; only a hidden table needs the files of its version.
 
     ``engine_schemes``: in which schemes locations are answered, by those that they have.
     """
@@ -82,48 +82,49 @@ class SparkFacet:
 
         None if there is no lake table ``t``. Raises InvalidName (no such snapshot).
         """
-        found = self._resolve(database, name)
-        if found is None:
+        named = self._resolve(database, name)
+        if named is None:
             return None
-        struct = self._structs.get(found.key)
+        struct = self._structs.get(named.key)
         if struct is None:
-            if found.wanted.files:
-                thrift = tables.hidden(found.table, name, self._location(found), *self._scan(found))
+            location = self._location(named)
+            if named.wanted.files:
+                thrift = tables.hidden(named.table, name, location, *self._scan(named))
             else:
-                schema = self._snapshots.schema(found.table, found.found.lineage, found.version)
-                scans = self._named_scans(found, schema)
-                thrift = tables.view(found.table, name, self._location(found), found.version, schema, scans)
+                schema = self._snapshots.schema(named.table, named.resolved.lineage, named.version)
+                scans = self._named_scans(named, schema)
+                thrift = tables.view(named.table, name, location, named.version, schema, scans)
             struct = encode_struct(thrift)
-            self._structs.put(found.key, struct)
+            self._structs.put(named.key, struct)
         return struct
 
     def partitions(self, database: DatabaseRecord, name: str, selection: PartitionFilter) -> PartitionView | None:
         """The selected file slices of a hidden table. Raises UnsupportedOperation for a name that has none."""
-        found = self._resolve(database, name)
-        if found is None:
+        named = self._resolve(database, name)
+        if named is None:
             return None
-        if not found.wanted.files:
+        if not named.wanted.files:
             raise UnsupportedOperation(
                 f"{database.name}.{name} is a view of a lake table and has no partitions of its own; its file slices "
-                f"are those of {database.name}.{found.hidden()}",
+                f"are those of {database.name}.{named.hidden()}",
                 table=f"{database.name}.{name}",
             )
-        view = self._views.get(found.key) if selection.selects_all else None
+        view = self._views.get(named.key) if selection.selects_all else None
         if view is None:
-            view = self._snapshots.again(lambda: self._slices(found, selection))
+            view = self._snapshots.again(lambda: self._slices(named, selection))
             if selection.selects_all:
-                self._views.put(found.key, view)
+                self._views.put(named.key, view)
         return view
 
-    def _slices(self, found: _Resolved, selection: PartitionFilter) -> PartitionView:
-        scan, snapshot = self._scan(found)
-        return slices_view(found.table, found.name, self._location(found), scan, snapshot, selection)
+    def _slices(self, named: _Named, selection: PartitionFilter) -> PartitionView:
+        scan, snapshot = self._scan(named)
+        return slices_view(named.table, named.name, self._location(named), scan, snapshot, selection)
 
-    def _location(self, found: _Resolved) -> str:
-        """The table's, as engines read it."""
-        return in_scheme(found.table.record.location, self._schemes)
+    def _location(self, named: _Named) -> str:
+        """The table's location in the scheme that engines read."""
+        return in_scheme(named.table.record.location, self._schemes)
 
-    def _resolve(self, database: DatabaseRecord, name: str) -> _Resolved | None:
+    def _resolve(self, database: DatabaseRecord, name: str) -> _Named | None:
         base = name.partition("@")[0]
         try:
             self._snapshots.version(database.catalog, database.name, base, SnapshotReference())
@@ -131,62 +132,64 @@ class SparkFacet:
             return None
         wanted = names.parse(name)
         try:
-            found = self._found(database, base, wanted)
+            resolved = self._resolved(database, base, wanted)
             if wanted.since is not None:
-                self._snapshots.require_readable(found.table, found.lineage, wanted.since)
+                self._snapshots.require_readable(resolved.table, resolved.lineage, wanted.since)
         except NotFound as error:
             # "No such object" would make engines say only that there is no such table.
             raise InvalidName(error.message, **error.details) from error
-        return _Resolved(found, name, wanted)
+        return _Named(resolved, name, wanted)
 
-    def _found(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> ResolvedVersion:
-        """Branches and tags share their names. Raises NotFound."""
+    def _resolved(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> ResolvedVersion:
+        """The snapshot of a branch or a tag, which share one set of names. Raises NotFound."""
         reference, at = wanted.reference, wanted.at
         try:
             return self._snapshots.resolve(database.catalog, database.name, base, replace(at, branch=reference))
         except BranchNotFound as no_branch:
             try:
-                found = self._snapshots.resolve(database.catalog, database.name, base, SnapshotReference(tag=reference))
+                resolved = self._snapshots.resolve(
+                    database.catalog, database.name, base, SnapshotReference(tag=reference)
+                )
             except NotFound as no_tag:
                 raise InvalidName(f"{no_branch.message}; {no_tag.message}", name=reference) from no_branch
         if at != SnapshotReference():
             raise InvalidName(f"{reference!r} is a tag, which is one version: write {base}@{reference}", name=reference)
-        return found
+        return resolved
 
-    def _named_scans(self, found: _Resolved, schema: Schema) -> list[tuple[str, Scan]]:
+    def _named_scans(self, named: _Named, schema: Schema) -> list[tuple[str, Scan]]:
         """The hidden tables that a version's view reads. Files are not looked at if there only ever was one schema."""
-        scans = [only_scan(schema)] if schema.schema_id == 1 else scans_of(self._snapshot(found))
+        scans = [only_scan(schema)] if schema.schema_id == 1 else scans_of(self._snapshot(named))
         if len(scans) == 1:
-            return [(found.hidden(), scans[0])]
-        return [(found.hidden(scan.latest), scan) for scan in scans]
+            return [(named.hidden(), scans[0])]
+        return [(named.hidden(scan.latest), scan) for scan in scans]
 
-    def _scan(self, found: _Resolved) -> tuple[Scan, Snapshot]:
+    def _scan(self, named: _Named) -> tuple[Scan, Snapshot]:
         """What a hidden table shows. Raises InvalidName if there is no such group, or there are several."""
-        snapshot = self._snapshot(found)
+        snapshot = self._snapshot(named)
         if snapshot.schema.schema_id == 1:
             return only_scan(snapshot.schema), snapshot
         scans = scans_of(snapshot)
-        wanted = [scan for scan in scans if found.wanted.group in (None, scan.latest)]
+        wanted = [scan for scan in scans if named.wanted.group in (None, scan.latest)]
         if len(wanted) == 1:
             return wanted[0], wanted[0].of(snapshot)
-        shown = " and ".join(f"{found.hidden(scan.latest)}" for scan in scans)
+        shown = " and ".join(f"{named.hidden(scan.latest)}" for scan in scans)
         raise InvalidName(
-            f"the files of version {found.version} were written with schemas that are read differently: they are in "
+            f"the files of version {named.version} were written with schemas that are read differently: they are in "
             f"{shown}; query the view instead, which reads them all",
-            name=found.name,
+            name=named.name,
         )
 
-    def _snapshot(self, found: _Resolved) -> Snapshot:
-        newer = self._snapshots.load(found.table, found.found.lineage, found.version)
+    def _snapshot(self, named: _Named) -> Snapshot:
+        newer = self._snapshots.load(named.table, named.resolved.lineage, named.version)
         if merged_on_read(newer) is not None:
             raise UnsupportedOperation(
-                f"version {newer.version} of {found.table.name} has delta files, which this view does not merge yet: "
+                f"version {newer.version} of {named.table.name} has delta files, which this view does not merge yet: "
                 "compact its file groups, or read it through the client's plans",
-                table=found.table.name,
+                table=named.table.name,
             )
-        if found.wanted.since is None:
+        if named.wanted.since is None:
             return newer
-        return added_between(self._snapshots.load(found.table, found.found.lineage, found.wanted.since), newer)
+        return added_between(self._snapshots.load(named.table, named.resolved.lineage, named.wanted.since), newer)
 
 
 def _view_bytes(view: PartitionView) -> int:

@@ -45,7 +45,7 @@ def hidden_name(table: str, version: int, since: int | None = None, group: int |
 
 
 def parse(name: str) -> SnapshotName:
-    """Raises InvalidName for what follows an @ and is no snapshot."""
+    """What a name in SQL stands for. Raises InvalidName if what follows an @ is no snapshot."""
     table, *rest = name.lower().split("@")
     group = _GROUP.fullmatch(rest[-1]) if FILES_SUFFIX in rest[:-1] else None
     number = int(group.group(1)) if group else None
@@ -54,7 +54,7 @@ def parse(name: str) -> SnapshotName:
     files = rest[-1:] == [FILES_SUFFIX]
     if files:
         rest.pop()
-    # The files of what moves on are no name that a view could rely on.
+    # A view cannot rely on the files of a name that moves to later versions.
     if files and not (rest and is_pinned(rest[-1])):
         raise InvalidName(f"{name!r} names no snapshot; write {FORMS}", name=name)
     part = parse_parts(name, rest)

@@ -18,9 +18,10 @@ from lakemark_server.file_index.parts.fold import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One hidden table. ``schemas``: ids of those that its files were written with; empty: whichever they have.
+    """One hidden table.
 
-    ``columns``: each data column of the version with the column of the hidden table, None if no file has it.
+    ``schemas`` has the ids of its files' schemas; if it is empty, files of all schemas belong to it. ``columns`` has
+    each data column of the version with the column of the hidden table, which is None if no file has it.
     """
 
     schemas: frozenset[int]
@@ -28,16 +29,16 @@ class Scan:
 
     @property
     def data_columns(self) -> tuple[Field, ...]:
-        """Those of the hidden table."""
+        """The columns of the hidden table."""
         return tuple(scanned for _, scanned in self.columns if scanned is not None)
 
     @property
     def latest(self) -> int:
-        """Names the group."""
+        """The highest schema id, which names the group; 0 for the only scan."""
         return max(self.schemas, default=0)
 
     def of(self, snapshot: Snapshot) -> Snapshot:
-        """Only its files."""
+        """The snapshot with only the files of this scan."""
         if not self.schemas:
             return snapshot
         parts = tuple(part for part in snapshot.parts if part.schema.schema_id in self.schemas)
@@ -45,12 +46,12 @@ class Scan:
 
 
 def only_scan(schema: Schema) -> Scan:
-    """Of a version whose files all have its own schema, or that has none."""
+    """The scan of a version without files, or whose files all have the version's own schema."""
     return Scan(frozenset(), tuple((column, column) for column in schema.data_columns))
 
 
 def scans_of(snapshot: Snapshot) -> Sequence[Scan]:
-    """One or more; in the order of their latest schemas."""
+    """The scans that read a snapshot, at least one, in the order of their latest schemas."""
     schemas = {part.schema.schema_id: part.schema for part in snapshot.parts}
     groups = reading_groups(schemas, snapshot.schema)
     if not groups:

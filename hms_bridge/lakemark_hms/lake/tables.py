@@ -74,7 +74,7 @@ def view(
 
 
 def _select(database: str, hidden_table: str, scan: Scan, schema: Schema) -> str:
-    """The version's columns from those of one hidden table."""
+    """The SELECT that makes the version's columns from those of one hidden table."""
     columns = [_aliased(scanned_sql(column, scanned), column) for column, scanned in scan.columns]
     columns += [quoted(column.name) for column in schema.partition_fields]
     return f"SELECT {', '.join(columns)} FROM {quoted(database)}.{quoted(hidden_table)}"  # noqa: S608 - names are quoted
@@ -134,7 +134,7 @@ def parquet_storage(columns: list[ttypes.FieldSchema] | None, location: str) -> 
 
 
 def slice_key(schema: Schema, scan: Scan) -> str:
-    """The name of the last partition key: one that no column has."""
+    """The name of the last partition key, which no column has."""
     name, scanned = SLICE_KEY, {column.name.lower() for column in scan.data_columns}
     while schema.find(name) is not None or name in scanned:
         name = "_" + name
@@ -142,7 +142,7 @@ def slice_key(schema: Schema, scan: Scan) -> str:
 
 
 def _columns(fields: list[Field] | tuple[Field, ...]) -> list[ttypes.FieldSchema]:
-    """Hive's names are in lower case."""
+    """The columns for Hive, whose names are in lower case."""
     return [
         ttypes.FieldSchema(name=field.name.lower(), type=format_type(field.type), comment=field.comment or None)
         for field in fields

@@ -1,8 +1,8 @@
 """Thrift messages: TBinaryProtocol headers in Python, structs by the C codec of Apache thrift.
 
-A message is a header (name, kind, sequence number) and one struct; the socket carries no frames, so that the end of a
-message is known only by walking its struct. The walk is done in C against an empty specification: it allocates nothing,
-checks every length against what is there, and stops at 64 levels of nesting (a limit built into the C codec).
+A message is a header (name, kind, sequence number) and one struct. There are no frames on the socket, so the end of a
+message is found only by walking its struct. The C codec walks against an empty specification: it allocates nothing,
+checks every length against the bytes that are there, and stops at 64 levels of nesting, its built-in limit.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class TruncatedError(WireError):
 
 
 class EncodeError(Exception):
-    """A struct of ours holds what its type cannot: a defect of the caller."""
+    """A struct to be sent holds what its type cannot hold, which is a defect of the caller."""
 
 
 class Header(NamedTuple):
-    """What stands before the struct: ``body`` is the offset at which that starts."""
+    """The head of a message. ``body`` is the offset at which the struct starts."""
 
     name: str
     kind: int
@@ -58,12 +58,12 @@ class Header(NamedTuple):
 
 
 class _Source:
-    """What the C codec reads from: it is protocol and transport in one."""
+    """What the C codec reads from: protocol and transport in one."""
 
     __slots__ = ("container_length_limit", "cstringio_buf", "string_length_limit", "trans")
 
     def __init__(self, data: bytes, at: int, length_max: int) -> None:
-        # The C codec takes the position on trust: behind the end it would read memory that is not ours.
+        # The C codec trusts the position. Beyond the end it would read other memory.
         if not 0 <= at <= len(data):
             raise TruncatedError(at - len(data))
         self.cstringio_buf = BytesIO(data)  # shares the bytes
@@ -88,7 +88,7 @@ _NOTHING = _Nothing()
 
 
 def read_header(data: bytes, at: int = 0) -> Header | None:
-    """The header at ``at``, or None when more bytes are needed; raises WireError as soon as it cannot become one."""
+    """The header at ``at``, or None when more bytes are needed. Raises WireError as soon as they cannot become one."""
     have = len(data) - at
     if have < 1:
         return None
@@ -121,7 +121,7 @@ def _old_header(data: bytes, at: int) -> Header | None:
 
 
 def _name_end(data: bytes, at: int, length: int) -> int | None:
-    """Where the method name ends, or None when it is not here as a whole; what is here must look like a name."""
+    """Where the method name ends, or None while it is not complete. Raises WireError if the bytes are not a name's."""
     if not 0 < length <= METHOD_NAME_BYTES_MAX:
         raise WireError(f"a method name of {length} bytes: not a Thrift binary message, or one in frames")
     name = data[at : at + length]
@@ -131,7 +131,7 @@ def _name_end(data: bytes, at: int, length: int) -> int | None:
 
 
 def _guess(start: bytes) -> str:
-    """What somebody who sends these bytes probably speaks."""
+    """The protocol that these bytes probably belong to."""
     if start[:4] in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PRI "):
         return "an HTTP request"
     if start[:2] == b"\x16\x03":
@@ -148,8 +148,8 @@ def _guess(start: bytes) -> str:
 def end_of_struct(data: bytes, at: int, length_max: int = STRUCT_BYTES_MAX, count: int = 1) -> int:
     """Offset behind the struct at ``at``, or behind ``count`` structs that follow each other.
 
-    Raises TruncatedError when they are not here as a whole, and WireError when they are malformed; a string that claims
-    more than ``length_max`` bytes is that at once.
+    Raises TruncatedError when the bytes end before, and WireError when they are malformed, for instance by a string
+    that claims more than ``length_max`` bytes.
     """
     source = _Source(data, at, length_max)
     try:
@@ -191,7 +191,7 @@ def encode_struct(value: Struct | DeclaredError) -> bytes:
 
 
 def message_head(name: str, kind: int, seqid: int) -> bytes:
-    """A header, always of the strict form (readers of the old one accept it)."""
+    """A header, always in the strict form, which readers of the old form accept."""
     text = name.encode()
     return _U32.pack(_VERSION_1 | kind) + _I32.pack(len(text)) + text + _I32.pack(seqid)
 

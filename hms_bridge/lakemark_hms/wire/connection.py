@@ -1,9 +1,9 @@
 """One accepted socket, and its state between the loop and the workers.
 
-The loop reads, workers run calls and write their replies. ``running`` says who owns the connection's next step: from
-the moment that a call is handed over until its reply is written, the worker (or, when the socket is full, the loop that
-writes the rest for it). A socket is closed only by the loop and only while nothing runs, so that no worker can write to
-a file descriptor that has become another's.
+The loop reads; workers run calls and write their replies. ``running`` says who owns the connection's next step. While
+it is set, from when a call is handed over until its reply is written, that is the worker, or the loop if it writes the
+rest of a reply for which the socket had no room. Only the loop closes a socket, and only while nothing runs, so that no
+worker can write to a file descriptor that was given to another connection.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Connection:
         self.interest = 0  # what the selector watches it for
         self.eof = False  # the peer sends no more
         self.broken = False  # nothing can be written any more
-        self.rejected = False  # what still comes is thrown away
+        self.rejected = False  # further bytes are dropped
         self.closed = False
         self.deadline: float | None = None  # when the loop gives up on what it waits for
-        self.used_at = time.monotonic()  # when something came or went last
+        self.used_at = time.monotonic()  # when bytes were last read or written
 
     def write(self, data: bytes | memoryview) -> memoryview | None:
-        """Writes what the socket takes now; the rest, or None. A socket that fails takes everything and is broken."""
+        """Writes what the socket takes now. Returns the rest, or None; if the socket fails there is no rest."""
         view = memoryview(data)
         try:
             while view:
@@ -64,7 +64,7 @@ class Connection:
         return None
 
     def finish(self, rest: memoryview | None) -> bool:
-        """Ends a call, by the worker that ran it; True when the loop has to look after the connection."""
+        """Ends a call in the worker that ran it. Returns whether the loop has to attend to the connection."""
         with self.lock:
             if rest is not None and not self.broken:
                 self.out = rest
@@ -73,7 +73,7 @@ class Connection:
             return self.broken or self.eof or self.inbox.size > 0
 
     def abort(self) -> None:
-        """Makes reads and writes fail from now on, without closing."""
+        """Makes reads and writes fail from now on, without closing the socket."""
         self.broken = True
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
-"""Serialized structs taken apart without losing a byte: spans, shallow indexes, patches.
+"""Takes serialized structs apart without losing a byte: spans, shallow indexes, patches.
 
-Lakemark stores the structs that clients send as they were sent, so that fields which only other releases know survive.
-These functions find the bytes of a struct inside a request, and change single fields of a stored struct.
+Lakemark stores structs as clients sent them, so that fields survive which only other releases know. These functions
+find the bytes of a struct in a request, and change single fields of a stored struct.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T", bound="Struct | DeclaredError")
 
 
 class Field(NamedTuple):
-    """Wire type of a field, and where its value starts and ends; the three bytes before are its header."""
+    """The wire type of a field, and where its value starts and ends. The three bytes before it are its header."""
 
     ttype: int
     start: int
@@ -30,33 +30,33 @@ class Field(NamedTuple):
 
 
 class Cut(NamedTuple, Generic[T]):
-    """A struct as it was sent: decoded, and its bytes with all fields that ``value`` does not know."""
+    """A struct as it was sent: decoded, and as bytes, which have also the fields that ``value`` does not know."""
 
     value: T
     raw: bytes
 
 
 def fields(data: bytes, at: int = 0) -> dict[int, Field]:
-    """Shallow index of the struct at ``at``: field id -> where it is. Raises WireError."""
+    """The top-level fields of the struct at ``at``, by field id. Raises WireError."""
     return dict(_walk(data, at))
 
 
 def find(data: bytes, at: int, path: tuple[int, ...]) -> tuple[int, int] | None:
-    """Wire type and start of the value at ``path`` (field ids, outermost first); None when it was not sent."""
-    found = None
+    """The wire type and start of the value at ``path`` (field ids, outermost first); None if it was not sent."""
+    value = None
     for wanted in path:
-        if found is not None and found[0] != STRUCT:
-            raise WireError(f"field {wanted} is asked of something that is no struct: its type is {found[0]}")
-        found = _find(data, at if found is None else found[1], wanted)
-        if found is None:
+        if value is not None and value[0] != STRUCT:
+            raise WireError(f"field {wanted} is asked of something that is no struct: its type is {value[0]}")
+        value = _find(data, at if value is None else value[1], wanted)
+        if value is None:
             return None
-    return found
+    return value
 
 
 def cut(kind: type[T], data: bytes, at: int, path: tuple[int, ...]) -> list[Cut[T]]:
-    """The structs at ``path`` of the struct at ``at``: one for a struct field, each of a list field.
+    """The structs at ``path`` in the struct at ``at``: that of a struct field, or all of a list field.
 
-    Empty when the field was not sent. Raises WireError when it is neither.
+    Empty if the field was not sent. Raises WireError if it is of another type.
     """
     field = find(data, at, path)
     if field is None:
@@ -67,19 +67,19 @@ def cut(kind: type[T], data: bytes, at: int, path: tuple[int, ...]) -> list[Cut[
         return [Cut(value, data[start:end])]
     if ttype != LIST or _byte(data, start) != STRUCT:
         raise WireError(f"field {path[-1]} should hold structs, its type is {ttype}")
-    found: list[Cut[T]] = []
+    structs: list[Cut[T]] = []
     at = start + 5
     for _ in range(read_i32(data, start + 1)):
         value, end = decode_with_end(kind, data, at)
-        found.append(Cut(value, data[at:end]))
+        structs.append(Cut(value, data[at:end]))
         at = end
-    return found
+    return structs
 
 
 def patch(data: bytes, changes: Mapping[int, tuple[int, bytes] | None]) -> bytes:
     """The struct with some fields replaced or added (wire type, encoded value) or dropped (None).
 
-    Every other byte stays, and so does the order; new fields are added at the end, by their id.
+    All other bytes and their order stay. New fields are added at the end, in the order of their ids.
     """
     pieces: list[bytes] = []
     left = dict(changes)
@@ -107,7 +107,7 @@ def field_head(ttype: int, field_id: int) -> bytes:
 
 
 def _find(data: bytes, at: int, wanted: int) -> tuple[int, int] | None:
-    """Wire type and start of one field; what comes behind it is not looked at."""
+    """The wire type and start of one field. The fields behind it are not looked at."""
     while ttype := _byte(data, at):
         if int.from_bytes(data[at + 1 : at + 3], "big", signed=True) == wanted:
             return ttype, at + 3
@@ -125,7 +125,7 @@ def _walk(data: bytes, at: int) -> Iterator[tuple[int, Field]]:
 
 
 def _end_of_value(data: bytes, at: int, ttype: int, levels: int) -> int:
-    """Offset behind a value of a wire type; structs are skipped in C, containers of fixed width by arithmetic."""
+    """The offset behind a value. Structs are skipped in C, containers of elements of fixed width by arithmetic."""
     if levels == 0:
         raise WireError("nested too deeply")
     width = _FIXED.get(ttype)

@@ -1,4 +1,4 @@
-"""From a whole request to the bytes of its answer: which handler runs, and what its errors become."""
+"""Turns a whole request into the bytes of its answer: runs the handler of its method, and maps its errors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T", bound="Struct | DeclaredError")
 
 
 class Session:
-    """What is known of one connection, from its first to its last call.
+    """The state of one connection, from its first to its last call.
 
-    ``user`` and ``groups`` are what ``set_ugi`` said; ``data`` belongs to the handlers. The calls of one connection
-    run one at a time, so that handlers need no lock here.
+    ``user`` and ``groups`` are those of ``set_ugi``; ``data`` belongs to the handlers. The calls of one connection run
+    one at a time, so handlers need no lock here.
     """
 
     __slots__ = ("data", "groups", "peer", "user")
@@ -34,7 +34,7 @@ class Session:
 
 
 class Call:
-    """One request, and the connection that it came on."""
+    """One request, and the session of its connection."""
 
     __slots__ = ("_args", "message", "method", "session")
 
@@ -69,17 +69,17 @@ class Call:
         return codec.decode_struct(kind, self.message.data, self.message.header.body)
 
     def cut(self, kind: type[T], *path: int) -> list[Cut[T]]:
-        """The structs at a path of field ids within the arguments, with the bytes that the client sent.
+        """The structs at a path of field ids in the arguments, with the bytes that the client sent.
 
-        ``call.cut(Partition, 1, 3)`` are the partitions of ``add_partitions_req``: field 3 of the request, argument 1.
+        ``call.cut(Partition, 1, 3)`` are the partitions of ``add_partitions_req``: field 3 of argument 1, the request.
         """
         return cut(kind, self.message.data, self.message.header.body, path)
 
 
-# Gives what the method returns, or the bytes of a whole reply; None for a method that returns nothing.
+# Returns the method's result, or the bytes of a whole reply; None for a method that returns nothing.
 Handler = Callable[[Call], object]
 
-# Which declared exception an error becomes; None: the method has none that fits.
+# The declared exception for an error; None if the method declares none that fits.
 ErrorMapper = Callable[[Method, Exception], DeclaredError | None]
 
 
@@ -88,24 +88,24 @@ Run = Callable[[Call, Handler], object]
 
 
 class RefusedError(Exception):
-    """The call was not begun, and may be asked for again later; the text says why and when."""
+    """The call was not begun and may be repeated later. The text says why and when."""
 
 
 def run_all(call: Call, handler: Handler) -> object:
-    """A Run that lets everything pass."""
+    """A Run that refuses nothing."""
     return handler(call)
 
 
 def no_mapping(_method: Method, _error: Exception) -> DeclaredError | None:
-    """An ErrorMapper that knows nothing."""
+    """An ErrorMapper that maps no error."""
     return None
 
 
 class Dispatcher:
     """Answers requests by the handlers of their methods.
 
-    Errors become, in this order: the exception itself when the method declares it; what ``error_mapper`` makes of it;
-    a TApplicationException with its text. Methods without a handler are answered as unknown.
+    An error is answered as itself if the method declares it, else as what ``error_mapper`` returns, else as a
+    TApplicationException with its text. Methods without a handler are answered as unknown.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Dispatcher:
         self._run = run
 
     def answer(self, message: Message, session: Session) -> bytes | None:
-        """The whole reply, or None when the call gets none. Never raises."""
+        """The whole reply, or None if the call gets none. Never raises."""
         header = message.header
         handler = self._handlers.get(header.name)
         if handler is None:
@@ -142,7 +142,7 @@ class Dispatcher:
             return None if method.oneway or header.kind == codec.ONEWAY else reply
 
     def refuse(self, message: Message, session: Session, reason: str) -> bytes | None:
-        """The reply to a call that is not begun. Clients take an application error for one that may pass."""
+        """The reply to a call that is not begun. Clients take an application error for a temporary one."""
         header = message.header
         log.info("refused %s from %s: %s", header.name, session.peer, reason)
         if header.kind == codec.ONEWAY:

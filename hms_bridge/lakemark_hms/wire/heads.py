@@ -1,6 +1,6 @@
-"""Structs read in part: what the facade needs of a stored object, all else skipped in C.
+"""Structs that are decoded in part: the fields that the facade needs. All others are skipped in C.
 
-Decoding a partition with its columns costs 30 us, its head 3 us; the bytes themselves are kept whole (``cut.Cut.raw``).
+Decoding a partition with its columns takes 30 us, its head 3 us. The bytes are kept as a whole (``cut.Cut.raw``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StorageHead(Struct):
 
 
 class PartitionHead(Struct):
-    """Of a Partition: which one it is, where it is, and its parameters."""
+    """A Partition's names, values, location and parameters."""
 
     __slots__ = ("catName", "dbName", "parameters", "sd", "tableName", "values")
     thrift_spec: ClassVar[tuple[Any, ...]] = (

@@ -1,8 +1,8 @@
-"""Where the bytes of one connection wait until they are whole messages. No I/O: bytes in, messages out.
+"""Collects the bytes of one connection until they are whole messages. No I/O: bytes in, messages out.
 
-The end of an unframed message is found by walking it (``codec``), again from its start whenever more bytes came.
-Walking costs about a nanosecond a byte; so that a message which trickles in does not cost its square, a message may be
-walked eight times over as its bytes come, and after that only when ``retry_at`` has passed.
+The end of an unframed message is found by walking it (``codec``), from its start each time that more bytes came.
+Walking takes about a nanosecond a byte. So that a message which trickles in does not take the square of its size, a
+message is walked at most eight times over as its bytes come, and after that only when ``retry_at`` has passed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RETRY_SECONDS_MIN = 0.001
 
 
 class Message(NamedTuple):
-    """A whole request: ``data[:end]`` up to its last byte; other messages may stand around it."""
+    """A whole request, which ends at ``data[end]``. Other messages may come before and behind it in ``data``."""
 
     header: Header
     data: bytes
@@ -25,12 +25,12 @@ class Message(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it keeps in memory."""
+        """How many bytes it keeps in memory."""
         return len(self.data)
 
 
 class RejectedError(Exception):
-    """The bytes can never become a message, so that nothing behind them can be read either."""
+    """The bytes can never become a message, so nothing behind them can be read either."""
 
     def __init__(self, header: Header | None, reason: str) -> None:
         super().__init__(reason)
@@ -50,14 +50,14 @@ class Inbox:
         self._at = 0  # how much of the first chunk is taken
         self._header: Header | None = None
         self._walked = 0
-        self._wanted = 1  # fewer bytes than these cannot be a whole message
+        self._wanted = 1  # a whole message needs at least so many bytes
 
     def feed(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
         self.size += len(chunk)
 
     def take(self, now: float) -> Message | None:
-        """The next whole message, or None when it is not here yet. ``now`` is a monotonic time in seconds.
+        """The next message, or None if it is not complete yet. ``now`` is a monotonic time in seconds.
 
         Raises RejectedError, with the header where that could be read.
         """
@@ -101,7 +101,7 @@ class Inbox:
 
     def _join(self) -> bytes:
         if len(self._chunks) > 1:
-            # What is taken already is dropped here, and nowhere else.
+            # Only here are bytes dropped that were taken already.
             self._chunks[0] = self._chunks[0][self._at :]
             shift, self._at = self._at, 0
             self._chunks = [b"".join(self._chunks)]

@@ -1,8 +1,8 @@
 """The socket server: one loop thread for all connections, a few worker threads for calls.
 
-Clients of the Hive Metastore keep their connections open and mostly idle, so a connection costs a socket and an object,
-never a thread. The loop reads and finds whole messages; a worker runs the call and writes the reply itself, so that an
-answer needs one change of threads. Calls of one connection run one at a time, in the order in which they were sent.
+Clients of the Hive Metastore keep their connections open and mostly idle, so a connection takes a socket and an object
+but no thread. The loop reads and finds whole messages. A worker runs the call and writes the reply itself, so an answer
+needs one switch of threads. Calls of one connection run one at a time, in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class HmsServer:
         self.port: int = self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
-        self._waiting: set[Connection] = set()  # those with a deadline or a walk put off
+        self._waiting: set[Connection] = set()  # connections with a deadline, or whose walk was put off
         self._notices: deque[Connection] = deque()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -84,7 +84,7 @@ class HmsServer:
         self._loop_thread.start()
 
     def stop(self, deadline_seconds: float = 10.0) -> None:
-        """Accepts nothing more, lets running calls end and their replies go out until the deadline, closes the rest."""
+        """Accepts nothing more, waits until the deadline for running calls and their replies, and closes the rest."""
         if not self._loop_thread.ident:
             self._end()
             return
@@ -105,7 +105,7 @@ class HmsServer:
     def _work(self, call: tuple[Connection, Message]) -> None:
         connection, message = call
         reply = None
-        if not connection.broken:  # else its client has gone while the call waited
+        if not connection.broken:  # else its client left while the call waited
             reply = self._dispatcher.answer(message, connection.session)
         self._room.leave(message.size)
         if self._write(connection, reply) or self._stop_by is not None:
@@ -114,16 +114,16 @@ class HmsServer:
 
     @staticmethod
     def _write(connection: Connection, reply: bytes | None) -> bool:
-        """Ends a call; True when the loop has to look after the connection."""
+        """Ends a call. Returns whether the loop has to attend to the connection."""
         rest = None if reply is None or connection.broken else connection.write(reply)
         connection.used_at = time.monotonic()
         return connection.finish(rest)
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError, OSError):  # full: it is awake already; closed: it has ended
+        with contextlib.suppress(BlockingIOError, OSError):  # full: the loop is awake already; closed: it has ended
             self._wake_out.send(b"\0")
 
-    # ---- the loop; everything from here on runs in its thread
+    # ---- the loop: everything from here on runs in its thread
 
     def _loop(self) -> None:
         self._selector.register(self._listener, _READ)
@@ -155,7 +155,7 @@ class HmsServer:
                 sock, address = self._listener.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError as error:  # out of file descriptors: what is open goes on, new ones wait in the backlog
+            except OSError as error:  # out of file descriptors: open connections go on, new ones wait in the backlog
                 log.warning("cannot accept connections for now: %s", error)
                 self._selector.unregister(self._listener)
                 self._accept_at = time.monotonic() + 1.0
@@ -222,7 +222,7 @@ class HmsServer:
         self._advance(connection)
 
     def _count(self, connection: Connection) -> bool:
-        """Brings the sum of what all inboxes hold up to date; False if it grew too large: it is closed then."""
+        """Updates the sum of the bytes in all inboxes. False if it grew too large; the connection is closed then."""
         grown = connection.inbox.size - connection.counted
         connection.counted += grown
         self._received += grown
@@ -239,7 +239,7 @@ class HmsServer:
         self._count(connection)
 
     def _advance(self, connection: Connection) -> None:
-        """Hands the next whole message to a worker, if there is one and nothing runs."""
+        """Hands the next whole message to a worker, if there is one and no call runs."""
         with connection.lock:
             running = connection.running
         if running:
@@ -274,7 +274,7 @@ class HmsServer:
             self._await_more(connection, now)
 
     def _hand_over(self, connection: Connection, message: Message) -> None:
-        """To a worker, or back to the client with the reason why not."""
+        """Gives the message to a worker, or tells the client why not."""
         reason = f"the service is full: {self._lanes.pending} calls wait or run; try again in a second"
         try:
             self._room.enter(message.size)
@@ -300,7 +300,7 @@ class HmsServer:
         self._waiting.add(connection)
 
     def _flush(self, connection: Connection) -> None:
-        """Writes more of a reply that the socket did not take at once; the call has ended when all is written."""
+        """Writes more of a reply that the socket did not take at once. The call ends when all of it is written."""
         if connection.out is None:
             return
         before = len(connection.out)
@@ -319,7 +319,7 @@ class HmsServer:
         self._advance(connection)
 
     def _reject(self, connection: Connection, header: codec.Header | None, reason: str) -> None:
-        """Says what is wrong where a header told how, and drops the connection: its next message cannot be found."""
+        """Answers what is wrong, if there is a header, and drops the connection: its next message cannot be found."""
         log.warning("rejected %s (user %s): %s", connection.session.peer, connection.session.user, reason)
         self._drop_received(connection)
         if header is None:
@@ -338,7 +338,7 @@ class HmsServer:
             self._close(connection)
 
     def _sweep(self, now: float) -> None:
-        """Tries walks that were put off, and gives up on connections whose time is over."""
+        """Repeats walks that were put off, and closes connections whose time is over."""
         for connection in [c for c in self._waiting if c.inbox.retry_at is not None and c.inbox.retry_at <= now]:
             self._advance(connection)
         if now - self._swept_at < _SWEEP_SECONDS:

@@ -1,7 +1,8 @@
 """Replies joined from structs that are already serialized, without decoding or encoding them again.
 
-A *piece* is the bytes of one value or of one field. Functions ending in ``_field`` make a field of a struct; ``struct``
-puts fields together; the ``reply`` functions put a whole message around a value. All of it is joined once, at the end.
+A *piece* is the bytes of one value or of one field. Functions ending in ``_field`` make a field of a struct, ``struct``
+puts fields together, and the ``reply`` functions put a whole message around a value. All pieces are joined once, at the
+end.
 
     reply_struct_list("get_partitions", seqid, stored)
     reply_struct("get_table_req", seqid, struct(struct_field(1, stored)))

@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 from lakemark_server.admission.ranks import Rank, share_of
 
 
-class Lane(Protocol):
-    """Some threads, and the requests that wait for them."""
+class LaneLoad(Protocol):
+    """How many threads a lane has, and how many requests use or await them."""
 
     @property
     def threads(self) -> int: ...
@@ -28,10 +28,10 @@ class Lane(Protocol):
     def pending_max(self) -> int: ...
 
 
-L_co = TypeVar("L_co", bound=Lane, covariant=True)
+L_co = TypeVar("L_co", bound=LaneLoad, covariant=True)
 
 
-class Lanes(Protocol[L_co]):
+class LaneSet(Protocol[L_co]):
     """The three lanes of a protocol."""
 
     @property
@@ -50,7 +50,7 @@ class LanePolicy:
 
     writes_leave_room: bool
 
-    def lane_for(self, rank: Rank, lanes: Lanes[L_co]) -> L_co:
+    def lane_for(self, rank: Rank, lanes: LaneSet[L_co]) -> L_co:
         """The lane of a request that comes now. Whether the lane has room is another question."""
         if rank is Rank.VITAL:
             return lanes.vital
@@ -58,9 +58,9 @@ class LanePolicy:
             return lanes.reads
         return lanes.main
 
-    def pending_max(self, rank: Rank, lane: Lane) -> int:
-        """How many requests may wait or run in the lane for one more of this rank to be refused."""
+    def pending_max(self, rank: Rank, lane: LaneLoad) -> int:
+        """With so many pending requests in the lane, a further one of this rank is refused."""
         return share_of(lane.pending_max, rank) if self.writes_leave_room else lane.pending_max
 
-    def has_room(self, rank: Rank, lane: Lane) -> bool:
+    def has_room(self, rank: Rank, lane: LaneLoad) -> bool:
         return lane.pending < self.pending_max(rank, lane)

@@ -31,6 +31,7 @@ def wrong(store: Store, pairs: Pairs) -> list[str]:
 
 
 def count(pairs: Pairs, get: Callable[[bytes], bytes | None]) -> Counts:
+    """Counts what there is. ``pairs`` lists a space of the store, and ``get`` reads the value of a key."""
     counts: Counter[tuple[str, str]] = Counter()
     catalogs: dict[int, str] = {}
     for _, value in pairs(DATABASES):

@@ -1,8 +1,7 @@
-"""Rate and concurrency of each tenant, in this process: counted in memory, forgotten with it.
+"""Limits the rate and the concurrency of each tenant's requests in this process, counted in memory.
 
-Of both a share is reserved: what changes things leaves the last eighth to what only reads, so that a flood of writes
-keeps nobody from looking. Heartbeats are not counted at all: a tenant that asks for too much is told to wait, and does
-not lose its open instants for it.
+Writes leave the last eighth of both to reads, so that a flood of writes cannot keep anybody from reading. Heartbeats
+are not counted at all: a tenant that asks for too much is told to wait, but does not lose its open instants.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ _SERVICE_S_FIRST: Final = 0.02
 _SMOOTHING: Final = 0.1
 
 
-class Tenant:
-    """What one tenant does here now. Changed under the lock of ``Tenants``."""
+class Traffic:
+    """The requests of one tenant in this process. Changed under the lock of ``Tenants``."""
 
     __slots__ = ("bucket", "catalog", "limits", "refused", "running", "service_s")
 
@@ -36,11 +35,11 @@ class Tenant:
         self.bucket = TokenBucket(limits.requests_per_second, limits.request_burst, now_s)
         self.running = 0
         self.refused = 0
-        self.service_s = _SERVICE_S_FIRST  # a running mean
+        self.service_s = _SERVICE_S_FIRST  # how long a request takes, as a running mean
 
 
-Entered: TypeAlias = tuple[Tenant, float]
-"""A request that was let in, and when."""
+Entered: TypeAlias = tuple[Traffic, float]
+"""A request that was let in: its tenant's traffic, and when it began."""
 
 
 class Tenants:
@@ -50,87 +49,87 @@ class Tenants:
         self._limits_of = limits_of
         self._clock_s = clock_s
         self._lock = threading.Lock()
-        self._tenants: dict[str, Tenant] = {}
+        self._traffic: dict[str, Traffic] = {}
 
     def enter(self, catalog: str, rank: Rank) -> Entered:
-        """Counts a request until ``leave`` is given what this gives. Raises Overloaded.
+        """Counts a request until its entry is passed to ``leave``. Raises Overloaded.
 
-        ``catalog`` in lower case, not ""; not for VITAL, which is never refused.
+        ``catalog`` is in lower case and not "". Vital requests are not counted: they are never refused.
         """
         limits = self._limits_of(catalog)
         now_s = self._clock_s()
         with self._lock:
-            tenant = self._tenants.get(catalog)
-            if tenant is None:
-                tenant = self._new(catalog, limits, now_s)
-            elif tenant.limits is not limits:
-                tenant.limits = limits
-                tenant.bucket.reshape(limits.requests_per_second, limits.request_burst, now_s)
-            if tenant.running >= share_of(limits.concurrent_requests, rank):
-                tenant.refused += 1
-                raise _busy(tenant)
-            wait_s = tenant.bucket.take(now_s, _reserve(limits) if rank is Rank.WRITE else 0.0)
+            traffic = self._traffic.get(catalog)
+            if traffic is None:
+                traffic = self._new(catalog, limits, now_s)
+            elif traffic.limits is not limits:
+                traffic.limits = limits
+                traffic.bucket.reshape(limits.requests_per_second, limits.request_burst, now_s)
+            if traffic.running >= share_of(limits.concurrent_requests, rank):
+                traffic.refused += 1
+                raise _busy(traffic)
+            wait_s = traffic.bucket.take(now_s, _reserve(limits) if rank is Rank.WRITE else 0.0)
             if wait_s:
-                tenant.refused += 1
-                raise _too_fast(tenant, wait_s)
-            tenant.running += 1
-        return tenant, now_s
+                traffic.refused += 1
+                raise _too_fast(traffic, wait_s)
+            traffic.running += 1
+        return traffic, now_s
 
     def leave(self, entered: Entered) -> None:
-        tenant, since_s = entered
+        traffic, since_s = entered
         taken_s = self._clock_s() - since_s
         with self._lock:
-            tenant.running -= 1
-            tenant.service_s += (taken_s - tenant.service_s) * _SMOOTHING
+            traffic.running -= 1
+            traffic.service_s += (taken_s - traffic.service_s) * _SMOOTHING
 
     def seen(self, catalog: str) -> tuple[int, int]:
-        """Requests that run now, and those refused since the process was started."""
+        """How many requests run now, and how many were refused since the process started."""
         with self._lock:
-            tenant = self._tenants.get(catalog)
-            return (tenant.running, tenant.refused) if tenant else (0, 0)
+            traffic = self._traffic.get(catalog)
+            return (traffic.running, traffic.refused) if traffic else (0, 0)
 
-    def _new(self, catalog: str, limits: Limits, now_s: float) -> Tenant:
-        if len(self._tenants) >= TENANTS_MAX:
-            idle = next((name for name, tenant in self._tenants.items() if not tenant.running), None)
+    def _new(self, catalog: str, limits: Limits, now_s: float) -> Traffic:
+        if len(self._traffic) >= TENANTS_MAX:
+            idle = next((name for name, traffic in self._traffic.items() if not traffic.running), None)
             if idle is None:
                 raise overloaded("requests of too many catalogs run at once", RETRY_MS_MAX)
-            del self._tenants[idle]
-        tenant = self._tenants[catalog] = Tenant(catalog, limits, now_s)
-        return tenant
+            del self._traffic[idle]
+        traffic = self._traffic[catalog] = Traffic(catalog, limits, now_s)
+        return traffic
 
 
 def _reserve(limits: Limits) -> float:
-    """Tokens that writes leave in the bucket: those of an eighth of a second, at least one."""
+    """How many tokens writes leave in the bucket: those of an eighth of a second, but at least one."""
     if limits.request_burst < 2:
         return 0.0
     return max(1.0, min(limits.requests_per_second, limits.request_burst) // RESERVED_PARTS)
 
 
 def overloaded(what: str, retry_ms: float, **details: str) -> Overloaded:
-    """Says when to come back: ``retry_ms``, within reason, and somewhat later for some than for others."""
+    """The error that says when to come back: after ``retry_ms``, within bounds, and randomly up to a quarter later."""
     bounded = min(max(retry_ms, RETRY_MS_MIN), RETRY_MS_MAX)
     spread = int(bounded * random.uniform(1.0, 1.25))  # noqa: S311 - keeps those sent away from coming back together
     return Overloaded(f"{what}; try again in {spread} ms", retry_after_ms=str(spread), **details)
 
 
-def _busy(tenant: Tenant) -> Overloaded:
-    allowed = tenant.limits.concurrent_requests
+def _busy(traffic: Traffic) -> Overloaded:
+    allowed = traffic.limits.concurrent_requests
     return overloaded(
-        f"{tenant.running} requests of catalog {tenant.catalog!r} wait or run in this process; its quota of concurrent "
-        f"requests is {allowed}, of which some are for reads only",
-        tenant.service_s * 1000,
-        catalog=tenant.catalog,
+        f"{traffic.running} requests of catalog {traffic.catalog!r} wait or run in this process; its quota of "
+        f"concurrent requests is {allowed}, of which some are for reads only",
+        traffic.service_s * 1000,
+        catalog=traffic.catalog,
         limit="concurrent_requests",
         allowed=str(allowed),
     )
 
 
-def _too_fast(tenant: Tenant, wait_s: float) -> Overloaded:
-    rate = tenant.limits.requests_per_second
+def _too_fast(traffic: Traffic, wait_s: float) -> Overloaded:
+    rate = traffic.limits.requests_per_second
     return overloaded(
-        f"catalog {tenant.catalog!r} sends more than its quota of {rate:g} requests a second for each process",
+        f"catalog {traffic.catalog!r} sends more than its quota of {rate:g} requests a second for each process",
         wait_s * 1000,
-        catalog=tenant.catalog,
+        catalog=traffic.catalog,
         limit="requests_per_second",
         allowed=f"{rate:g}",
     )

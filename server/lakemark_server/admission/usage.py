@@ -122,6 +122,7 @@ def read(tx: ReadTransaction, catalog: str) -> Usage:
 
 
 def exceeded(catalog: str, limit: str, used: int, asked: int, allowed: int) -> QuotaExceeded:
+    """The error that says which limit is exceeded, what is used and what was asked for."""
     return QuotaExceeded(
         f"catalog {catalog!r} has {used:,} {_WORDS[limit]}, its quota is {allowed:,}, and {asked:,} more were asked "
         f"for: {_ADVICE[limit]}, or have the quota raised (lakemark quota set {catalog} {limit}=…)",

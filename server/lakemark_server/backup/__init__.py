@@ -1,4 +1,4 @@
-"""Backup and restore: consistent copies of a whole store in a directory, and stores made from them again."""
+"""Backup and restore: consistent copies of a whole store in a directory, and stores made from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes a backup: all of a store as it was at one moment, while others go on writing to it."""
+"""Takes a backup: all of a store as of one moment, while others go on writing to it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def utc_now() -> datetime:
 
 
 def take(store: Store, repository: Repository, release: str, now: Now = utc_now) -> Manifest:
-    """Copies everything that no backup in the repository has yet, and adds a backup.
+    """Copies what no backup in the repository has yet, and adds a backup.
 
-    The caller is inside ``repository.writing()``. ``release`` is Lakemark's. Raises HalfRestored, BackupNotFound (an
-    empty store: with a wrong URL it must not drive out good backups), Unavailable and what ``Store.export`` raises;
-    there is no backup then.
+    The caller is inside ``repository.writing()``. ``release`` is Lakemark's. Raises HalfRestored, BackupNotFound for an
+    empty store (opened by a wrong URL, it must not displace good backups), Unavailable and what ``Store.export``
+    raises; no backup is added then.
     """
     refuse_half_restored(store)
     started = now()
@@ -62,7 +62,7 @@ def take(store: Store, repository: Repository, release: str, now: Now = utc_now)
 
 
 def _new_id(known: list[str], moment: datetime) -> str:
-    """After all others, whatever the clock says."""
+    """An id after all known ones, whatever the clock says."""
     while known and _id(moment) <= known[-1]:
         last = datetime.strptime(known[-1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
         moment = last + _MILLISECOND

@@ -1,8 +1,8 @@
-"""Pairs of a store cut into chunks at places that their own content decides.
+"""Cuts the pairs of a store into chunks, at places that depend on their content. Pure.
 
-Whether a chunk ends after a pair depends on the pair's key and size alone. So a change moves no boundary but those next
-to it, and everything else makes the same chunks, byte by byte, as in the backup before: the idea of content-defined
-chunking (Muthitacharoen et al., LBFS, 2001), with keys in the place of a rolling hash. Pure.
+Whether a chunk ends after a pair depends on the pair's key and size alone. So a change moves only the boundaries next
+to it, and all other chunks are byte by byte those of the backup before. This is content-defined chunking
+(Muthitacharoen et al., LBFS, 2001), with keys instead of a rolling hash.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HASHES: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """``data`` is, for each pair in the order of the keys: length of the key, of the value (4 bytes each), both."""
+    """``data`` has, for each pair in the order of the keys, the lengths of key and value (4 bytes each), then both."""
 
     data: bytes
     pairs: int
@@ -34,18 +34,18 @@ class Chunk:
 
 
 def name_of(data: bytes) -> str:
-    """64 hexadecimal digits."""
+    """The name of a chunk: its hash, in 64 hexadecimal digits."""
     return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
 def ends_chunk(key: bytes, size_bytes: int) -> bool:
-    """True for one of CHUNK_BYTES_AIM bytes on average, wherever they come."""
+    """Whether a chunk ends after this pair: on average, after each CHUNK_BYTES_AIM bytes."""
     drawn = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big")
     return drawn * CHUNK_BYTES_AIM < size_bytes * _HASHES
 
 
 def chunks(pairs: Iterable[KeyValue]) -> Iterator[Chunk]:
-    """All of the pairs, which come in the order of their keys."""
+    """The chunks of the pairs, which must come in the order of their keys."""
     parts: list[bytes] = []
     size = count = 0
     for key, value in pairs:
@@ -61,7 +61,7 @@ def chunks(pairs: Iterable[KeyValue]) -> Iterator[Chunk]:
 
 
 def pairs_of(data: bytes) -> Iterator[KeyValue]:
-    """The pairs of a chunk whose name was checked."""
+    """The pairs of a chunk, whose name must have been checked."""
     at = 0
     while at < len(data):
         key_bytes, value_bytes = _LENGTHS.unpack_from(data, at)

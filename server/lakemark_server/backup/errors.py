@@ -1,4 +1,4 @@
-"""What can be wrong with a backup, or with a store that is made from one."""
+"""Errors of backups, and of stores that are made from them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from lakemark_core.errors import FailedPrecondition, Internal, NotFound
 
 
 class BackupDamaged(Internal):
-    """A part of the backup is missing or is not what was written."""
+    """A part of the backup is missing, or is not what was written."""
 
     code = "backup_damaged"
     grpc_status = "DATA_LOSS"
 
 
 class BackupFormatUnknown(FailedPrecondition):
-    """The directory is none of backups, or a newer Lakemark wrote it."""
+    """A newer Lakemark wrote the backup."""
 
     code = "backup_format_unknown"
 
@@ -29,6 +29,6 @@ class BackupInUse(FailedPrecondition):
 
 
 class HalfRestored(FailedPrecondition):
-    """The store holds a part of a backup; restoring it was begun and has not ended."""
+    """The store holds a part of a backup, whose restore has not ended."""
 
     code = "half_restored"

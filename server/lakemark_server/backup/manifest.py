@@ -1,4 +1,4 @@
-"""What one backup consists of, as a JSON document that checks itself. Pure."""
+"""The manifest of a backup: a JSON document that lists its parts, with a checksum of itself. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ChunkEntry:
-    """``name`` is the hash of the ``bytes`` that it holds uncompressed."""
+    """A chunk of ``bytes`` bytes uncompressed; ``name`` is their hash."""
 
     name: str
     pairs: int
@@ -27,12 +27,12 @@ class ChunkEntry:
 
 @dataclass(frozen=True, slots=True)
 class DataNeeded:
-    """What a store that is restored needs beside the backup, as it was when the backup was taken.
+    """What a restored store needs beside the backup, as of when the backup was taken.
 
-    ``files`` of ``bytes`` are those of the latest versions of the lake tables on all branches; older versions and tags
-    may need more. ``directories`` are those of the databases, and of lake tables that lie elsewhere; there are
-    ``directories_left_out`` more. ``uncounted_tables``: lake tables whose files are
-    not in these numbers, because there are too many tables, or they could not be read.
+    ``files`` and ``bytes`` count the latest versions of the lake tables on all branches; older versions and tags may
+    need more. ``directories`` are those of the databases and of lake tables elsewhere; ``directories_left_out`` more
+    are not listed. ``uncounted_tables``: lake tables that are not counted in ``files``, because there are too many or
+    because they could not be read.
     """
 
     lake_tables: int
@@ -46,12 +46,11 @@ class DataNeeded:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One consistent copy of a store, of metadata only. ``needs``: the data that it refers to; None: an older release
-    has written it.
+    """One consistent copy of a store, of metadata only.
 
-    ``store`` is the kind of store it was taken of, ``version`` the store's own number of the state that was copied.
-    ``new_chunks`` were written for this backup, ``new_bytes`` on the disk; all others were there before. Times are UTC
-    as in RFC 3339.
+    ``store`` is the backend of the copied store, ``version`` the version of it that was copied. ``new_chunks`` were
+    written for this backup, ``new_bytes`` of them on the disk; all other chunks were there before. ``needs`` is the
+    data that the metadata refers to; None if an older release wrote the backup. Times are in UTC as in RFC 3339.
     """
 
     id: str
@@ -71,12 +70,12 @@ class Manifest:
 
     @property
     def bytes(self) -> int:
-        """Uncompressed."""
+        """The size of all chunks, uncompressed."""
         return sum(chunk.bytes for chunk in self.chunks)
 
     @property
     def content(self) -> str:
-        """A hash of all that was copied: the same for stores that hold the same, whatever kind they are."""
+        """A hash of all that was copied, which is equal for stores of equal content in any backend."""
         return hashlib.blake2b("".join(chunk.name for chunk in self.chunks).encode(), digest_size=32).hexdigest()
 
 
@@ -88,7 +87,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(text: bytes, where: str) -> Manifest:
-    """Raises BackupFormatUnknown, BackupDamaged; ``where`` is named in them."""
+    """Raises BackupFormatUnknown, BackupDamaged, whose messages name ``where``."""
     try:
         document = json.loads(text)
         written_format = document["format"]
@@ -119,7 +118,7 @@ def decode(text: bytes, where: str) -> Manifest:
 
 
 def is_id(text: str) -> bool:
-    """Whether a backup may have this id: the time in UTC when it was begun."""
+    """Whether this is the form of a backup's id: the time in UTC when it was begun."""
     return _ID.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The marker of a store that is being restored: while it is there, nobody may serve the store."""
+"""The marker of a store that is being restored. While a store has one, it must not be served."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = RESTORING.key()
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Which backup is restored, by id and by a hash of its content, and how many of its chunks are there."""
+    """The backup that is restored, by its id and a hash of its content, and how many of its chunks the store has."""
 
     backup: str
     content: str
@@ -42,10 +42,10 @@ def put(tx: Transaction, marker: Marker) -> None:
 
 def refuse_half_restored(store: Store) -> None:
     """Raises HalfRestored."""
-    found = store.read(get)
-    if found is not None:
+    marker = store.read(get)
+    if marker is not None:
         raise HalfRestored(
-            f"the store holds only a part of backup {found.backup}: restoring it has not ended. Run 'lakemark restore' "
-            "again, which goes on where it stopped",
-            backup=found.backup,
+            f"the store holds only a part of backup {marker.backup}: restoring it has not ended. Run 'lakemark "
+            "restore' again, which goes on where it stopped",
+            backup=marker.backup,
         )

@@ -1,4 +1,4 @@
-"""Which data files belong to what a backup holds: they are no part of it, and a restored store needs them."""
+"""The data files that belong to a backup's metadata. They are not part of it, but a restored store needs them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .manifest import DataNeeded
 
 DIRECTORIES_MAX: Final = 100
 TABLES_COUNTED_MAX: Final = 20_000
-"""A table takes some milliseconds, and a backup should not wait long for a number that is only told."""
+"""Counting a table takes some milliseconds, and a backup should not wait long for a number that is only shown."""
 
 
 def data_needed(store: Store) -> DataNeeded:
-    """As the store is now, which may be a little later than the backup. A table that cannot be read hinders nothing.
+    """What the store needs now, which may be a little later than the backup. Skips tables that cannot be read.
 
     Raises what reading the store raises.
     """
     heads = Heads(store)
     names = heads.names()
-    lake_tables = [one for one in names if one.entry.kind == catalog_pb2.LAKE]
+    lake_tables = [table for table in names if table.entry.kind == catalog_pb2.LAKE]
     files = size_bytes = 0
     uncounted = max(0, len(lake_tables) - TABLES_COUNTED_MAX)
-    places = {one.owner.location for one in names if one.owner is not None}
-    for one in lake_tables[:TABLES_COUNTED_MAX]:
+    places = {table.owner.location for table in names if table.owner is not None}
+    for table in lake_tables[:TABLES_COUNTED_MAX]:
         try:
-            head = heads.files(one.entry.table_id)
+            head = heads.files(table.entry.table_id)
         except LakemarkError:
             uncounted += 1
             continue
@@ -51,9 +51,9 @@ def data_needed(store: Store) -> DataNeeded:
 
 
 def outermost(locations: Iterable[str]) -> list[str]:
-    """Those that are not below another one, in order. Pure."""
-    found: list[str] = []
-    for location in sorted({one.rstrip("/") + "/" for one in locations if one}):
-        if not found or not location.startswith(found[-1]):
-            found.append(location)
-    return [one.rstrip("/") for one in found]
+    """The locations that are not below another one, in order. Pure."""
+    outer: list[str] = []
+    for location in sorted({location.rstrip("/") + "/" for location in locations if location}):
+        if not outer or not location.startswith(outer[-1]):
+            outer.append(location)
+    return [location.rstrip("/") for location in outer]

@@ -2,12 +2,12 @@
 
 ::
 
-    chunks/3f/3f09…    zstd of a chunk, named by the hash of what is in it; shared by all backups
-    backups/<id>.json  written last: what has no manifest is no backup
-    lock               held by whoever writes
+    chunks/3f/3f09…    a chunk, compressed by zstd and named by the hash of its content; shared by all backups
+    backups/<id>.json  the manifest, written last: without it there is no backup
+    lock               held by the process that writes
 
-Everything is written under another name first, made durable and then renamed, so that nothing that has its name is
-half. What a process that died has left is taken over by the next backup, or removed by the next ``prune``.
+Every file is written under another name, made durable and then renamed, so that a file under its own name is complete.
+What a process left that died is used by the next backup, or removed by the next ``prune``.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Repository:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def ids(self) -> list[str]:
-        """Of all complete backups, oldest first. Raises BackupNotFound if this is no directory of backups."""
+        """The ids of all complete backups, oldest first. Raises BackupNotFound if the directory has no backups."""
         if not self._backups.is_dir():
             raise BackupNotFound(f"there are no backups in {self.directory}")
         return sorted(path.stem for path in self._backups.glob("*.json") if manifests.is_id(path.stem))
 
     def manifest(self, backup_id: str = "") -> Manifest:
-        """Of one backup, the newest by default. Raises BackupNotFound, BackupFormatUnknown, BackupDamaged."""
+        """One manifest, by default the newest. Raises BackupNotFound, BackupFormatUnknown, BackupDamaged."""
         known = self.ids()
         if not backup_id and not known:
             raise BackupNotFound(f"there is no complete backup in {self.directory}")
@@ -60,26 +60,26 @@ class Repository:
             text = self._manifest_path(wanted).read_bytes()
         except OSError as error:
             raise BackupDamaged(f"backup {wanted} is damaged: its manifest cannot be read ({error})") from error
-        found = manifests.decode(text, f"backup {wanted}")
-        if found.id != wanted:
-            raise BackupDamaged(f"backup {wanted} is damaged: its manifest is that of {found.id}")
-        return found
+        manifest = manifests.decode(text, f"backup {wanted}")
+        if manifest.id != wanted:
+            raise BackupDamaged(f"backup {wanted} is damaged: its manifest is that of {manifest.id}")
+        return manifest
 
     def manifests(self) -> list[tuple[str, Manifest | BackupDamaged | BackupFormatUnknown]]:
-        """Of all complete backups, oldest first: each id with its manifest, or with what is wrong with that.
+        """The id of each complete backup, oldest first, with its manifest or the error of reading that.
 
-        Raises BackupNotFound if this is no directory of backups.
+        Raises BackupNotFound if the directory has no backups.
         """
-        found: list[tuple[str, Manifest | BackupDamaged | BackupFormatUnknown]] = []
+        backups: list[tuple[str, Manifest | BackupDamaged | BackupFormatUnknown]] = []
         for backup_id in self.ids():
             try:
-                found.append((backup_id, self.manifest(backup_id)))
+                backups.append((backup_id, self.manifest(backup_id)))
             except (BackupDamaged, BackupFormatUnknown) as error:
-                found.append((backup_id, error))
-        return found
+                backups.append((backup_id, error))
+        return backups
 
     def read(self, entry: ChunkEntry) -> bytes:
-        """What the chunk holds, checked against its name. Raises BackupDamaged."""
+        """The content of the chunk, checked against its name. Raises BackupDamaged."""
         path = self._chunk_path(entry.name)
         try:
             data: bytes = pa.decompress(path.read_bytes(), decompressed_size=entry.bytes, codec=_CODEC, asbytes=True)
@@ -95,11 +95,11 @@ class Repository:
         """A sentence for each part of any backup that is missing or damaged. Reads all of them."""
         problems = []
         entries: dict[str, ChunkEntry] = {}
-        for _, found in self.manifests():
-            if isinstance(found, Manifest):
-                entries.update((entry.name, entry) for entry in found.chunks)
+        for _, manifest in self.manifests():
+            if isinstance(manifest, Manifest):
+                entries.update((entry.name, entry) for entry in manifest.chunks)
             else:
-                problems.append(found.message)
+                problems.append(manifest.message)
         for _, entry in sorted(entries.items()):
             try:
                 self.read(entry)
@@ -126,7 +126,7 @@ class Repository:
             os.close(descriptor)
 
     def put(self, chunk: Chunk) -> int:
-        """Makes the chunk durable; the bytes that were written, 0 if it was there already. Raises Unavailable."""
+        """Makes the chunk durable. Returns the bytes written, 0 if the chunk was there already. Raises Unavailable."""
         path = self._chunk_path(chunk.name)
         with _told(self.directory):
             if path.exists():
@@ -137,7 +137,7 @@ class Repository:
         return len(compressed)
 
     def publish(self, manifest: Manifest) -> None:
-        """Makes the backup count: its chunks are all there. Raises Unavailable."""
+        """Adds the backup, all of whose chunks have been put. Raises Unavailable."""
         with _told(self.directory):
             for directory in {self._chunk_path(entry.name).parent for entry in manifest.chunks}:
                 _sync(directory)
@@ -147,9 +147,9 @@ class Repository:
             _sync(self.directory)
 
     def prune(self, keep: int) -> list[str]:
-        """Removes all but the newest ``keep`` backups, and what no other one needs; the ids of what was removed.
+        """Removes all but the newest ``keep`` backups, and the chunks that these do not need. Returns the removed ids.
 
-        Raises BackupDamaged and BackupFormatUnknown, and removes nothing, if it cannot tell what the others need.
+        Raises BackupDamaged or BackupFormatUnknown, and removes nothing, if it cannot tell which chunks they need.
         """
         if keep < 1:
             raise InvalidArgument("at least one backup is kept")
@@ -160,7 +160,7 @@ class Repository:
         with _told(self.directory):
             for backup_id in removed:
                 self._manifest_path(backup_id).unlink()
-            # No manifest may be left that names a chunk which is gone.
+            # Every manifest that is left must find its chunks, so the removal of the others is made durable first.
             _sync(self._backups)
             for path in [*self._chunks.glob("*/*"), *self._backups.glob("*" + _UNFINISHED)]:
                 if path.name not in needed:

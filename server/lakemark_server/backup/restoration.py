@@ -1,4 +1,4 @@
-"""Makes a store of a backup: any kind of store of any kind, in bounded transactions, and again after it was cut off."""
+"""Restores a backup into a store of any backend, in bounded transactions. A restore that was cut off can go on."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ T = TypeVar("T")
 def restore(
     store: Store, repository: Repository, manifest: Manifest, *, check: bool = True, clock: ClockMs = now_ms
 ) -> None:
-    """Fills an empty store, or goes on with one that this backup was being restored into. Then nobody serves it before
-    it is complete, and, with ``check``, was compared with the backup and has all invariants.
+    """Fills an empty store, or goes on with a store into which this backup was being restored.
 
-    Raises NotEmpty, HalfRestored (of another backup), BackupDamaged, CorruptStore, and what the store raises.
+    The store cannot be served before it is complete. With ``check`` it is compared with the backup, and all invariants
+    are checked, before that, too. Raises NotEmpty, HalfRestored (by another backup), BackupDamaged, CorruptStore, and
+    what the store raises.
     """
     now = _begin(store, Marker(manifest.id, manifest.content, 0))
     for entry in manifest.chunks[now.chunks :]:
@@ -55,15 +56,18 @@ def restore(
 
 
 def _end(tx: Transaction, now_ms: int) -> None:
-    """From then on it may be served. What was to be deleted at a time that passed meanwhile is kept for as long as it
-    was to be kept (``catalog.dropped_tables``): the tables that came back after the backup are dropped in it."""
+    """Ends the restore: the store may be served from now on.
+
+    Dropped tables whose time has passed since the backup are kept once more for as long as they were to be kept
+    (``catalog.dropped_tables``), because tables that were brought back after the backup are dropped in it.
+    """
     tx.clear(marker.KEY)
     if tx.get_range(*DROPPED_DUE.range(), limit=1):
         tx.set(RESTORED, now_ms.to_bytes(8, "big"))
 
 
 def start_over(store: Store) -> None:
-    """Empties a store that was being restored; leaves any other one as it is."""
+    """Empties a store that was being restored. Does nothing to any other store."""
     while store.read(marker.get) is not None:
         rest = store.read(lambda tx: tx.get_range(b"", KEYS_END, limit=_CLEARED_AT_ONCE))
         keys = [key for key, _ in rest if key != marker.KEY]
@@ -71,37 +75,37 @@ def start_over(store: Store) -> None:
 
 
 def compare(store: Store, manifest: Manifest) -> None:
-    """Raises CorruptStore unless the store holds just what the backup does."""
+    """Raises CorruptStore unless the store holds exactly what the backup holds."""
     with store.export() as export:
         pairs = (pair for pair in chain.from_iterable(export.pages) if pair[0] != marker.KEY)
-        found = [chunk.name for chunk in chunks(pairs)]
-    if found != [entry.name for entry in manifest.chunks]:
+        names = [chunk.name for chunk in chunks(pairs)]
+    if names != [entry.name for entry in manifest.chunks]:
         raise CorruptStore(f"the store is not what backup {manifest.id} holds: another program writes to it")
 
 
 def _begin(store: Store, wanted: Marker) -> Marker:
     def body(tx: Transaction) -> Marker:
-        found = marker.get(tx)
-        if found is None:
+        known = marker.get(tx)
+        if known is None:
             if tx.get_range(b"", KEYS_END, limit=1):
                 raise NotEmpty("the store is not empty; a backup is restored into a new one, which was never served")
             marker.put(tx, wanted)
             return wanted
-        if not found.same_backup(wanted):
+        if not known.same_backup(wanted):
             raise HalfRestored(
-                f"the store holds a part of backup {found.backup}; go on with that one (--backup {found.backup}), or "
+                f"the store holds a part of backup {known.backup}; go on with that one (--backup {known.backup}), or "
                 "begin anew with --start-over",
-                backup=found.backup,
+                backup=known.backup,
             )
-        return found
+        return known
 
     return _settled(store, body)
 
 
 def _write(store: Store, group: list[KeyValue], now: Marker, following: Marker) -> None:
     def body(tx: Transaction) -> None:
-        found = marker.get(tx)
-        if found not in (now, following):
+        known = marker.get(tx)
+        if known not in (now, following):
             raise HalfRestored("another process restores into this store at the same time, or has begun anew")
         for key, value in group:
             tx.set(key, value)
@@ -117,7 +121,7 @@ def _clear(tx: Transaction, keys: list[bytes]) -> None:
 
 
 def _groups(pairs: Iterator[KeyValue]) -> Iterator[list[KeyValue]]:
-    """In pieces of a transaction each."""
+    """The pairs in groups that each fit into a transaction."""
     group: list[KeyValue] = []
     size = 0
     last = b""
@@ -135,7 +139,7 @@ def _groups(pairs: Iterator[KeyValue]) -> Iterator[list[KeyValue]]:
 
 
 def _settled(store: Store, body: Callable[[Transaction], T]) -> T:
-    """Runs the transaction until its outcome is known: each of them may be carried out twice."""
+    """Runs the transaction until its outcome is known. ``body`` must allow to be applied twice."""
     for _ in range(_UNKNOWN_MAX):
         try:
             return store.transact(body)

@@ -1,4 +1,4 @@
-"""Column ids are the service's: what a client brings along, from another table perhaps, does not count."""
+"""Column ids are given out by the service: ids that come with a client's schema do not count."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakemark_core.types import Field, ListOf, MapOf, Schema, Struct, Type
 
 
 def without_ids(schema: Schema) -> Schema:
-    """The same, checked schema with id 0 everywhere. Raises InvalidSchema."""
+    """The same schema, checked, with id 0 everywhere. Raises InvalidSchema."""
     return Schema.build([_field(column) for column in schema.columns], schema.partition_columns)
 
 

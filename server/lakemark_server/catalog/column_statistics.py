@@ -1,4 +1,4 @@
-"""Column statistics that engines compute and ask back, of tables and partitions: Thrift structs, kept unread."""
+"""Statistics of columns, of tables and partitions: Thrift structs that engines write and read, kept without reading."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakemark_server.store.mutations import Mutation, Mutations
 COLUMNS_AT_ONCE: Final = 1_000
 
 OF_TABLE = ""
-"""Instead of a partition's name."""
+"""The place of statistics of a whole table."""
 
 
 class ColumnStatistics:
@@ -26,7 +26,7 @@ class ColumnStatistics:
         self._store = mutations.store
 
     def put(self, table: HiveTable, place: str, columns: Mapping[str, bytes]) -> None:
-        """Adds to or replaces what is known of these columns, ``COLUMNS_AT_ONCE`` in one transaction.
+        """Adds or replaces statistics of these columns, ``COLUMNS_AT_ONCE`` in each transaction.
 
         Raises TableNotFound, LimitExceeded.
         """
@@ -41,20 +41,20 @@ class ColumnStatistics:
             self._mutations.run(partial(body, pairs[at : at + COLUMNS_AT_ONCE]))
 
     def get(self, table: HiveTable, places: Sequence[str], columns: Sequence[str]) -> dict[str, list[bytes]]:
-        """By place, those columns in their order of which something is known; places without any are left out."""
+        """By place, the statistics of the columns that have any, in their order. Places without any are left out."""
         lowered = [column.lower() for column in columns]
 
         def body(tx: ReadTransaction) -> dict[str, list[bytes]]:
             keys = [COLUMN_STATISTICS.key(table.table_id, place, column) for place in places for column in lowered]
-            found = iter(tx.get_many(keys, snapshot=True))
-            by_place = {place: [next(found) for _ in lowered] for place in places}
+            stored = iter(tx.get_many(keys, snapshot=True))
+            by_place = {place: [next(stored) for _ in lowered] for place in places}
             known = {place: [s for s in structs if s is not None] for place, structs in by_place.items()}
             return {place: structs for place, structs in known.items() if structs}
 
         return self._store.read(body)
 
     def delete(self, table: HiveTable, place: str, column: str | None) -> bool:
-        """Of one column, or (None) of all. Whether there was anything."""
+        """Deletes statistics of one column, or (None) of all columns. Returns whether there were any."""
 
         def body(mutation: Mutation) -> bool:
             if column is not None:

@@ -10,13 +10,15 @@ from lakemark_server.store.keyspace import DATABASES
 
 
 def find(tx: ReadTransaction, catalog: str, name: str) -> DatabaseRecord | None:
-    if len(name) > NAME_CHARS_MAX or len(catalog) > NAME_CHARS_MAX:  # never given, nor would it fit a key
+    """The database, or None."""
+    if len(name) > NAME_CHARS_MAX or len(catalog) > NAME_CHARS_MAX:  # nothing has such a name
         return None
     stored = tx.get(DATABASES.key(catalog_name(catalog), name.lower()))
     return None if stored is None else DatabaseRecord.FromString(stored)
 
 
 def get(tx: ReadTransaction, catalog: str, name: str) -> DatabaseRecord:
+    """Raises DatabaseNotFound."""
     record = find(tx, catalog, name)
     if record is None:
         raise DatabaseNotFound(f"there is no database {name!r}", database=name)
@@ -24,15 +26,17 @@ def get(tx: ReadTransaction, catalog: str, name: str) -> DatabaseRecord:
 
 
 def put(tx: Transaction, record: DatabaseRecord) -> None:
+    """Writes the record, under the name and the catalog in it."""
     tx.set(DATABASES.key(record.catalog, record.name), record.SerializeToString())
 
 
 def clear(tx: Transaction, record: DatabaseRecord) -> None:
+    """Removes the record; what the database has stays."""
     tx.clear(DATABASES.key(record.catalog, record.name))
 
 
 def listed(tx: ReadTransaction, catalog: str, *, after: str = "", limit: int = 0) -> list[DatabaseRecord]:
-    """In order of name, from the first one after ``after``."""
+    """Databases in order of name, beginning behind ``after``."""
     begin, end = DATABASES.range(catalog_name(catalog))
     if after:
         begin = DATABASES.key(catalog_name(catalog), after) + b"\x00"

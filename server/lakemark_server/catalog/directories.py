@@ -1,4 +1,4 @@
-"""Directories that are made before a transaction and deleted after it, so that a failure leaves nothing behind."""
+"""Directories that are made before a transaction, or deleted after it, so that a failure leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def with_directories(locations: Iterable[str], change: Callable[[], T]) -> T:
-    """Makes the directories, then runs ``change``; if that fails, those that were made and are empty are removed."""
+    """Makes the directories, then runs ``change``. If that fails, removes the new directories that are empty."""
     made: list[str] = []
     try:
         for location in locations:
@@ -27,7 +27,7 @@ def with_directories(locations: Iterable[str], change: Callable[[], T]) -> T:
                 made += _made(location)
         return change()
     except LakemarkError as error:
-        # Whoever was first may be using a directory by now, and so may a change of unknown outcome.
+        # A change that was first, or one of unknown outcome, may be using a directory by now.
         if not isinstance(error, AlreadyExists | UnknownOutcome):
             for location in reversed(made):
                 storage.remove_if_empty(location)
@@ -35,12 +35,12 @@ def with_directories(locations: Iterable[str], change: Callable[[], T]) -> T:
 
 
 def _made(location: str) -> list[str]:
-    """Makes a directory; which ones that took, the outermost first."""
+    """Makes a directory and its parents. Returns those that were missing, the outermost first."""
     if not storage.keeps_directories(location):
         return []
     missing: list[str] = []
     parent = location
-    # Up to the root, or the bucket.
+    # Stop at the root, or at the bucket.
     while parent.partition(":")[2].strip("/") and not storage.is_directory(parent):
         missing.append(parent)
         parent = posixpath.dirname(parent)
@@ -50,7 +50,7 @@ def _made(location: str) -> list[str]:
 
 
 def with_moved_directory(source: str, target: str, change: Callable[[], T]) -> T:
-    """Moves the directory, then runs ``change``; if that fails, the directory goes back.
+    """Moves the directory, then runs ``change``. If that fails, moves the directory back.
 
     Raises AlreadyExists if there is something at ``target``, Unavailable, and what ``change`` raises.
     """
@@ -70,8 +70,11 @@ def with_moved_directory(source: str, target: str, change: Callable[[], T]) -> T
 
 
 def delete_unless_shared(location: str, kept: Iterable[str], has_lake_table: Callable[[str], bool]) -> None:
-    """Deletes the directory of what was dropped, unless one of ``kept`` is it or lies in it, or a lake table: a wrong
-    location must not cost a database. If it cannot be deleted, the log tells of it, as that of Hive's service does."""
+    """Deletes the directory of something that was dropped, unless others have files in it.
+
+    It stays if it contains one of the directories ``kept``, or files of a lake table: a wrong location must not cost a
+    database. A failure is logged and not raised, as in Hive's service.
+    """
     if location and not any(inside(directory, location) for directory in kept):
         if has_lake_table(location):
             _log.warning("what was dropped has left its files: a lake table has files there, too", location=location)
@@ -84,7 +87,7 @@ def delete_unless_shared(location: str, kept: Iterable[str], has_lake_table: Cal
 
 @contextmanager
 def leaving_files() -> Iterator[None]:
-    """A drop with files left is as good as one without, but for the log; likewise as in Hive's service."""
+    """Logs that a drop has left files instead of raising FilesLeft, again as in Hive's service."""
     try:
         yield
     except FilesLeft as error:
@@ -92,6 +95,6 @@ def leaving_files() -> Iterator[None]:
 
 
 def remove_empty_parents(location: str, top: str) -> None:
-    """Removes the directories above ``location`` that are empty, below ``top``."""
+    """Removes those directories between ``location`` and ``top`` that are empty."""
     for parent in parents_between(location, top):
         storage.remove_if_empty(parent)

@@ -1,4 +1,4 @@
-"""What a table's properties say about dropping it. Pure."""
+"""Table properties that decide what happens when the table is dropped. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from lakemark_server.catalog.property_values import switch, whole_number
 
 RETAIN_PROPERTY: Final = "lakemark.drop.retain-ms"
-"""How long the table can be brought back after it was dropped; 0: not at all."""
+"""For how many milliseconds the table can be brought back after it was dropped; 0: not at all."""
 
 PROTECTED_PROPERTY: Final = "lakemark.drop.protected"
 """``true``: the table cannot be dropped. Some statements of Spark drop a table that they are going to replace, and the

@@ -1,9 +1,9 @@
 """Dropping lake tables, and bringing them back.
 
-A table that is dropped loses its name and keeps its id, its versions and its files until its time is over. It lies
-where it lay, so the drop is a small transaction whatever the size of the table, and whoever reads its files goes on.
-What the log tells of its files is read before, from its latest snapshot. Its record says that it was dropped
-(``LakeTableRecord.dropped``), and what looks a table up by id takes it for gone.
+A dropped table loses its name and keeps its id, its versions and its files until its time is over. Nothing is moved, so
+the drop is a small transaction whatever the size of the table, and readers of its files can go on. The numbers of files
+and bytes in the log line are read before, from the latest snapshot. The table's record says that it was dropped
+(``LakeTableRecord.dropped``), and looking it up by id finds nothing unless dropped tables are asked for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from lakemark_server.store.mutations import Mutation, Mutations
 
 RETAIN_MS_DEFAULT: Final = 7 * 86_400_000
 
-# A directory that is not deleted after this time has nobody who deletes it; deleting it twice does no harm.
+# Whoever was deleting a directory for longer than this has ended; deleting it twice does no harm.
 DELETION_MS_MAX: Final = 10 * 60_000
 DELETIONS_AT_ONCE_MAX: Final = 100
 OF_ONE_NAME_MAX: Final = 1_000
@@ -53,7 +53,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The latest version of a table's main branch: its number, its files and their bytes."""
+    """The latest version of a table's main branch: its number, how many files it has, and their bytes."""
 
     version: int
     files: int
@@ -61,11 +61,11 @@ class Size:
 
 
 Measure: TypeAlias = Callable[[str, str, str], Size]
-"""Of the table with this catalog, database and name. Raises LakemarkError."""
+"""Measures the table with this catalog, database and name. Raises LakemarkError."""
 
 
 class DroppedTables:
-    """Thread-safe. ``retain_ms``: how long a table can be brought back that does not say it itself."""
+    """Thread-safe. ``retain_ms``: how long a table can be brought back unless its properties say otherwise."""
 
     def __init__(
         self,
@@ -96,13 +96,14 @@ class DroppedTables:
         now: bool = False,
         request_id: str = "",
     ) -> LakeTableRecord:
-        """The table's name is free, and ``undrop`` brings the table back until ``dropped.until_ms`` of the answer.
+        """Frees the table's name; ``undrop`` brings the table back until ``dropped.until_ms`` of the answer.
 
-        ``now``: it is deleted at once, as it is where nothing is to be kept; then the answer has no ``dropped``. It is
-        empty if there was no such table and ``if_exists``. ``delete_files``: when the table is deleted, so are its
-        files, unless its location was given by the user. Raises DatabaseNotFound, TableNotFound, UnsupportedOperation
-        for a warehouse table, FailedPrecondition if the table is protected, QuotaExceeded; FilesLeft: the table is
-        deleted, its files are not yet.
+        ``now``: the table is deleted at once, as is a table of which nothing is to be kept; the answer has no
+        ``dropped`` then. The answer is empty if there was no such table and ``if_exists``. ``delete_files``: the files
+        are deleted together with the table, unless its location was given by the user.
+
+        Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a warehouse table, FailedPrecondition if the
+        table is protected, QuotaExceeded; FilesLeft if the table is deleted but its files are not yet.
         """
         size = self._size(catalog, database, name)
 
@@ -139,7 +140,7 @@ class DroppedTables:
         return record
 
     def _size(self, catalog: str, database: str, name: str) -> Size | None:
-        """None: it cannot be told. A table whose metadata is damaged can still be dropped."""
+        """None if the table cannot be measured: a table whose metadata is damaged can still be dropped."""
         if self._measure is None:
             return None
         try:
@@ -148,7 +149,7 @@ class DroppedTables:
             return None
 
     def _keep(self, tx: Transaction, record: LakeTableRecord, how: Dropped) -> None:
-        """Where the user chose the table's location, it is free for another table, as if this one were deleted."""
+        """Marks the table as dropped. A location that the user chose becomes free for another table."""
         self._quotas.take(tx, record.catalog, usage.DROPPED_TABLES)
         record.dropped.CopyFrom(how)
         if record.external:
@@ -182,20 +183,20 @@ class DroppedTables:
     def listed(
         self, catalog: str, database: str = "", *, after: tuple[str, str, int] | None = None, limit: int = 1_000
     ) -> list[LakeTableRecord]:
-        """Dropped tables by the names that they had, of one database or ("") of all.
+        """Dropped tables of one database or ("") of all, in the order of the names that they had.
 
-        ``after``: the database, the name and the table id of the last one of the page before.
+        ``after``: database, name and table id of the last table of the page before.
         """
         within = (catalog_name(catalog), *([database.lower()] if database else []))
-        if max(map(len, within)) > NAME_CHARS_MAX:  # no such name was ever given, nor does it fit a key
+        if max(map(len, within)) > NAME_CHARS_MAX:  # no table has such a name, and it would not fit into a key
             return []
 
         def body(tx: ReadTransaction) -> list[LakeTableRecord]:
             begin, end = DROPPED.range(*within)
             if after is not None:
                 begin = max(begin, DROPPED.key(catalog_name(catalog), *after) + b"\x00")
-            found = tx.get_range(begin, end, limit=limit) if begin < end else []
-            ids = [cast(int, DROPPED.unpack(key)[-1]) for key, _ in found]
+            pairs = tx.get_range(begin, end, limit=limit) if begin < end else []
+            ids = [cast(int, DROPPED.unpack(key)[-1]) for key, _ in pairs]
             return [lake.get_record(tx, table_id, or_dropped=True) for table_id in ids]
 
         return self._store.read(body)
@@ -211,11 +212,11 @@ class DroppedTables:
         new_name: str = "",
         request_id: str = "",
     ) -> LakeTable:
-        """Brings back the table that had this name, the one dropped last or ``table_id``, as it was when it was
-        dropped: its id, versions, branches, tags and properties.
+        """Brings back a table that had this name: the one with ``table_id``, or (0) the one dropped last.
 
-        Raises TableNotFound if there is none; AlreadyExists if the (new) name is taken, or the location of a table
-        whose location was chosen by the user; DatabaseNotFound, InvalidName, QuotaExceeded.
+        It has the id, versions, branches, tags and properties that it had when it was dropped. Raises TableNotFound if
+        there is none; AlreadyExists if the (new) name is taken, or the location that the user had chosen;
+        DatabaseNotFound, InvalidName, QuotaExceeded.
         """
         target = legal_name("table", new_name or name)
         target_database = (new_database or database).lower()
@@ -290,7 +291,7 @@ class DroppedTables:
     # -- what is done in the background -------------------------------------------------------------------------------
 
     def purge_due(self, limit: int = DELETIONS_AT_ONCE_MAX) -> list[str]:
-        """Deletes the dropped tables whose time is over; the names that they had."""
+        """Deletes the dropped tables whose time is over. Returns the names that they had."""
         begin, end = DROPPED_DUE.range()[0], DROPPED_DUE.key(self._clock() + 1)
         due = self._store.read(lambda tx: tx.get_range(begin, end, limit=limit))
         names = []
@@ -305,7 +306,7 @@ class DroppedTables:
         return names
 
     def _purge_one_due(self, key: bytes, mutation: Mutation) -> LakeTableRecord | None:
-        """None: it was brought back, deleted by somebody else, or its time is not over after all."""
+        """None if the table was brought back or deleted meanwhile, or its time is not over after all."""
         tx = mutation.tx
         if tx.get(key) is None:
             return None
@@ -319,13 +320,13 @@ class DroppedTables:
         return record
 
     def finish_deletions(self) -> list[str]:
-        """Deletes the files that deleted tables left because whoever deleted them ended; the locations."""
+        """Deletes files of deleted tables whose deletion was cut off. Returns their locations."""
         before = self._clock() - DELETION_MS_MAX
-        found = self._store.read(lambda tx: lake.deletions(tx, before, DELETIONS_AT_ONCE_MAX))
-        return [location for location in found if self._try_to_finish(location)]
+        left = self._store.read(lambda tx: lake.deletions(tx, before, DELETIONS_AT_ONCE_MAX))
+        return [location for location in left if self._try_to_finish(location)]
 
     def _try_to_finish(self, location: str) -> bool:
-        """False if the files cannot be deleted now: that of one table holds up no other one."""
+        """False if the files cannot be deleted now, which must not hold up other tables."""
         try:
             self._finish(location)
         except (Unavailable, StorageRefused) as error:
@@ -336,7 +337,7 @@ class DroppedTables:
     def _delete_files_of(self, record: LakeTableRecord) -> None:
         try:
             self._finish(record.location)
-        except LakemarkError as error:  # which says that nothing was applied, of its own part
+        except LakemarkError as error:  # it says that nothing was applied, which holds for the files only
             _log.warning("files of a dropped table cannot be deleted yet", reason=error.message)
             raise FilesLeft(
                 f"the table is dropped, but {record.location} is still being deleted; ask again with the same request "
@@ -350,7 +351,7 @@ class DroppedTables:
         self._store.transact(lambda tx: lake.end_deletion(tx, location))
 
     def _leave_database(self, record: LakeTableRecord) -> None:
-        """The directory of a dropped database stays while a dropped table lies in it, and goes with the last one."""
+        """Removes the directory of a dropped database with the last dropped table that lay in it."""
         parent = posixpath.dirname(record.location)
         if parent.startswith(f"{self._warehouse}/") and not self._store.read(
             lambda tx: databases.find(tx, record.catalog, record.database)
@@ -359,8 +360,10 @@ class DroppedTables:
 
 
 def _prolong(tx: ReadTransaction, how: Dropped) -> bool:
-    """Moves the time if the store was made of a backup since: the backup may be old, and a table that was brought back
-    after it is dropped in it. False if there is nothing to move."""
+    """Extends the time if the store was restored from a backup since. Returns False if it stays.
+
+    The backup may be old: a table that was brought back after it was made is still dropped in it.
+    """
     stored = tx.get(RESTORED)
     restored_ms = 0 if stored is None else int.from_bytes(stored, "big")
     if restored_ms <= how.dropped_ms or how.restored_ms == restored_ms:
@@ -388,13 +391,13 @@ def _require_not_protected(record: LakeTableRecord) -> None:
 
 
 def _dropped(tx: ReadTransaction, catalog: str, database: str, name: str, table_id: int) -> list[LakeTableRecord]:
-    """Dropped tables of this name, or of this name and id. Raises TableNotFound if there is none."""
+    """Dropped tables of this name, and of this id unless it is 0. Raises TableNotFound if there is none."""
     names, ids = (catalog_name(catalog), database.lower(), name.lower()), []
     if max(map(len, names)) <= NAME_CHARS_MAX:
         pairs = tx.get_range(*DROPPED.range(*names), limit=OF_ONE_NAME_MAX)
         ids = [cast(int, DROPPED.unpack(key)[-1]) for key, _ in pairs]
-    found = [lake.get_record(tx, one, or_dropped=True) for one in ids if table_id in (0, one)]
-    if not found:
+    dropped = [lake.get_record(tx, dropped_id, or_dropped=True) for dropped_id in ids if table_id in (0, dropped_id)]
+    if not dropped:
         which = f" with table id {table_id}" if table_id else ""
         raise TableNotFound(
             f"there is no dropped table {database}.{name}{which} that could be brought back; "
@@ -402,16 +405,16 @@ def _dropped(tx: ReadTransaction, catalog: str, database: str, name: str, table_
             database=database,
             table=name,
         )
-    return found
+    return dropped
 
 
 def _last_dropped(tx: ReadTransaction, catalog: str, database: str, name: str, table_id: int) -> LakeTableRecord:
-    found = _dropped(tx, catalog, database, name, table_id)
-    return max(found, key=lambda one: (one.dropped.dropped_ms, one.table_id))
+    dropped = _dropped(tx, catalog, database, name, table_id)
+    return max(dropped, key=lambda record: (record.dropped.dropped_ms, record.table_id))
 
 
 def _tell(what: str, record: LakeTableRecord, size: Size | None) -> None:
-    """One line for each drop: it may have been a slip."""
+    """Logs one line for each table: a drop may have been a mistake."""
     known = {} if size is None else {"versions": size.version, "files": size.files, "bytes": size.size_bytes}
     _log.info(
         what,

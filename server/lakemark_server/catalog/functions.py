@@ -1,4 +1,4 @@
-"""Functions of databases: names with Thrift structs, which the service keeps unread."""
+"""Functions of databases: each is a name with a Thrift struct, which the service stores without reading it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Functions:
         self._mutations.run(body)
 
     def listed(self, catalog: str, database: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-        """By name, in order. Raises DatabaseNotFound."""
+        """The functions whose name is ``wanted``, in order of name. Raises DatabaseNotFound."""
 
         def body(tx: ReadTransaction) -> dict[str, bytes]:
             owner = databases.get(tx, catalog, database)

@@ -1,4 +1,4 @@
-"""Lake tables: their definition and schemas, inside a transaction."""
+"""Lake tables: their definitions and schemas, inside a transaction."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LakeTable:
 
     @property
     def column_names(self) -> dict[int, str]:
-        """By id, for messages."""
+        """Names of the columns by column id, for messages."""
         return {column.id: column.name for column in self.schema.columns}
 
     @property
@@ -69,10 +69,12 @@ class LakeTable:
 
 
 def policy_of(properties: Mapping[str, str]) -> str:
+    """The conflict policy that the properties ask for, in lower case; it need not be legal."""
     return properties.get(POLICY_PROPERTY, "partition").strip().lower()
 
 
 def preference_of(properties: Mapping[str, str]) -> str:
+    """Who wins against clustering, in lower case; it need not be legal."""
     return properties.get(PREFERENCE_PROPERTY, PREFERENCES[0]).strip().lower()
 
 
@@ -91,12 +93,12 @@ def check_properties(properties: Mapping[str, str]) -> None:
     preference = preference_of(properties)
     if preference not in PREFERENCES:
         raise InvalidArgument(f"{PREFERENCE_PROPERTY} = {preference!r} is not known; use {' or '.join(PREFERENCES)}")
-    clean_schedule.asked(properties)
+    clean_schedule.retention_of(properties)
     drop_policy.check(properties)
 
 
 def check_names(properties: Iterable[str]) -> None:
-    """Raises InvalidArgument for a name with ``lakemark.`` that means nothing."""
+    """Raises InvalidArgument for an unknown name that begins with ``lakemark.``."""
     for name in properties:
         if name.lower().startswith("lakemark.") and name not in PROPERTIES:
             raise InvalidArgument(
@@ -105,15 +107,17 @@ def check_names(properties: Iterable[str]) -> None:
 
 
 def put(tx: Transaction, record: LakeTableRecord) -> None:
+    """Writes the record of a table."""
     blob.put(tx, LAKE_TABLES.space(record.table_id), record.SerializeToString())
 
 
 def put_schema(tx: Transaction, table_id: int, schema: Schema) -> None:
+    """Writes a schema under its id."""
     blob.put(tx, SCHEMAS.space(table_id, schema.schema_id), schema_to_proto(schema).SerializeToString())
 
 
 def take_location(tx: Transaction, record: LakeTableRecord) -> None:
-    """Raises AlreadyExists: two tables in one directory would delete each other's files."""
+    """Notes where the table lives. Raises AlreadyExists: tables in one directory would delete each other's files."""
     _require_not_deleted(tx, record.location)
     key = LOCATIONS.key(record.location)
     if tx.get(key) is not None:
@@ -122,43 +126,46 @@ def take_location(tx: Transaction, record: LakeTableRecord) -> None:
 
 
 def is_inhabited(tx: ReadTransaction, location: str) -> bool:
-    """Whether a lake table lives there or in a directory below, also one that was dropped and can be brought back."""
-    below = LOCATIONS.key(location + "/")[:-1]  # without the end of the text
+    """Whether a lake table lives there or in a directory below, even a dropped one that can be brought back."""
+    below = LOCATIONS.key(location + "/")[:-1]  # without the byte that ends the text
     return tx.get(LOCATIONS.key(location)) is not None or bool(tx.get_range(below, strinc(below), limit=1))
 
 
 def shares_directory(tx: ReadTransaction, location: str) -> bool:
-    """Whether files of a lake table lie in that directory: a table lives there, or in a directory below or above."""
+    """Whether files of a lake table may lie in that directory: one lives there, or in a directory below or above."""
     return is_inhabited(tx, location) or any(
-        found is not None for found in tx.get_many([LOCATIONS.key(place) for place in _places_above(location)])
+        table_id is not None for table_id in tx.get_many([LOCATIONS.key(place) for place in _places_above(location)])
     )
 
 
 def leave_location(tx: Transaction, record: LakeTableRecord) -> None:
+    """Frees the table's location for another table."""
     tx.clear(LOCATIONS.key(record.location))
 
 
 def begin_deletion(tx: Transaction, location: str, now_ms: int) -> None:
-    """Until ``end_deletion`` no table can be made there or below: its files would be deleted, too."""
+    """Keeps tables from being created there or below until ``end_deletion``: their files would be deleted, too."""
     tx.set(DELETING.key(location), now_ms.to_bytes(8, "big"))
 
 
 def end_deletion(tx: Transaction, location: str) -> None:
+    """Ends what ``begin_deletion`` began."""
     tx.clear(DELETING.key(location))
 
 
 def is_being_deleted(tx: ReadTransaction, location: str) -> bool:
+    """Whether files at this location are still being deleted."""
     return tx.get(DELETING.key(location)) is not None
 
 
 def deletions(tx: ReadTransaction, before_ms: int, limit: int) -> list[str]:
-    """Locations whose deletion began before that time: whoever did it has ended."""
-    found = tx.get_range(*DELETING.range(), limit=limit, snapshot=True)
-    return [str(DELETING.unpack(key)[-1]) for key, since in found if int.from_bytes(since, "big") < before_ms]
+    """Locations whose deletion began before that time and was cut off."""
+    pairs = tx.get_range(*DELETING.range(), limit=limit, snapshot=True)
+    return [str(DELETING.unpack(key)[-1]) for key, since in pairs if int.from_bytes(since, "big") < before_ms]
 
 
 def _places_above(location: str) -> list[str]:
-    """The location and the directories above it, down to the first one below the root (or the bucket)."""
+    """The location and the directories above it, except the root (or the bucket)."""
     place, places = location, []
     while "/" in place.partition(":")[2].strip("/"):
         places.append(place)
@@ -168,16 +175,13 @@ def _places_above(location: str) -> list[str]:
 
 def _require_not_deleted(tx: ReadTransaction, location: str) -> None:
     places = _places_above(location)
-    for place, since in zip(places, tx.get_many([DELETING.key(one) for one in places]), strict=True):
+    for place, since in zip(places, tx.get_many([DELETING.key(place) for place in places]), strict=True):
         if since is not None:
             raise AlreadyExists(f"{place} is still being deleted after a table was dropped; try again in a moment")
 
 
 def get_record(tx: ReadTransaction, table_id: int, *, or_dropped: bool = False) -> LakeTableRecord:
-    """``or_dropped``: also of a table that was dropped and can be brought back.
-
-    Raises TableNotFound: the table was dropped.
-    """
+    """``or_dropped``: even if the table was dropped and can be brought back. Raises TableNotFound if it was dropped."""
     stored = blob.get(tx, LAKE_TABLES.space(table_id))
     record = None if stored is None else LakeTableRecord.FromString(stored)
     if record is None or (record.HasField("dropped") and not or_dropped):
@@ -186,6 +190,7 @@ def get_record(tx: ReadTransaction, table_id: int, *, or_dropped: bool = False) 
 
 
 def get_schema(tx: ReadTransaction, table_id: int, schema_id: int) -> Schema:
+    """The schema with this id. Raises CorruptStore if it is missing."""
     stored = blob.get(tx, SCHEMAS.space(table_id, schema_id))
     if stored is None:
         raise CorruptStore(f"schema {schema_id} of table id {table_id} is missing")
@@ -211,6 +216,7 @@ def get(tx: ReadTransaction, catalog: str, database: str, name: str) -> LakeTabl
 
 
 def require_lake(entry: TableEntry, database: str, name: str) -> None:
+    """Raises UnsupportedOperation for a warehouse table."""
     if entry.kind != catalog_pb2.LAKE:
         raise UnsupportedOperation(
             f"{database}.{name} is a warehouse (Hive) table, which has no timeline; only lake tables have one "

@@ -27,4 +27,5 @@ def legal_name(kind: str, name: str) -> str:
 
 
 def catalog_name(name: str) -> str:
+    """The name in lower case; the default catalog if it is empty."""
     return name.strip().lower() or DEFAULT_CATALOG

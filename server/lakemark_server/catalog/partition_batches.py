@@ -1,13 +1,13 @@
-"""Changes of many partitions in several transactions, which are there all at once or not at all.
+"""Changes of many partitions in several transactions, which become visible all at once or not at all.
 
-Each partition that a batch adds, changes or drops is written with what it was before and with the number of the batch
-(``InBatch``). Everybody sees it as it was as long as that batch is *pending*, which is a key of its own; the one small
-transaction that says there that the batch is *done* is what changes them all. Afterwards the partitions are written as
-they are now, and the key goes.
+Each partition that a batch adds, changes or drops is written together with its state before and with the number of the
+batch (``InBatch``). Readers see the state before as long as the batch is *pending*, which is noted under a key of its
+own. One small transaction that writes *done* under that key makes all changes visible. Afterwards the partitions are
+written as they are now (the batch is *settled*), and the key is cleared.
 
-A batch whose writer failed, or was not heard of for ``STALE_MS``, is taken back: first it is marked, so that its writer
-cannot complete it any more, then its partitions become what they were, then the mark goes. Whoever meets such a batch
-does that, and so does the sweeper, which also ends what is done and was left in between.
+A batch whose writer failed, or was silent for ``STALE_MS``, is taken back: it is marked, so that its writer can no
+longer complete it, its partitions are written as they were, and the mark is cleared. A request that meets such a batch
+does this, and so does the sweeper, which also settles batches that are done and were left.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from lakemark_server.kv import ReadTransaction, Store, Transaction, keys_below, 
 from lakemark_server.store.keyspace import PENDING_PARTITIONS
 
 STALE_MS: Final = 60_000
-"""Longer than a transaction lives, and clocks differ."""
+"""Longer than a transaction lives, even if clocks differ."""
 
 _LIST: Final = PENDING_HEAD + 1
 _TAKEN_BACK: Final = b""
-_NAMED_MAX: Final = 500  # in one value, and settled in one transaction
+_NAMED_MAX: Final = 500  # partitions named in one value, which one transaction settles
 
 
 def stage(tx: Transaction, table: HiveTable, batch: int, number: int, changes: Sequence[InBatch], now_ms: int) -> None:
-    """Writes the batch's part ``number`` (0: the first), of partitions that are in no other pending batch.
+    """Writes part ``number`` of the batch, counted from 0. Its partitions must be in no other pending batch.
 
     Raises StoreConflict if the batch was taken back.
     """
@@ -46,7 +46,7 @@ def stage(tx: Transaction, table: HiveTable, batch: int, number: int, changes: S
 
 
 def complete(tx: Transaction, table: HiveTable, batch: int, now_ms: int) -> None:
-    """All that the batch changes is so from now on. Raises StoreConflict if it was taken back."""
+    """Makes all changes of the batch visible. Raises StoreConflict if it was taken back."""
     _require_pending(tx, table, batch)
     key = PENDING_PARTITIONS.key(table.table_id, PENDING_HEAD, batch)
     tx.set(key, BATCH_DONE + now_ms.to_bytes(8, "big"))
@@ -54,24 +54,27 @@ def complete(tx: Transaction, table: HiveTable, batch: int, now_ms: int) -> None
 
 
 def take_back(store: Store, table_id: int, batch: int) -> bool:
-    """Nothing of the batch has happened, unless it is done: then True. Can be repeated; others may do the same."""
+    """Undoes the batch and returns False; returns True if it is done. Several may do this, at once or again."""
     head = PENDING_PARTITIONS.key(table_id, PENDING_HEAD, batch)
 
     def mark(tx: Transaction) -> bytes | None:
-        found = tx.get(head)
-        if found is not None and not warehouse_records.is_done(found):
+        state = tx.get(head)
+        if state is not None and not warehouse_records.is_done(state):
             tx.set(head, _TAKEN_BACK)
-        return found
+        return state
 
-    found = store.transact(mark)
-    if found is None or warehouse_records.is_done(found):
-        return found is not None
+    state = store.transact(mark)
+    if state is None or warehouse_records.is_done(state):
+        return state is not None
     _settle(store, table_id, batch, done=False)
     return False
 
 
 def settle(store: Store, table: HiveTable, batch: int, *, adds: bool) -> None:
-    """Ends a batch that is done. ``adds``: it has only added partitions; they may keep its number."""
+    """Writes the partitions of a batch that is done as they are now.
+
+    ``adds``: it has only added partitions. These may keep the number of the batch, so none needs to be written.
+    """
     if not adds:
         _settle(store, table.table_id, batch, done=True)
         return
@@ -86,11 +89,11 @@ def settle(store: Store, table: HiveTable, batch: int, *, adds: bool) -> None:
 def _settle(store: Store, table_id: int, batch: int, *, done: bool) -> None:
     lists = PENDING_PARTITIONS.range(table_id, _LIST, batch)
 
-    def some(tx: Transaction) -> bool:
-        found = tx.get_range(*lists, limit=1)
-        for key, names in found:
+    def settle_some(tx: Transaction) -> bool:
+        pairs = tx.get_range(*lists, limit=1)
+        for key, names in pairs:
             columns = warehouse_records.partition_columns(tx, table_id)
-            wanted = [tuple(one.values) for one in PartitionChangeRecord.FromString(names).partitions]
+            wanted = [tuple(named.values) for named in PartitionChangeRecord.FromString(names).partitions]
             for stored in warehouse_records.stored_partitions(tx, table_id, wanted):
                 if not isinstance(stored, InBatch) or stored.batch != batch:
                     continue  # it was changed again since
@@ -100,45 +103,48 @@ def _settle(store: Store, table_id: int, batch: int, *, done: bool) -> None:
                 else:
                     warehouse_records.clear_partition(tx, table_id, columns, stored.values, statistics=done)
             tx.clear(key)
-        if not found:
+        if not pairs:
             tx.clear(PENDING_PARTITIONS.key(table_id, PENDING_HEAD, batch))
-        return bool(found)
+        return bool(pairs)
 
-    while store.transact(some):
+    while store.transact(settle_some):
         pass
 
 
 def finish_abandoned(store: Store, now_ms: int, table_id: int | None = None) -> int:
-    """Takes back what nobody will complete, of one table or of all, and settles what is done; how many batches."""
+    """Takes back batches that nobody will complete and settles those that are done, of one table or (None) of all.
+
+    Returns how many there were.
+    """
     count = 0
-    for one in _tables(store) if table_id is None else (table_id,):
-        begin, end = PENDING_PARTITIONS.range(one, PENDING_HEAD)
+    for table in _tables(store) if table_id is None else (table_id,):
+        begin, end = PENDING_PARTITIONS.range(table, PENDING_HEAD)
         heads = store.read(lambda tx, begin=begin, end=end: tx.get_range(begin, end))  # type: ignore[misc]
         for key, head in heads:
             batch = cast(int, PENDING_PARTITIONS.unpack(key)[-1])
             since_ms = int.from_bytes(head[-8:], "big")  # 0: marked as taken back
             if now_ms - since_ms > STALE_MS:
                 count += 1
-                if take_back(store, one, batch):
-                    _settle(store, one, batch, done=True)
+                if take_back(store, table, batch):
+                    _settle(store, table, batch, done=True)
     return count
 
 
 def of_table(store: Store, table_id: int) -> set[int]:
-    """The batches that there are."""
+    """The numbers of the table's batches."""
     heads = store.read(lambda tx: tx.get_range(*PENDING_PARTITIONS.range(table_id, PENDING_HEAD)))
     return {cast(int, PENDING_PARTITIONS.unpack(key)[-1]) for key, _ in heads}
 
 
 def named(store: Store, table_id: int) -> set[int]:
-    """The batches of which it is written down what they change."""
+    """The numbers of those batches of the table for which there is a list of the partitions that they change."""
     return {cast(int, items[0]) for items, _ in keys_below(store, PENDING_PARTITIONS, table_id, _LIST)}
 
 
 def _tables(store: Store) -> Iterator[int]:
     begin, end = PENDING_PARTITIONS.range()
-    while found := store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=1)):  # type: ignore[misc]
-        table_id = cast(int, PENDING_PARTITIONS.unpack(found[0][0])[0])
+    while first := store.read(lambda tx, begin=begin: tx.get_range(begin, end, limit=1)):  # type: ignore[misc]
+        table_id = cast(int, PENDING_PARTITIONS.unpack(first[0][0])[0])
         yield table_id
         begin = strinc(PENDING_PARTITIONS.key(table_id))
 

@@ -1,9 +1,9 @@
 """What changed in a table's partitions, so that a process can bring what it has cached up to date.
 
-Every transaction that changes partitions adds one to a counter, without a conflict, and leaves one record of which
-partitions it changed under its time and a random number. Somebody who has read up to counter n and then finds exactly
-as many unseen records as the counter has moved on knows all of the changes; otherwise everything is read again. Clocks
-need not agree for this to be right, only for it to be quick.
+Every transaction that changes partitions adds one to a counter, without a conflict, and writes one record of which
+partitions it changed, under its time and a random number. A reader that finds exactly as many unseen records as the
+counter has moved on since its last look knows all changes; otherwise it reads everything again. Clocks need not agree
+for this to be right, only for it to be quick.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from lakemark_server.kv import ReadTransaction, Transaction, counter
 from lakemark_server.store.keyspace import PARTITION_CHANGES
 
 KEPT_MS: Final = 600_000
-"""How long a record stays. Somebody who looks less often reads everything again."""
+"""How long a record stays. A reader that looks less often reads everything again."""
 
 NEAR_MS: Final = 6_000
-"""How far back in time unseen records are looked for at first: the life of a transaction, and clocks that agree."""
+"""How far back unseen records are looked for at first: as long as a transaction lives, if clocks agree."""
 
 OVERLAP_MS: Final = 60_000
-"""How far if that were not all of them: clocks that differ."""
+"""How far back if some are missing then, since clocks may differ."""
 
 NAMED_MAX: Final = 1_000
 KEYS_BYTES_MAX: Final = 50_000
 
 
 class Position(NamedTuple):
-    """Up to where changes are known: their counter, the keys of the latest records, and when that was (ms)."""
+    """Up to where changes are known: their counter, the keys of the latest records, and the time of the look in ms."""
 
     changes: int
     seen: frozenset[bytes]
@@ -39,7 +39,7 @@ class Position(NamedTuple):
 
 
 def note(tx: Transaction, table_id: int, changed: Iterable[Values], now_ms: int) -> None:
-    """Once in every transaction that changes partitions of the table."""
+    """Writes the record of what a transaction changes, once in each that changes partitions of the table."""
     record = record_of(changed)
     if len(record.partitions) > NAMED_MAX or record.ByteSize() > KEYS_BYTES_MAX:
         record = PartitionChangeRecord(all=True)
@@ -47,11 +47,12 @@ def note(tx: Transaction, table_id: int, changed: Iterable[Values], now_ms: int)
 
 
 def note_all(tx: Transaction, table_id: int, now_ms: int) -> None:
-    """Instead of ``note``: too many partitions changed to name them."""
+    """Takes the place of ``note`` where too many partitions changed to name them."""
     _note(tx, table_id, PartitionChangeRecord(all=True), now_ms)
 
 
 def record_of(changed: Iterable[Values]) -> PartitionChangeRecord:
+    """The record that names these partitions."""
     return PartitionChangeRecord(partitions=[PartitionKey(values=values) for values in changed])
 
 
@@ -62,15 +63,17 @@ def _note(tx: Transaction, table_id: int, record: PartitionChangeRecord, now_ms:
 
 
 def count(tx: ReadTransaction, table_id: int) -> int:
+    """How many transactions have changed partitions of the table. The read adds no conflict."""
     return counter(tx.get(PARTITION_CHANGES.key(table_id, 0), snapshot=True))
 
 
 def position(tx: ReadTransaction, table_id: int, now_ms: int) -> Position:
+    """The position now, from which ``since`` goes on."""
     return Position(count(tx, table_id), frozenset(_records(tx, table_id, now_ms, OVERLAP_MS)), now_ms)
 
 
 def since(tx: ReadTransaction, table_id: int, known: Position, now_ms: int) -> tuple[Position, list[Values] | None]:
-    """The new position, and which partitions changed; None: read everything again."""
+    """The new position, and which partitions changed; None if everything has to be read again."""
     current = count(tx, table_id)
     if current == known.changes:
         return known, []

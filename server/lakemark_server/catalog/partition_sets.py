@@ -26,17 +26,17 @@ _LOADS_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class PartitionSet:
-    """Partitions in the order of their values. Immutable: what is made of it can be kept with it (``derived``)."""
+    """Partitions in the order of their values. It is immutable and keeps what was computed from it (``derived``)."""
 
     rows: Sequence[Partition]
     memo: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def derived(self, key: object, make: Callable[[Sequence[Partition]], T]) -> T:
-        """What ``make`` gives for these rows, made once for each ``key`` (twice at most, by two threads)."""
-        found = self.memo.get(key)
-        if found is None:
-            found = self.memo[key] = make(self.rows)
-        result: T = found
+        """What ``make`` returns for these rows; it is called once for each ``key`` (by two threads at once, twice)."""
+        kept = self.memo.get(key)
+        if kept is None:
+            kept = self.memo[key] = make(self.rows)
+        result: T = kept
         return result
 
     def index(self) -> dict[Values, int]:
@@ -44,7 +44,7 @@ class PartitionSet:
         return self.derived("index", lambda rows: {row.values: at for at, row in enumerate(rows)})
 
     def changed(self, updates: dict[Values, Partition | None]) -> PartitionSet:
-        """With some partitions replaced, added or (None) gone. Costs a copy of a list of references."""
+        """A set with some partitions replaced, added or (None) removed. It costs a copy of a list of references."""
         rows = list(self.rows)
         for values, row in updates.items():
             at = bisect_left(rows, values, key=_values)
@@ -71,9 +71,9 @@ class _Slot:
 
 
 class PartitionSets:
-    """A cache bounded in bytes; the least recently used tables leave. Thread-safe; a table is loaded by one thread.
+    """A cache bounded in bytes, which gives up the least recently used tables first.
 
-    What ``get`` gives was true at some moment after it was called.
+    Thread-safe; each table is loaded by one thread at a time. What ``get`` returns was true at a moment after the call.
     """
 
     def __init__(self, store: Store, clock: ClockMs, bytes_max: int = CACHE_BYTES_MAX) -> None:
@@ -84,7 +84,7 @@ class PartitionSets:
         self._slots: OrderedDict[int, _Slot] = OrderedDict()
 
     def holds(self, table_id: int) -> bool:
-        """Whether ``get`` needs to read only what changed."""
+        """Whether the table is in the cache, so that ``get`` reads only what changed."""
         with self._lock:
             slot = self._slots.get(table_id)
             return slot is not None and slot.loaded is not None
@@ -132,11 +132,11 @@ class PartitionSets:
             return None
         if not changed:
             return start if position is start[0] else (position, start[1])
-        found = warehouse_records.find_partitions(tx, table_id, changed)
-        return position, start[1].changed(dict(zip(changed, found, strict=True)))
+        rows = warehouse_records.find_partitions(tx, table_id, changed)
+        return position, start[1].changed(dict(zip(changed, rows, strict=True)))
 
     def _load(self, table_id: int) -> tuple[Position, PartitionSet]:
-        """Page by page, each a transaction: what changes meanwhile is read again afterwards."""
+        """Reads the partitions page by page, each in its own transaction; later changes are caught up afterwards."""
         position = self._store.read(lambda tx: partition_changes.position(tx, table_id, self._clock()))
         rows: list[Partition] = []
         begin: bytes | None

@@ -1,4 +1,4 @@
-"""What changes make of a table's schema, and which of them are refused, with the reason. Pure. docs/schemas.md.
+"""Applies changes to a table's schema, and says which are refused and why. Pure. See docs/schemas.md.
 
 Every legal change keeps the files of all older schemas readable (``lakemark_core.evolution.readable_with``).
 """
@@ -30,7 +30,7 @@ from lakemark_server.catalog.schema_tree import Siblings, count_of, depth_of, ed
 
 CHANGES_MAX: Final = 1_000
 FIELDS_MAX: Final = 20_000
-"""Columns and all that lies within them."""
+"""Columns and all fields within them."""
 COMMENT_CHARS_MAX: Final = 4_000
 
 _Existing: TypeAlias = DropColumn | RenameColumn | WidenColumn | MoveColumn | CommentColumn | RelaxColumn
@@ -39,7 +39,7 @@ _FIXED: Final = "it is what its list or map consists of, and can only be widened
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """A table property that names a column. ``exact``: its values are hashed, so that its type is part of the key."""
+    """A table property that names a column. ``exact``: the column's values are hashed, so its type cannot change."""
 
     property: str
     exact: bool
@@ -48,10 +48,10 @@ class ColumnUse:
 def apply_changes(
     schema: Schema, last_column_id: int, changes: Sequence[SchemaChange], uses: Mapping[str, ColumnUse]
 ) -> tuple[Schema, int]:
-    """The schema after all changes, in their order, and the highest column id ever used.
+    """The schema after all changes, made in their order, and the highest column id ever used.
 
-    ``uses``: by name in lower case, the columns that table properties name. The schema id stays; that of a new version
-    is the caller's to give. Raises InvalidSchema with every change that is refused and why, LimitExceeded.
+    ``uses``: the columns that table properties name, by name in lower case. The schema keeps its id; the caller gives a
+    new version the next one. Raises InvalidSchema with every change that is refused and why, LimitExceeded.
     """
     if not changes:
         raise InvalidArgument("no change of the schema is given")
@@ -71,7 +71,7 @@ def apply_changes(
 
 
 def describe(change: SchemaChange) -> str:
-    """In a few words: ``drop column fare``."""
+    """The change in a few words: ``drop column fare``."""
     match change:
         case AddColumn(field, parent):
             return f"add column {parent + '.' if parent else ''}{field.name} {format_type(field.type)}"
@@ -112,7 +112,7 @@ def _add(schema: Schema, change: AddColumn) -> tuple[Field, ...]:
     if not change.field.nullable:
         raise InvalidSchema("a new column cannot be NOT NULL: the rows that exist have no value for it")
     _check_comment(change.field.comment)
-    # Ids that a client made up would collide with those that statistics refer to.
+    # Ids chosen by a client would collide with those that statistics refer to.
     (new,) = without_ids(Schema.build([change.field])).columns
     if not change.parent:
         _check_place(schema, (), change)
@@ -172,7 +172,7 @@ def _check_place(schema: Schema, parent: tuple[str, ...], change: SchemaChange) 
 
 
 def _check_partition_column(schema: Schema, column: Field, change: _Existing) -> None:
-    """Partitions have names (``month=1``) made of their columns' names and values, which never change."""
+    """A partition's name (``month=1``) consists of names and values of columns, so these can never change."""
     if not schema.is_partition(column.name):
         return
     match change:

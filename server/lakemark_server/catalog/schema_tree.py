@@ -1,4 +1,4 @@
-"""Columns as a tree in which one place is changed: structs have fields, lists an element, maps key and value. Pure."""
+"""Columns as a tree, of which one place is changed: structs have fields, lists an element, maps key and value. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lakemark_core.types import Field, ListOf, MapOf, Struct, Type, format_type
 
 @dataclass(frozen=True, slots=True)
 class Siblings:
-    """The columns of the table, or what lies directly within the column ``owner``.
+    """The columns of the table, or the fields directly within the column ``owner``.
 
-    ``fixed``: they are what a list or map consists of, and not fields that somebody named.
+    ``fixed``: they are the element of a list, or key and value of a map, and not fields that a user named.
     """
 
     fields: tuple[Field, ...]
@@ -22,7 +22,7 @@ class Siblings:
     fixed: bool = False
 
     def index(self, name: str) -> int:
-        """Whatever the case. Raises InvalidSchema."""
+        """The index of the field with this name, in any case. Raises InvalidSchema."""
         for at, field in enumerate(self.fields):
             if field.name.lower() == name.lower():
                 return at
@@ -35,7 +35,7 @@ class Siblings:
         return (*self.fields[:at], field, *self.fields[at + 1 :])
 
     def inserted(self, new: Field, *, first: bool, after: str) -> tuple[Field, ...]:
-        """With ``new`` first, after a sibling, or last. Raises InvalidSchema: no such sibling."""
+        """The fields with ``new`` first, after a sibling, or last. Raises InvalidSchema if there is no such sibling."""
         at = 0 if first else self.index(after) + 1 if after else len(self.fields)
         return (*self.fields[:at], new, *self.fields[at:])
 
@@ -44,11 +44,11 @@ class Siblings:
 
 
 Edit: TypeAlias = Callable[[Siblings, int], tuple[Field, ...]]
-"""The siblings after a change of the one at an index."""
+"""Takes siblings and an index. Returns the siblings after a change of the one at the index."""
 
 
 def edit(siblings: Siblings, path: Sequence[str], change: Edit) -> tuple[Field, ...]:
-    """The siblings after ``change`` was made at ``path`` among or below them. Raises InvalidSchema: no such place."""
+    """The siblings after ``change`` at ``path``, among or below them. Raises InvalidSchema for a wrong path."""
     at = siblings.index(path[0])
     if len(path) == 1:
         return change(siblings, at)
@@ -62,7 +62,7 @@ def edit(siblings: Siblings, path: Sequence[str], change: Edit) -> tuple[Field, 
 
 
 def within(field: Field) -> Siblings | None:
-    """What lies directly within a field; None for a primitive type."""
+    """The fields directly within a field; None if its type is primitive."""
     match field.type:
         case Struct(fields):
             return Siblings(fields, field.name)
@@ -75,7 +75,7 @@ def within(field: Field) -> Siblings | None:
 
 
 def depth_of(column_type: Type) -> int:
-    """How many types lie within each other: 0 for a primitive one."""
+    """How deep types are nested: 0 for a primitive type."""
     match column_type:
         case Struct(fields):
             return 1 + max((depth_of(field.type) for field in fields), default=0)
@@ -87,7 +87,7 @@ def depth_of(column_type: Type) -> int:
 
 
 def count_of(fields: Sequence[Field]) -> int:
-    """Fields of all levels."""
+    """The number of fields of all levels."""
     return sum(1 + _count_within(field.type) for field in fields)
 
 

@@ -1,4 +1,4 @@
-"""The schemas of a lake table, one after the other, inside a transaction."""
+"""The sequence of a lake table's schemas, inside a transaction."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ CHANGES_KEPT: Final = 100
 CHANGE_CHARS_KEPT: Final = 300
 
 COLUMN_PROPERTIES: Final[Mapping[str, bool]] = {}
-"""Table properties whose value is names of columns, with commas; and whether hashes of their values are stored.
+"""Table properties that name columns, separated by commas; and whether hashes of these columns' values are stored.
 
-Whoever adds such a property names it here: its columns cannot be dropped or renamed then.
+A property that is listed here keeps its columns from being dropped and renamed.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """A schema, the version that it came with (0: the table was made with it), when, and what was changed by it."""
+    """A schema, the version that it came with (0: the table was created with it), its time, and what it changed."""
 
     schema: Schema
     version: int
@@ -38,10 +38,10 @@ class SchemaVersion:
 
 
 def changed(table: LakeTable, changes: Sequence[SchemaChange], expected_schema_id: int = 0) -> LakeTable:
-    """The table with its next schema; the same table if nothing is different after the changes. Pure.
+    """The table with its next schema; the same table if the changes make no difference. Pure.
 
     Raises InvalidSchema with every change that is refused and why, LimitExceeded, and FailedPrecondition if the latest
-    schema is not the expected one (0: whichever).
+    schema is not the expected one (0: any).
     """
     latest = table.record.schema_id
     if expected_schema_id not in (0, latest):
@@ -65,7 +65,7 @@ def changed(table: LakeTable, changes: Sequence[SchemaChange], expected_schema_i
 def uses_of(
     properties: Mapping[str, str], column_properties: Mapping[str, bool] = COLUMN_PROPERTIES
 ) -> dict[str, ColumnUse]:
-    """By name in lower case, the columns that a table's properties name."""
+    """The columns that a table's properties name, by name in lower case."""
     return {
         column.strip().lower(): ColumnUse(name, exact)
         for name, exact in column_properties.items()
@@ -75,7 +75,7 @@ def uses_of(
 
 
 def put(tx: Transaction, table: LakeTable, changes: Sequence[SchemaChange], version: int, committed_ms: int) -> None:
-    """Writes what ``changed`` gave, together with the version that comes with it."""
+    """Writes the table that ``changed`` returned, with the number and the time of the version that it comes with."""
     lake.put(tx, table.record)
     lake.put_schema(tx, table.table_id, table.schema)
     words = [describe(change)[:CHANGE_CHARS_KEPT] for change in changes[:CHANGES_KEPT]]
@@ -84,11 +84,11 @@ def put(tx: Transaction, table: LakeTable, changes: Sequence[SchemaChange], vers
 
 
 def all_of(tx: ReadTransaction, table: LakeTable) -> list[SchemaVersion]:
-    """In their order, the latest one last."""
+    """All schemas of the table, the latest one last."""
     first = lake.get_schema(tx, table.table_id, 1)
-    found = [SchemaVersion(first, 0, table.record.created_ms)]
+    versions = [SchemaVersion(first, 0, table.record.created_ms)]
     for key, value in tx.get_range(*SCHEMA_VERSIONS.range(table.table_id)):
         record = SchemaVersionRecord.FromString(value)
         schema = lake.get_schema(tx, table.table_id, cast(int, SCHEMA_VERSIONS.unpack(key)[-1]))
-        found.append(SchemaVersion(schema, record.version, record.committed_ms, tuple(record.changes)))
-    return found
+        versions.append(SchemaVersion(schema, record.version, record.committed_ms, tuple(record.changes)))
+    return versions

@@ -48,8 +48,8 @@ LAKE_TABLES_KEPT: Final = 1_000
 class Catalog:
     """Thread-safe. ``warehouse`` is the URI below which databases get their directories.
 
-    ``dropped`` drops lake tables and brings them back; ``dropped_retain_ms``: for how long it can. ``measure`` tells
-    how large a lake table is.
+    The attribute ``dropped`` drops lake tables and brings them back, for ``dropped_retain_ms`` after the drop.
+    ``measure`` tells how large a lake table is.
     """
 
     def __init__(
@@ -89,7 +89,10 @@ class Catalog:
     def create_database(
         self, record: DatabaseRecord, *, if_not_exists: bool = False, request_id: str = ""
     ) -> DatabaseRecord:
-        """Fills in id, time and (if empty) location, and makes the directory. Raises AlreadyExists, InvalidName."""
+        """Fills in id, time and (if empty) location, and makes the directory.
+
+        Raises AlreadyExists, InvalidName, QuotaExceeded.
+        """
         new = DatabaseRecord()
         new.CopyFrom(record)
         new.catalog = catalog_name(record.catalog)
@@ -131,9 +134,12 @@ class Catalog:
     def drop_database(
         self, catalog: str, name: str, *, if_exists: bool = False, delete_data: bool = True, request_id: str = ""
     ) -> None:
-        """Only an empty one. Its directory is removed with ``delete_data``, unless a lake table that was renamed into
-        another database still lives in it, or this is asked for again and the database has been made again since.
-        Raises DatabaseNotFound, NotEmpty; FilesLeft: it is dropped, its directory is not deleted."""
+        """Drops a database that is empty, and with ``delete_data`` also its directory.
+
+        The directory stays if a lake table that was renamed into another database lives in it, or if this request is
+        repeated and the database was created again meanwhile. Raises DatabaseNotFound, NotEmpty; FilesLeft if the
+        database is dropped but its directory is not deleted.
+        """
         if name.lower() == DEFAULT_DATABASE:
             raise InvalidArgument("the database 'default' cannot be dropped")
 
@@ -158,7 +164,7 @@ class Catalog:
         if delete_data and record.location and record.location != self.warehouse and not inhabited:
             try:
                 storage.delete_directory(record.location)
-            except LakemarkError as error:  # which says that nothing was applied, of its own part
+            except LakemarkError as error:  # it says that nothing was applied, which holds for the files only
                 raise FilesLeft(
                     f"database {name!r} is dropped, but not its directory: {error.message}; ask again with the same "
                     "request id, or delete it yourself",
@@ -170,7 +176,7 @@ class Catalog:
     def create_lake_table(
         self, record: LakeTableRecord, schema: Schema, *, if_not_exists: bool = False, request_id: str = ""
     ) -> LakeTable:
-        """Fills in ids, time and (if empty) location. ``record`` gives names, location, properties, owner, comment.
+        """Fills in ids, time and (if empty) location; the rest of ``record`` is taken as it is given.
 
         Raises AlreadyExists, DatabaseNotFound, InvalidName, InvalidSchema, InvalidArgument.
         """
@@ -181,7 +187,7 @@ class Catalog:
         new.database = record.database.lower()
         lake.check_properties(new.properties)
         new.properties[lake.TYPE_PROPERTY] = "lake"
-        # Ids that a client made up would collide with those that statistics refer to.
+        # Ids chosen by a client would collide with those that statistics refer to.
         first, new.last_column_id = assign_ids(without_ids(schema))
         first = replace(first, schema_id=1)
         new.schema_id = 1
@@ -215,11 +221,14 @@ class Catalog:
         return table
 
     def get_lake_table(self, catalog: str, database: str, name: str) -> LakeTable:
-        """Not to be changed. Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a warehouse table."""
+        """A table that is shared with other callers, who must not change it.
+
+        Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a warehouse table.
+        """
         return self.store.read(lambda tx: self._lake_tables.get(tx, (catalog, database, name)))
 
     def schemas(self, table: LakeTable) -> list[SchemaVersion]:
-        """All that the table has had, the latest one last. Raises TableNotFound: it was dropped."""
+        """All schemas that the table has had, the latest one last. Raises TableNotFound if it was dropped."""
 
         def body(tx: ReadTransaction) -> list[SchemaVersion]:
             lake.get_record(tx, table.table_id)
@@ -237,9 +246,10 @@ class Catalog:
         *,
         request_id: str = "",
     ) -> LakeTable:
-        """Of a lake table; ``comment`` is its comment, as in Hive.
+        """Sets and removes properties of a lake table; the property ``comment`` is the table's comment, as in Hive.
 
-        Raises InvalidArgument for unknown ``lakemark.`` properties; ``lakemark.type`` stays.
+        Raises InvalidArgument for an unknown ``lakemark.`` property, an illegal value, or a change of
+        ``lakemark.type``.
         """
         removed = set(remove)
 
@@ -262,7 +272,7 @@ class Catalog:
     def rename_lake_table(
         self, catalog: str, database: str, name: str, new_database: str, new_name: str, *, request_id: str = ""
     ) -> LakeTable:
-        """Names change, the directory stays where it is."""
+        """Changes the table's name and database. Its directory stays where it is."""
         target = legal_name("table", new_name)
 
         def rename(mutation: Mutation) -> LakeTableRecord:
@@ -292,7 +302,7 @@ class Catalog:
         return self.mutations.run(body)
 
     def has_lake_table(self, location: str) -> bool:
-        """Whether files of a lake table lie in that directory, also of a dropped one that can be brought back."""
+        """Whether files of a lake table lie in that directory, even of a dropped one that can be brought back."""
         place = storage.canonical_uri(location)
         return self.store.read(lambda tx: lake.shares_directory(tx, place))
 
@@ -301,7 +311,7 @@ class Catalog:
     def list_tables(
         self, catalog: str, database: str, *, after: str = "", limit: int = 0
     ) -> list[tuple[str, TableEntry]]:
-        """Names with their kinds, in order."""
+        """Names and entries of lake and warehouse tables, in order of name, beginning behind ``after``."""
 
         def body(tx: ReadTransaction) -> list[tuple[str, TableEntry]]:
             owner = databases.get(tx, catalog, database)
@@ -310,15 +320,15 @@ class Catalog:
         return self.store.read(body)
 
     def _with_directory(self, location: str, create: Callable[[], T], *, own: bool = False) -> T:
-        """The directory exists before anybody can see what lives in it, and does not stay behind for nothing.
+        """Makes the directory, then runs ``create``; if that fails, a directory that was made is removed again.
 
-        ``own``: nobody else can have chosen it.
+        ``own``: nobody else can have chosen this directory.
         """
         made = storage.make_directory(location)
         try:
             return create()
         except LakemarkError as error:
-            # Whoever was first may be using the directory by now, and so may a creation of unknown outcome.
+            # A creation that was first, or one of unknown outcome, may be using the directory by now.
             in_use = UnknownOutcome if own else AlreadyExists | UnknownOutcome
             if made and not isinstance(error, in_use):
                 storage.remove_if_empty(location)
@@ -326,7 +336,7 @@ class Catalog:
 
 
 def _own_directory(database: DatabaseRecord, name: str) -> str:
-    """A directory that no table had before, nor will have: what is dropped keeps its own, whatever takes its name."""
+    """A directory that no other table ever has: a dropped table keeps its own when another one takes its name."""
     return storage.join(database.location, f"{name}-{secrets.token_hex(4)}")
 
 

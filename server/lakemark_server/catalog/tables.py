@@ -11,7 +11,8 @@ from lakemark_server.store.keyspace import OF_TABLE, TABLE_NAMES
 
 
 def find(tx: ReadTransaction, database_id: int, name: str) -> TableEntry | None:
-    if len(name) > NAME_CHARS_MAX:  # no such name was ever given, nor does it fit a key
+    """The entry of the table with this name, or None."""
+    if len(name) > NAME_CHARS_MAX:  # no table has such a name, and it would not fit into a key
         return None
     stored = tx.get(TABLE_NAMES.key(database_id, name.lower()))
     return None if stored is None else TableEntry.FromString(stored)
@@ -27,22 +28,24 @@ def get(tx: ReadTransaction, catalog: str, database: str, name: str) -> tuple[Da
 
 
 def put(tx: Transaction, database_id: int, name: str, entry: TableEntry) -> None:
+    """Writes the entry of a table under a name in lower case."""
     tx.set(TABLE_NAMES.key(database_id, name), entry.SerializeToString())
 
 
 def clear_name(tx: Transaction, database_id: int, name: str) -> None:
+    """Frees a name, given in lower case."""
     tx.clear(TABLE_NAMES.key(database_id, name))
 
 
 def clear_content(tx: Transaction, table_id: int) -> None:
-    """Forgets all that the table had."""
+    """Removes everything that the store has of the table, except its name."""
     for space in OF_TABLE:
         tx.clear(space.key(table_id))
         tx.clear_range(*space.range(table_id))
 
 
 def listed(tx: ReadTransaction, database_id: int, *, after: str = "", limit: int = 0) -> list[tuple[str, TableEntry]]:
-    """Names in order, from the first one after ``after``."""
+    """Names with their entries, in order of name, beginning behind ``after``."""
     begin, end = TABLE_NAMES.range(database_id)
     if after:
         begin = TABLE_NAMES.key(database_id, after) + b"\x00"

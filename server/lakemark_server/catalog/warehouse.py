@@ -29,7 +29,10 @@ class Warehouse:
         self.statistics = ColumnStatistics(catalog.mutations)
 
     def alter_database(self, catalog: str, name: str, change: Callable[[DatabaseRecord], DatabaseRecord]) -> None:
-        """Name, id and time of creation stay; a new location counts for tables to come. Raises DatabaseNotFound."""
+        """Replaces a database by what ``change`` makes of it. Raises DatabaseNotFound.
+
+        Name, id and time of creation stay. A new location is that of tables which are created later.
+        """
 
         def body(mutation: Mutation) -> None:
             old = databases.get(mutation.tx, catalog, name)

@@ -20,13 +20,13 @@ from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.mutations import Mutation
 
 BATCH_BYTES_MAX: Final = 900_000
-"""Of partitions written in one transaction, with what else it takes to write them; a request may take several."""
+"""Of the partitions written in one transaction, including conflict ranges; a request may take several transactions."""
 
 _ROW_BYTES: Final = 500  # of a partition's mutations and conflict ranges, without its key and value
 _KEY_COPIES: Final = 12  # in the writes and conflict ranges of one partition, at most
 
 DIRECT_MAX: Final = 200
-"""So many partitions are read by their keys; for more, all partitions of the table are kept in memory."""
+"""Up to this many partitions are read by their keys. For more, all partitions of the table are kept in memory."""
 
 _NAMES_TOLD_MAX: Final = 3
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class PartitionChange(NamedTuple):
-    """Of one partition. ``before`` is None if it is added, ``after`` if it is dropped."""
+    """A partition before and after a change. ``before`` is None if it is added, ``after`` if it is dropped."""
 
     values: Values
     before: Partition | None
@@ -46,8 +46,8 @@ class PartitionChange(NamedTuple):
 class WarehousePartitions:
     """Thread-safe.
 
-    A request is one transaction up to ``BATCH_BYTES_MAX`` (some hundreds of partitions). A larger one takes several,
-    and is a batch: all of it happens at once or nothing (``partition_batches``).
+    A request of up to ``BATCH_BYTES_MAX`` (some hundreds of partitions) is one transaction. A larger one is a batch of
+    several transactions, whose changes become visible all at once or not at all (``partition_batches``).
     """
 
     def __init__(self, catalog: Catalog, sets: PartitionSets) -> None:
@@ -64,20 +64,20 @@ class WarehousePartitions:
         return self._store.read(lambda tx: warehouse_records.get_partition(tx, table, values))
 
     def all(self, table: HiveTable) -> PartitionSet:
-        """In the order of their values."""
+        """All partitions of the table, in the order of their values."""
         return self._sets.get(table.table_id)
 
     def named(self, table: HiveTable, wanted: Sequence[Values]) -> list[Partition]:
-        """Those of ``wanted`` that there are, in that order."""
+        """The partitions of ``wanted`` that exist, in that order."""
         if len(wanted) <= DIRECT_MAX and not self._sets.holds(table.table_id):
-            found = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, wanted))
-            return [row for row in found if row is not None]
+            rows = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, wanted))
+            return [row for row in rows if row is not None]
         loaded = self._sets.get(table.table_id)
         index = loaded.index()
         return [loaded.rows[index[values]] for values in wanted if values in index]
 
     def first(self, table: HiveTable, leading: Values, limit: int) -> list[Partition] | None:
-        """Up to ``limit`` partitions whose first values these are, read by their keys; None: better take ``all``."""
+        """Up to ``limit`` partitions whose values begin with ``leading``; None if ``all`` is the cheaper way."""
         if self._sets.holds(table.table_id) or not (leading or 0 < limit <= DIRECT_MAX):
             return None
 
@@ -86,7 +86,7 @@ class WarehousePartitions:
             rows = warehouse_records.partitions_in(tx, table.table_id, begin, end, max(limit, 0))
             if limit <= 0 or len(rows) == limit:
                 return rows
-            # Partitions in several pieces may have filled the limit, or such that are not there yet.
+            # The limit counts pairs: partitions in several pieces, or of pending batches, may have used it up.
             return warehouse_records.partitions_in(tx, table.table_id, begin, end)[:limit]
 
         return self._store.read(body)
@@ -94,7 +94,7 @@ class WarehousePartitions:
     # -- change -------------------------------------------------------------------------------------------------------
 
     def add(self, table: HiveTable, new: Sequence[Partition], *, if_not_exists: bool = False) -> list[Partition]:
-        """Makes their directories, too; gives those that were added.
+        """Adds partitions and makes their directories. Returns those that were added.
 
         Raises AlreadyExists unless ``if_not_exists``, InvalidArgument for a wrong number of values or a partition that
         is given twice, TableNotFound, Unavailable.
@@ -115,7 +115,7 @@ class WarehousePartitions:
         return directories.with_directories([row.full_location(base) for row in missing if row.located], apply)
 
     def alter(self, table: HiveTable, changes: Mapping[Values, Callable[[Partition], Partition]]) -> None:
-        """Replaces partitions by what the functions make of them. Raises PartitionNotFound, InvalidArgument."""
+        """Replaces each partition by what its function makes of it. Raises PartitionNotFound, InvalidArgument."""
         wanted = sorted(self._checked(table, list(changes)))
         before = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, wanted))
         self._alter(table, _there(table, wanted, before), changes)
@@ -127,9 +127,9 @@ class WarehousePartitions:
         also: Callable[[Mutation], object],
         also_bytes: int,
     ) -> None:
-        """The same change to every partition, and ``also``, which writes about ``also_bytes``: all at once.
+        """Changes every partition, and runs ``also``, which writes about ``also_bytes``: all at once or nothing.
 
-        Raises what ``also`` raises, PartitionNotFound: another dropped one meanwhile.
+        Raises what ``also`` raises, and PartitionNotFound if a partition was dropped meanwhile.
         """
         rows = self.all(table).rows
         self._alter(table, rows, {row.values: change for row in rows}, also, also_bytes)
@@ -157,8 +157,10 @@ class WarehousePartitions:
         self._apply(table, parts, decide, also=also)
 
     def rename(self, table: HiveTable, values: Values, change: Callable[[Partition], Partition]) -> Partition:
-        """``change`` gives the partition with its new values; its directory follows a new location of a table that owns
-        its data. Raises PartitionNotFound, AlreadyExists for the values or the directory, InvalidArgument.
+        """Replaces a partition by what ``change`` makes of it, with other values.
+
+        If the location changes and the table owns its data, the directory is moved. Raises PartitionNotFound,
+        AlreadyExists for the values or the directory, InvalidArgument.
         """
         old = self.get(table, values)
         new = change(old)
@@ -190,7 +192,7 @@ class WarehousePartitions:
     def drop(
         self, table: HiveTable, wanted: Sequence[Values], *, delete_data: bool, if_exists: bool
     ) -> list[Partition]:
-        """Gives what was dropped. Data are deleted of a table that owns them.
+        """Drops partitions and returns them. With ``delete_data``, deletes the data of a table that owns them.
 
         Raises PartitionNotFound unless ``if_exists``, InvalidArgument.
         """
@@ -203,8 +205,8 @@ class WarehousePartitions:
         checked = sorted(self._checked(table, wanted))
         parts: list[Sequence[Values]] = [checked] if checked else []
         if sum(map(_bytes_of_key, checked)) > BATCH_BYTES_MAX:
-            found = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, checked))
-            rows = [row for row in found if row] if if_exists else _there(table, checked, found)
+            current = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, checked))
+            rows = [row for row in current if row] if if_exists else _there(table, checked, current)
             parts = [[row.values for row in part] for part in _parts(rows, _bytes_of)]
         deadline.check()
         with deadline.within(deadline.NEVER):  # data are deleted by whoever dropped them
@@ -242,9 +244,9 @@ class WarehousePartitions:
         adds: bool = False,
         also: Callable[[Mutation], object] | None = None,
     ) -> list[PartitionChange]:
-        """What ``decide`` says of each part, which fits into one transaction: there at once, however many they are.
+        """Makes the changes that ``decide`` returns for each part, all at once or none. Returns them.
 
-        ``also`` happens in the transaction that makes it so.
+        Each part fits into one transaction. ``also`` runs in the transaction that makes the changes visible.
         """
         if len(parts) < 2:
             return [
@@ -259,7 +261,7 @@ class WarehousePartitions:
                 changes += self._mutate(table, partial(self._stage, table, batch, number, decide, part))
             self._mutations.run(partial(self._complete, table, batch, also))
         except LakemarkError:
-            with deadline.within(deadline.NEVER):  # what ends the request must not end this
+            with deadline.within(deadline.NEVER):  # the end of the request must not keep the batch from ending
                 if not partition_batches.take_back(self._store, table.table_id, batch):
                     raise
         with deadline.within(deadline.NEVER):
@@ -317,22 +319,25 @@ class WarehousePartitions:
         return self._mutations.run(body)
 
     def _current(self, tx: Transaction, table: HiveTable, wanted: Sequence[Values]) -> list[Partition | None]:
-        """What there is to be changed. Raises StoreConflict if another request is changing one of them."""
+        """The partitions as they are; None where there is none.
+
+        Raises StoreConflict if a pending batch of another request changes one of them.
+        """
         stored = warehouse_records.stored_partitions(tx, table.table_id, wanted)
         pending = warehouse_records.pending_batches(tx, table.table_id, stored)
         current: list[Partition | None] = []
-        for one in stored:
-            if not isinstance(one, InBatch):
-                current.append(one)
+        for row in stored:
+            if not isinstance(row, InBatch):
+                current.append(row)
                 continue
-            if one.batch in pending:
-                name = table.partition_name(one.values)
+            if row.batch in pending:
+                name = table.partition_name(row.values)
                 raise _InOtherBatchError(
                     f"partition {name} of table {table.label} is being changed by another request; try again"
                 )
-            if one.after is None:
-                warehouse_records.clear_partition(tx, table.table_id, table.columns, one.values)
-            current.append(one.after)
+            if row.after is None:
+                warehouse_records.clear_partition(tx, table.table_id, table.columns, row.values)
+            current.append(row.after)
         return current
 
     def _write(self, mutation: Mutation, table: HiveTable, changes: Sequence[PartitionChange]) -> None:
@@ -371,20 +376,20 @@ def check_values(table: HiveTable, values: Values) -> None:
 
 
 def _missing_of(
-    table: HiveTable, new: Sequence[Partition], found: Sequence[Partition | None], if_not_exists: bool
+    table: HiveTable, new: Sequence[Partition], current: Sequence[Partition | None], if_not_exists: bool
 ) -> list[Partition]:
-    """Those of ``new`` that there are not. Raises AlreadyExists unless ``if_not_exists``."""
-    for row, there in zip(new, found, strict=True):
+    """The partitions of ``new`` that do not exist. Raises AlreadyExists unless ``if_not_exists``."""
+    for row, there in zip(new, current, strict=True):
         if there is not None and not if_not_exists:
             name = table.partition_name(row.values)
             raise AlreadyExists(f"Partition already exists: {name} of table {table.label}", partition=name)
-    return [row for row, there in zip(new, found, strict=True) if there is None]
+    return [row for row, there in zip(new, current, strict=True) if there is None]
 
 
-def _there(table: HiveTable, wanted: Sequence[Values], found: Sequence[Partition | None]) -> list[Partition]:
-    """All of ``wanted``. Raises PartitionNotFound."""
+def _there(table: HiveTable, wanted: Sequence[Values], current: Sequence[Partition | None]) -> list[Partition]:
+    """The partitions of ``wanted``, all of which must exist. Raises PartitionNotFound."""
     rows = []
-    for values, row in zip(wanted, found, strict=True):
+    for values, row in zip(wanted, current, strict=True):
         if row is None:
             name = table.partition_name(values)
             raise PartitionNotFound(f"table {table.label} has no partition {name}", partition=name)
@@ -393,7 +398,7 @@ def _there(table: HiveTable, wanted: Sequence[Values], found: Sequence[Partition
 
 
 def _parts(items: Sequence[T], bytes_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
-    """Runs of items that fit into one transaction; a single one may be larger, and is then the store's to refuse."""
+    """Runs of items that fit into one transaction. A single item may be too large; the store refuses it then."""
     start, size = 0, 0
     for at, item in enumerate(items):
         own = bytes_of(item)
@@ -418,4 +423,4 @@ def _bytes_of_both(change: PartitionChange) -> int:
 
 
 class _InOtherBatchError(StoreConflict):
-    """A partition is in a batch that is pending."""
+    """A partition is part of a pending batch of another request."""

@@ -1,7 +1,7 @@
 """Warehouse (Hive) tables and partitions as the store holds them, inside a transaction.
 
-The Thrift structs are opaque here: whoever speaks the Metastore protocol makes and reads them, and says beside them
-what the service must know. Nothing in the domain depends on Thrift.
+The Thrift structs are opaque here. The Metastore protocol makes and reads them, and passes beside them what the service
+must know, so nothing in the domain depends on Thrift.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from lakemark_server.kv import KeyValue, ReadTransaction, Transaction, blob
 from lakemark_server.store.keyspace import COLUMN_STATISTICS, HIVE_TABLES, PARTITIONS, PENDING_PARTITIONS
 
 Values = tuple[str, ...]
-"""Of one partition: texts in the order of the partition columns, null as the text of the default partition."""
+"""A partition's values as texts, in the order of the partition columns; null is the text of the default partition."""
 
 PENDING_HEAD: Final = 0
-"""Where the batches of a table are, see ``partition_batches``."""
+"""The key element below which a table's batches are; see ``partition_batches``."""
 
 BATCH_DONE: Final = b"\1"
-"""What the value of a batch's key begins with when the batch is done; those of pending ones begin otherwise."""
+"""The first byte of the value under a batch's key once the batch is done; while it is pending, the byte is another."""
 
 _FIRST_CHUNK = b"\x14"  # the end of the key of a blob's first chunk: 0 in the tuple encoding
 
@@ -61,8 +61,10 @@ class HiveTable:
 
 
 class Partition(NamedTuple):
-    """One partition: ``head``, location and ``tail`` are its Thrift struct without its end and without the names of
-    its table, ``located`` whether there is a location between them. ``location`` may be relative to the table's
+    """One partition.
+
+    ``head``, the location and ``tail`` make up its Thrift struct, without the struct's end and the names of its table.
+    ``located``: whether the struct has a location. ``relative``: ``location`` is relative to the table's
     ``partition_base``.
     """
 
@@ -82,8 +84,10 @@ class Partition(NamedTuple):
 
 
 class InBatch(NamedTuple):
-    """A partition as a batch leaves it (``partition_batches``): ``before`` is there as long as the batch is pending,
-    then ``after``; None: nothing."""
+    """A partition that a batch changes (``partition_batches``).
+
+    Readers see ``before`` while the batch is pending, and ``after`` once it is done; None: there is no partition.
+    """
 
     values: Values
     batch: int
@@ -97,7 +101,7 @@ Stored: TypeAlias = Partition | InBatch
 def new_partition(
     table: HiveTable, values: Values, location: str, head: bytes, tail: bytes, *, located: bool
 ) -> Partition:
-    """``location`` is a full URI; below the table's directory it is kept relative to it."""
+    """``location`` is a full URI; if it lies below the table's directory, it is stored relative to that."""
     base = table.record.partition_base + "/"
     relative = located and len(base) > 1 and location.startswith(base) and len(location) > len(base)
     return Partition(values, location[len(base) :] if relative else location, relative, located, head, tail)
@@ -120,6 +124,7 @@ def table_of_entry(tx: ReadTransaction, owner: DatabaseRecord, name: str, entry:
 
 
 def put_table(tx: Transaction, table_id: int, record: HiveTableRecord) -> None:
+    """Writes the definition of a table."""
     blob.put(tx, HIVE_TABLES.space(table_id), record.SerializeToString())
 
 
@@ -130,12 +135,12 @@ def require_table(tx: ReadTransaction, table: HiveTable) -> None:
 
 
 def put_partition(tx: Transaction, table_id: int, partition: Stored) -> None:
-    """Whatever there was before with these values."""
+    """Writes the partition in place of one with the same values, if there is one."""
     blob.put(tx, PARTITIONS.space(table_id, *partition.values), _serialized(partition))
 
 
 def put_new_partition(tx: Transaction, table_id: int, partition: Stored) -> None:
-    """``put_partition`` where there is none."""
+    """Writes a partition where there is none with the same values."""
     blob.put_new(tx, PARTITIONS.space(table_id, *partition.values), _serialized(partition))
 
 
@@ -150,26 +155,27 @@ def _serialized(stored: Stored) -> bytes:
 
 
 def find_partition(tx: ReadTransaction, table_id: int, values: Values) -> Partition | None:
+    """The partition with these values, or None."""
     return find_partitions(tx, table_id, [values])[0]
 
 
 def find_partitions(tx: ReadTransaction, table_id: int, wanted: Sequence[Values]) -> list[Partition | None]:
-    """In the order of ``wanted``, with one round trip for those that fit into one value."""
+    """In the order of ``wanted``; None where there is none. One round trip reads all that fit into single values."""
     return _seen(tx, table_id, stored_partitions(tx, table_id, wanted))
 
 
 def stored_partitions(tx: ReadTransaction, table_id: int, wanted: Sequence[Values]) -> list[Stored | None]:
-    """``find_partitions``, and what batches have of them."""
+    """Like ``find_partitions``, but with partitions of batches as they are stored."""
     spaces = [PARTITIONS.space(table_id, *values) for values in wanted]
-    found: list[Stored | None] = []
+    rows: list[Stored | None] = []
     for space, first in zip(spaces, tx.get_many([space.key(0) for space in spaces]), strict=True):
         whole = first[2:] if first and first[:2] == b"\0\1" else first and blob.get(tx, space)
-        found.append(None if whole is None else _parse(whole))
-    return found
+        rows.append(None if whole is None else _parse(whole))
+    return rows
 
 
 def pending_batches(tx: ReadTransaction, table_id: int, rows: Sequence[Stored | None]) -> set[int]:
-    """Which of the batches that these belong to are pending. Reads nothing where there is no batch, as is usual."""
+    """The pending ones of the batches that these rows belong to. Reads nothing if there are none, as is usual."""
     batches = sorted({row.batch for row in rows if isinstance(row, InBatch)})
     if not batches:
         return set()
@@ -178,7 +184,7 @@ def pending_batches(tx: ReadTransaction, table_id: int, rows: Sequence[Stored | 
 
 
 def is_done(head: bytes) -> bool:
-    """What the value of a batch's key says."""
+    """Whether this value of a batch's key says that the batch is done."""
     return head[:1] == BATCH_DONE
 
 
@@ -188,15 +194,20 @@ def _seen(tx: ReadTransaction, table_id: int, rows: Sequence[Stored | None]) -> 
 
 
 def partitions_in(tx: ReadTransaction, table_id: int, begin: bytes, end: bytes, limit: int = 0) -> list[Partition]:
-    """The partitions in a range of keys that begins and ends between two. With a limit, those that are whole within so
-    many pairs."""
+    """The partitions in a range of keys, which must not begin or end within one.
+
+    ``limit``: of pairs read (0: none); a partition that is cut off by it is left out.
+    """
     return _there(tx, table_id, list(_parsed(tx.get_range(begin, end, limit=limit))))
 
 
 def partitions_page(
     table_id: int, begin: bytes, end: bytes, limit: int, tx: ReadTransaction
 ) -> tuple[list[Partition], bytes | None]:
-    """Those that are whole within ``limit`` pairs, and where to read on, if there may be more; without conflicts."""
+    """The partitions that are whole within ``limit`` pairs, and where to read on if there may be more.
+
+    The read adds no conflict.
+    """
     rows, following = stored_page(table_id, begin, end, limit, tx)
     return _there(tx, table_id, rows), following
 
@@ -204,7 +215,7 @@ def partitions_page(
 def stored_page(
     table_id: int, begin: bytes, end: bytes, limit: int, tx: ReadTransaction
 ) -> tuple[list[Stored], bytes | None]:
-    """``partitions_page``, and what batches have of them."""
+    """Like ``partitions_page``, but with partitions of batches as they are stored."""
     pairs = tx.get_range(begin, end, limit=limit, snapshot=True)
     rows = list(_parsed(pairs))
     # A partition of which the page has only a part is read again as a whole.
@@ -218,23 +229,23 @@ def _there(tx: ReadTransaction, table_id: int, rows: list[Stored]) -> list[Parti
 
 def get_partition(tx: ReadTransaction, table: HiveTable, values: Values) -> Partition:
     """Raises PartitionNotFound."""
-    found = find_partition(tx, table.table_id, values)
-    if found is None:
+    partition = find_partition(tx, table.table_id, values)
+    if partition is None:
         raise PartitionNotFound(f"table {table.label} has no partition {table.partition_name(values)}")
-    return found
+    return partition
 
 
 def clear_partition(
     tx: Transaction, table_id: int, columns: Sequence[str], values: Values, *, statistics: bool = True
 ) -> None:
-    """And what is known of its columns, with ``statistics``."""
+    """Removes a partition, and with ``statistics`` also those of its columns."""
     blob.clear(tx, PARTITIONS.space(table_id, *values))
     if statistics:
         tx.clear_range(*COLUMN_STATISTICS.range(table_id, partition_name(columns, values)))
 
 
 def partition_columns(tx: ReadTransaction, table_id: int) -> Sequence[str]:
-    """Which never change. Raises CorruptStore."""
+    """The names of the partition columns, which never change. Raises CorruptStore."""
     stored = blob.get(tx, HIVE_TABLES.space(table_id), snapshot=True)
     if stored is None:
         raise CorruptStore(f"table id {table_id} has partitions and no definition")
@@ -242,7 +253,7 @@ def partition_columns(tx: ReadTransaction, table_id: int) -> Sequence[str]:
 
 
 def partition_range(table_id: int, leading: Values) -> tuple[bytes, bytes]:
-    """The keys of the partitions whose first values these are."""
+    """The range of keys of the partitions whose values begin with ``leading``."""
     return PARTITIONS.range(table_id, *leading)
 
 
@@ -279,7 +290,7 @@ def inside(location: str, directory: str) -> bool:
 
 
 def parents_between(location: str, directory: str) -> Iterator[str]:
-    """The directories above ``location``, up to and without ``directory``."""
+    """The directories above ``location`` and below ``directory``, the innermost first."""
     parent = posixpath.dirname(location)
     while parent != directory and inside(parent, directory):
         yield parent

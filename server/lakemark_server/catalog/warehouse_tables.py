@@ -1,4 +1,4 @@
-"""Warehouse (Hive) tables: create, alter, rename, drop. What is in the Thrift struct is the caller's business."""
+"""Warehouse (Hive) tables: create, alter, rename, drop. Only the caller reads and makes their Thrift structs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TableDefinition:
-    """What the service must know of a warehouse table, and its Thrift struct, which it keeps unread.
+    """What the service must know of a warehouse table, and its Thrift struct (``hive``), which it does not read.
 
     ``location`` is a URI, "" for a view. ``owns_data``: dropping the table deletes its data.
     """
@@ -58,7 +58,10 @@ class TableDefinition:
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """``database`` is where the table then lives; with ``moves`` its directory goes to the definition's location."""
+    """What a table becomes: its new ``database`` and definition.
+
+    ``moves``: its directory is moved to the definition's location.
+    """
 
     database: DatabaseRecord
     definition: TableDefinition
@@ -66,15 +69,16 @@ class TableChange:
 
 
 Cascade: TypeAlias = Callable[[HiveTable, HiveTable], Callable[[Partition], Partition] | None]
-"""Of a table before and after a change: what becomes of each of its partitions, if anything."""
+"""Takes the table before and after a change. Returns what to make of each of its partitions; None: they stay."""
 
 
 def default_location(database: DatabaseRecord, name: str) -> str:
+    """Where Hive puts a table for which no location is given."""
     return storage.join(database.location, name.lower())
 
 
 def moves_with_its_name(table: HiveTable) -> bool:
-    """Whether a rename takes the directory along: of a table that owns its data, in the default place (as in Hive)."""
+    """Whether a rename moves the directory, as in Hive: the table owns its data, and they are in the default place."""
     record = table.record
     return record.owns_data and storage.is_same_place(record.location, default_location(table.database, table.name))
 
@@ -96,7 +100,7 @@ class WarehouseTables:
     def look_up(
         self, catalog: str, database: str, name: str
     ) -> tuple[DatabaseRecord, TableEntry | None, HiveTable | None]:
-        """Whatever has the name: its database, its entry, and the table if it is a warehouse table.
+        """The database, the entry of the table that has the name, and the table itself if it is a warehouse table.
 
         Raises DatabaseNotFound.
         """
@@ -137,8 +141,9 @@ class WarehouseTables:
         change: Callable[[HiveTable], TableChange],
         cascade: Cascade | None = None,
     ) -> None:
-        """``change`` decides on what it is given, and may be asked again if that changes. ``cascade`` says of the table
-        before and after what becomes of its partitions with it; None: nothing.
+        """Replaces the table by what ``change`` makes of it, which is called again if the table changes meanwhile.
+
+        ``cascade`` says what becomes of the table's partitions (None: they stay).
 
         Raises what ``change`` raises, DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table,
         AlreadyExists if the new name or directory is taken, InvalidName, Unavailable.
@@ -194,7 +199,7 @@ class WarehouseTables:
             self._mutations.run(body)
 
     def drop(self, catalog: str, database: str, name: str, *, delete_data: bool) -> HiveTable:
-        """Data are deleted of a table that owns them, also partitions outside of its directory.
+        """With ``delete_data``, deletes the data of a table that owns them, also partitions outside its directory.
 
         Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table.
         """
@@ -231,7 +236,10 @@ class WarehouseTables:
         return dropped
 
     def truncate(self, table: HiveTable, locations: Sequence[str]) -> None:
-        """Deletes the files in these directories of a table that owns its data, and keeps the directories."""
+        """Deletes the files in these directories and keeps the directories. Raises FailedPrecondition.
+
+        The table must own its data, and no lake table may have files there.
+        """
         if not table.record.owns_data:
             raise FailedPrecondition(f"{table.label} is an external table: its data are not deleted")
         for location in locations:
@@ -245,6 +253,6 @@ class WarehouseTables:
 
 
 class _ChangedMeanwhileError(StoreConflict):
-    """Between the decision on a change and its transaction."""
+    """The table changed between the decision on a change and its transaction."""
 
     code = "table_changed_meanwhile"

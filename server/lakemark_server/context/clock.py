@@ -10,6 +10,7 @@ ClockMs = Callable[[], int]
 
 
 def now_ms() -> int:
+    """Milliseconds since 1970, in UTC."""
     return time.time_ns() // 1_000_000
 
 

@@ -85,14 +85,16 @@ class within:  # noqa: N801 - reads as what it does
 
 def latest(deadlines: Iterable[Deadline]) -> Deadline:
     """The deadline of work that serves several requests: it is worth doing until the last of them is over."""
-    return Deadline(max((one.at_s for one in deadlines), default=NEVER.at_s))
+    return Deadline(max((deadline.at_s for deadline in deadlines), default=NEVER.at_s))
 
 
 def exceeded() -> DeadlineExceeded:
+    """The error for a request that was not carried out."""
     return DeadlineExceeded("the request's time was over, or its client had gone, before it was carried out")
 
 
 def unknown() -> DeadlineUnknown:
+    """The error for a request whose outcome is not known."""
     return DeadlineUnknown(
         "the request's time was over while the store was committing it: it may have happened; ask again with the same "
         "request id, or look"

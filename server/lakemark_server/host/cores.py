@@ -1,10 +1,10 @@
 """On which cores the service's threads run.
 
-The interpreter runs one thread of a process at a time. On several cores, each call that gives its lock up for a moment
-(a read of SQLite, a few microseconds in Arrow) lets a thread on another core take it, which has to be woken up there
-first, and for which the one that gave it up has to wait in turn. On one core such a call costs nothing, as nobody else
-runs meanwhile. But a process that is held to one core depends on what else runs there, so it is let go where others
-leave it no room. What all of that gives is in docs/decisions/0011-one-core.md.
+The interpreter runs one thread of a process at a time. On several cores, each call that gives up its lock for a moment
+(a read of SQLite, a few microseconds in Arrow) lets a thread on another core take the lock. That thread has to be woken
+up first, and then the first one has to wait for it. On one core such a call costs nothing, since no other thread runs
+meanwhile. But a process that is held to one core depends on what else runs there, so it is released if other processes
+leave it no room. docs/decisions/0011-one-core.md has the measurements.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import structlog
 
 CROWDED: Final = 0.25
-"""The share of a core that others may use."""
+"""The share of a core that other processes may use."""
 _WINDOW_S: Final = 2.0
 _STAT: Final = Path("/proc/stat")
 _TASKS: Final = Path("/proc/self/task")
@@ -32,16 +32,16 @@ _log = structlog.get_logger(__name__)
 
 
 class Window(NamedTuple):
-    """What ran for a while."""
+    """What ran in a short period."""
 
     busy: Mapping[int, float]
-    """The share of its time that each core was at work, for whomever; of the cores that the process may use."""
+    """By core that the process may use: the share of the time in which it was busy, for any process."""
     own: float
-    """How many cores' time the process used."""
+    """How much time of cores the process used, in cores."""
 
 
 def choose(held: int | None, window: Window) -> int | None:
-    """The core to run on after ``window``, in which it was ``held``; None: all of them."""
+    """The core to run on after ``window``, during which the process was ``held`` to a core; None: all of them."""
     quietest = min(window.busy, key=lambda core: (window.busy[core], random.random()))  # noqa: S311 - not a secret
     if held is None:
         others = sum(window.busy.values()) - window.own
@@ -52,10 +52,10 @@ def choose(held: int | None, window: Window) -> int | None:
 
 
 def keep_to_one() -> None:
-    """Holds all threads of this process to one core, from now on and as long as there is room on one.
+    """Holds all threads of this process to one core from now on, while there is room on one.
 
-    Does nothing where the process may use one core only, or the system does not hold threads to cores (macOS), or does
-    not let this process do it.
+    Does nothing if the process may use one core only, or if the system cannot hold threads to cores (macOS) or does not
+    allow it.
     """
     if sys.platform == "linux" and len(allowed := os.sched_getaffinity(0)) > 1:
         threading.Thread(target=_keep, args=(allowed,), name="cores", daemon=True).start()
@@ -73,7 +73,7 @@ def _keep(allowed: set[int]) -> None:
 
 
 def _window(allowed: set[int]) -> Window:
-    """What runs from now on. Takes some seconds, not always the same, so that several services do not keep step."""
+    """Measures what runs from now on. The time varies by some seconds, so that several services do not keep step."""
     before, own, since = _ticks(), time.process_time(), time.monotonic()
     time.sleep(_WINDOW_S * random.uniform(0.75, 1.25))  # noqa: S311 - not a secret
     after, own, passed = _ticks(), time.process_time() - own, time.monotonic() - since
@@ -85,7 +85,7 @@ def _window(allowed: set[int]) -> Window:
 
 
 def _ticks() -> dict[int, list[int]]:
-    """By core: what it spent its time on, since the machine started (proc_stat(5); without guests, counted twice)."""
+    """By core, how it spent its time since the machine started (proc_stat(5), without guests, counted twice)."""
     lines = (line.split() for line in _STAT.read_text().splitlines())
     return {
         int(name.removeprefix("cpu")): [int(ticks) for ticks in columns[:8]]

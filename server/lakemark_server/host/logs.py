@@ -9,7 +9,7 @@ import structlog
 
 
 def configure(log_format: str, level: str) -> None:
-    """For the whole process; on standard error."""
+    """Configures logging of the whole process, to standard error."""
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if log_format == "json" else structlog.dev.ConsoleRenderer(colors=False)
     )
@@ -23,6 +23,6 @@ def configure(log_format: str, level: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # as it is then: it may be another one later
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # it may be replaced later
         cache_logger_on_first_use=False,
     )

@@ -12,9 +12,9 @@ _ARENAS: Final = 2
 
 
 def configure() -> None:
-    """To be called before there are other threads."""
-    # Else up to eight arenas for each core, by threads that seldom allocate at the same time: each keeps what once
-    # was freed in it, and the process grows for half an hour.
+    """Must be called before other threads are started."""
+    # The default is up to eight arenas for each core. Each keeps the memory that was freed in it, and since threads
+    # seldom allocate at the same time, the process would only grow for half an hour.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
     if mallopt is not None:
         mallopt(_ARENA_MAX, _ARENAS)

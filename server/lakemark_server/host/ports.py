@@ -1,4 +1,4 @@
-"""Ports to listen on, and what is told of one that cannot be had."""
+"""Ports to listen on, and the error for one that is not free."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from lakemark_core.errors import Unavailable
 
 
 def check_free(protocol: str, host: str, port: int) -> None:
-    """Whether ``protocol`` will be able to listen there; 0 is any port. Raises Unavailable.
+    """Raises Unavailable unless ``protocol`` can listen on the port; 0 is any port.
 
-    Asked before gRPC tries, which would tell of it in a log line of its own, and before a store is opened for nothing.
+    This is checked before gRPC tries, which would write a log line of its own, and before a store is opened in vain.
     """
     try:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()

@@ -1,1 +1,1 @@
-"""What the service does without being asked: cleaning, folding, lost writers, dropped tables, expired names."""
+"""What the service does on its own: cleaning, folding, and ending lost writers, dropped tables and expired names."""

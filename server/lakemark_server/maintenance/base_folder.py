@@ -1,4 +1,4 @@
-"""Gives branches new bases when they are due: in one of all processes that share a store, beside its requests."""
+"""Writes new bases of branches when they are due, in one of all processes that share a store, beside its requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lakemark_server.store.leases import FencedStore, Lease, LeaseLost, Leases
 LEASE: Final = "fold"
 _TTL_MS: Final = 60_000
 _HEADS_A_READ: Final = 1_000
-# A round is at most this share of the time.
+# Rounds take at most this share of the time.
 _SHARE_MAX: Final = 0.1
 _NICE: Final = 10
 
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class BaseFolder:
-    """``start`` begins, ``stop`` ends it; a fold that runs is finished first."""
+    """A thread between ``start`` and ``stop``, which waits for a fold in progress."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class BaseFolder:
             self._thread.join()
 
     def once(self) -> list[BaseRecord]:
-        """One round over all tables that have changed; nothing if another process has the lease.
+        """Runs one round over all tables that have changed, unless another process has the lease.
 
-        Raises LakemarkError.
+        Returns the new bases. Raises LakemarkError.
         """
         published: list[BaseRecord] = []
         changed: dict[int, dict[tuple[int, str], int]] = {}
@@ -82,7 +82,7 @@ class BaseFolder:
                 seen[name] = version
             else:
                 changed.setdefault(table_id, {})[name] = version
-        self._seen = seen  # without what was dropped
+        self._seen = seen  # without tables and branches that were dropped
         for table_id in sorted({*changed, *self._sweeping}):
             if self._stopped.is_set() or not self._hold() or self._lease is None:
                 break

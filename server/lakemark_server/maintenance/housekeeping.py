@@ -1,4 +1,4 @@
-"""What is done again and again under the sweeper's lease: everything whose time is over ends."""
+"""Rounds under the sweeper's lease, which end everything whose time is over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Housekeeping:
-    """``store`` is fenced; what stands on it writes only as long as the lease is held."""
+    """``store`` is fenced: what is built on it writes only while the lease is held."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Housekeeping:
         self._cleans = AutoClean(store, clock, cleaner, interval_ms=clean_interval_ms, grace_ms=clean_grace_ms)
 
     def round(self) -> list[tuple[int, int]]:
-        """Returns the lost writers that it has rolled back, as (table id, instant)."""
+        """One round. Returns the lost writers that it has rolled back, as (table id, instant)."""
         lost = self._timeline.roll_back_expired()
         self._catalog.dropped.purge_due()
         for location in self._catalog.dropped.finish_deletions():

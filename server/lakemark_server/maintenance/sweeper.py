@@ -1,4 +1,4 @@
-"""Looks for lost writers, again and again: in one of all processes that share a store."""
+"""Runs rounds of housekeeping in one of all processes that share a store."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ LEASE: Final = "sweep"
 _ROUNDS_MISSED_MAX: Final = 3
 
 Round = Callable[[], Iterable[tuple[int, int]]]
-"""Rolls back what is lost; (table id, instant) of each."""
+"""Rolls back writers that are lost. Returns (table id, instant) of each."""
 
 Sweep = Callable[[Store], Round]
-"""The rounds of one lease, by transactions of this store only."""
+"""Makes the rounds of one lease. Its store is fenced; the rounds use no other."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Sweeper:
-    """``start`` begins, ``stop`` ends it. A process that dies or hangs is replaced after three rounds."""
+    """A thread between ``start`` and ``stop``. A process that dies or hangs is replaced after three rounds."""
 
     def __init__(self, store: Store, clock: ClockMs, interval_s: float, sweep: Sweep) -> None:
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -39,7 +39,7 @@ class Sweeper:
         self._ttl_ms = max(1, int(interval_s * 1_000 * _ROUNDS_MISSED_MAX))
         self._sweep = sweep
         self._lease: Lease | None = None
-        self._round: Round | None = None  # of the lease
+        self._round: Round | None = None  # made for the lease
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
 
@@ -52,7 +52,7 @@ class Sweeper:
             self._thread.join()
 
     def once(self) -> list[tuple[int, int]]:
-        """One round; nothing if another process has the lease. Raises LakemarkError."""
+        """Runs one round, unless another process has the lease. Raises LakemarkError."""
         self._hold()
         return [] if self._round is None else list(self._round())
 

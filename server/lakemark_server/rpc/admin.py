@@ -12,7 +12,7 @@ from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.names import catalog_name, legal_name
 from lakemark_server.rpc.catalog import page_limit
 from lakemark_server.rpc.declaration import method
-from lakemark_server.rpc.paging import cut
+from lakemark_server.rpc.pages import cut
 
 Context = grpc.ServicerContext
 

@@ -30,11 +30,11 @@ def tenant_reader(request: Descriptor) -> Callable[[bytes], str]:
     path = tuple((field.number, field.is_repeated) for field in _path(request, _DEPTH_MAX))
 
     def read(data: bytes) -> str:
-        found = find_text(data, path)
+        text = find_text(data, path)
         # No catalog has so long a name. The request will fail, and must not count as another tenant's.
-        if not found or len(found) > NAME_CHARS_MAX:
+        if not text or len(text) > NAME_CHARS_MAX:
             return DEFAULT_CATALOG
-        return catalog_name(found.decode(errors="replace"))
+        return catalog_name(text.decode(errors="replace"))
 
     return read if path else lambda _: DEFAULT_CATALOG
 

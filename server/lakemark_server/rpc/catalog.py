@@ -19,9 +19,9 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.declaration import method
-from lakemark_server.rpc.paging import cut, unknown_token
+from lakemark_server.rpc.pages import cut, unknown_token
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
-from lakemark_server.timeline.publication.schema_change import AlterJob, check_branch
+from lakemark_server.timeline.jobs.alteration import AlterJob, check_branch
 from lakemark_server.timeline.service import Timeline
 
 PAGE_MAX: Final = 1_000
@@ -208,8 +208,8 @@ class CatalogServicer(CatalogServiceServicer):
 
     @method(Rank.READ)
     def ListSchemas(self, request: pb.ListSchemasRequest, context: Context) -> pb.ListSchemasResponse:
-        found = self._catalog.schemas(self._lake_table(request.name))
-        return pb.ListSchemasResponse(schemas=map(messages.schema_version, found))
+        versions = self._catalog.schemas(self._lake_table(request.name))
+        return pb.ListSchemasResponse(schemas=map(messages.schema_version, versions))
 
     @method(Rank.WRITE)
     def CreateReference(self, request: pb.CreateReferenceRequest, context: Context) -> pb.Reference:
@@ -217,8 +217,8 @@ class CatalogServicer(CatalogServiceServicer):
 
     @method(Rank.READ)
     def ListReferences(self, request: pb.ListReferencesRequest, context: Context) -> pb.ListReferencesResponse:
-        found = self._timeline.references.find(self._lake_table(request.table), request.kind)
-        return pb.ListReferencesResponse(references=found)
+        references = self._timeline.references.find(self._lake_table(request.table), request.kind)
+        return pb.ListReferencesResponse(references=references)
 
     @method(Rank.WRITE)
     def DropReference(self, request: pb.DropReferenceRequest, context: Context) -> pb.DropReferenceResponse:

@@ -10,7 +10,7 @@ from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.rpc.catalog import page_limit
 from lakemark_server.rpc.errors import detail_of
-from lakemark_server.rpc.paging import decode_token, encode_token
+from lakemark_server.rpc.pages import decode_token, encode_token
 from lakemark_server.snapshots.comparisons import Comparer, Comparison, DryMerge, VersionName
 from lakemark_server.snapshots.versions.differences import COUNTS, FileDifferences
 from lakemark_server.timeline.branches.divergence import Side

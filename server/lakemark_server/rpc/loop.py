@@ -1,7 +1,7 @@
-"""The event loop of gRPC: one thread of the process, which every server of it shares.
+"""The event loop of gRPC: one thread, which all servers of the process share.
 
-gRPC's asyncio layer has one completion queue in a process, so there is one loop for it too. Nothing that blocks, and
-nothing that takes longer than a fraction of a millisecond, may run on it.
+gRPC's asyncio layer has one completion queue in a process, so there is one loop for it, too. Nothing may run on it that
+blocks or takes longer than a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _starting = threading.Lock()
 
 
 def grpc_loop() -> asyncio.AbstractEventLoop:
-    """The loop, which runs from the first time that somebody asks for it."""
+    """The loop, which is started by the first call."""
     with _starting:
         return _loop()
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Waits for the coroutine's result. For other threads than the loop's own."""
+    """Waits for the coroutine's result. Must not be called from the loop's own thread."""
     return asyncio.run_coroutine_threadsafe(work, grpc_loop()).result()

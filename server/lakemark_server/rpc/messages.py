@@ -1,4 +1,4 @@
-"""Records of the store as messages of the contract."""
+"""Converts records of the store to messages of the protocol."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def dropped_table(record: LakeTableRecord) -> catalog_pb2.DroppedTable:
     )
 
 
-def schema_version(found: SchemaVersion) -> catalog_pb2.SchemaVersion:
+def schema_version(known: SchemaVersion) -> catalog_pb2.SchemaVersion:
     return catalog_pb2.SchemaVersion(
-        schema=schema_message(found.schema),
-        version=found.version,
-        committed_ms=found.committed_ms,
-        changes=found.changes,
+        schema=schema_message(known.schema),
+        version=known.version,
+        committed_ms=known.committed_ms,
+        changes=known.changes,
     )
 
 
@@ -125,7 +125,7 @@ def _action(record: InstantRecord) -> timeline_pb2.Action.ValueType:
 
 
 def opened_instant(record: InstantRecord, table: LakeTable) -> timeline_pb2.Instant:
-    """With what a writer needs to begin."""
+    """The instant, with what a writer needs to begin."""
     message = instant(record, table)
     message.staging_location = f"{table.record.location}/{record.instant}"
     message.schema.CopyFrom(schema_message(table.schema))
@@ -135,7 +135,7 @@ def opened_instant(record: InstantRecord, table: LakeTable) -> timeline_pb2.Inst
 
 @lru_cache(maxsize=256)
 def schema_message(schema: Schema) -> types_pb2.Schema:
-    """Shared: not to be changed."""
+    """The schema as a message, which is shared: callers must not change it."""
     return schema_to_proto(schema)
 
 
@@ -150,7 +150,7 @@ def savepoint(record: TagRecord) -> timeline_pb2.ListSavepointsResponse.Savepoin
 
 
 def version(record: VersionRecord) -> timeline_pb2.Version:
-    """A merge has the files of the versions that it replays."""
+    """The version. A merge has the files of the versions that it replays."""
     of = record.merged if record.HasField("merged") else None
     added, removed = (record.staged, record.removed) if of is None else (of.added, of.removed)
     message = timeline_pb2.Version(

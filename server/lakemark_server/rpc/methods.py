@@ -2,7 +2,7 @@
 
 Requests arrive on the event loop (``rpc.loop``) as bytes. A thread of a lane runs a servicer's ordinary method. It
 decodes and encodes too, so that a large request or a slow plan delays no other request. What a servicer offers in
-``quick`` runs on the loop itself and costs no thread: small requests that wait for a batch (``timeline.batching``), and
+``quick`` runs on the loop itself and costs no thread: small requests that wait for a batch (``timeline.jobs``), and
 plans that take less time than the way to a thread and back (``rpc.plans``).
 Whether its tenant may make a request, and whether there is room for it, is decided before the request waits or runs.
 """
@@ -118,14 +118,14 @@ def _served(
     async def quickly(data: bytes, context: Context) -> bytes:
         if quick is None or len(data) > QUICK_BYTES_MAX:
             return await in_lane(data, context)
-        request = decoded(data)
-        if not quick.takes(request):
+        taken = quick.takes(decoded(data))
+        if taken is None:
             return await in_lane(data, context)
         until = _deadline_of(context, request_s_max)
         entered = admission.enter(data)
         try:
             with lanes.on_loop(admission.rank, len(data)), deadline.within(until):
-                answer = await quick.answer(request)
+                answer = await quick.answer(taken)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
                 until.abandon()

@@ -18,7 +18,8 @@ class Answer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Quick:
-    """``takes`` says which requests of a method. ``answer`` must not block; None: the method itself has to do it."""
+    """``takes`` gives what ``answer`` is to be given of a request; None: this request takes a thread. ``answer`` must
+    not block; None: the method itself has to do it."""
 
-    takes: Callable[[Any], bool]
+    takes: Callable[[Any], Any]
     answer: Callable[[Any], Awaitable[Answer | None]]

@@ -32,28 +32,17 @@ from lakemark_server.timeline.service import Timeline
 
 
 def _service(module: ModuleType, name: str) -> ServiceDescriptor:
-    found: ServiceDescriptor = module.DESCRIPTOR.services_by_name[name]
-    return found
+    service: ServiceDescriptor = module.DESCRIPTOR.services_by_name[name]
+    return service
 
 
-SERVICES: Final = tuple(
-    _service(module, name).full_name
-    for module, name in (
-        (catalog_pb2, "CatalogService"),
-        (timeline_pb2, "TimelineService"),
-        (snapshot_pb2, "SnapshotService"),
-        (admin_pb2, "AdminService"),
-    )
-)
-
-
-# Beyond those that the lanes hold: health, reflection, and requests that are being refused.
+# Requests beyond those that the lanes hold: health, reflection, and requests that are being refused.
 _MORE_REQUESTS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcLimits:
-    """What clients can make the server hold. The defaults are those of ``Settings``."""
+    """Limits on what clients can make the server hold. The defaults are those of ``Settings``."""
 
     threads: int = 64
     reserved_threads: int = 8
@@ -63,7 +52,7 @@ class GrpcLimits:
 
 
 class GrpcServer:
-    """Listens from ``start`` to ``stop``. ``port`` is the real one."""
+    """Listens from ``start`` to ``stop``. ``port`` is the port that was taken, even if any free one was asked for."""
 
     def __init__(
         self,
@@ -83,15 +72,15 @@ class GrpcServer:
         limits = limits or GrpcLimits()
         self._lanes = Lanes(limits.threads, limits.reserved_threads, limits.waiting_max, inflight)
         self._health = health.aio.HealthServicer()
+        servicers = {
+            _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots, timeline),
+            _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
+            _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner, limits.message_bytes_max),
+            _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
+        }
+        self._services = tuple(service.full_name for service in servicers)
         methods = Methods(
-            {
-                _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots, timeline),
-                _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
-                _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(
-                    snapshots, planner, limits.message_bytes_max
-                ),
-                _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
-            },
+            servicers,
             self._lanes,
             tenants,
             Receiving(max(1, inflight.most // limits.message_bytes_max)),
@@ -117,23 +106,24 @@ class GrpcServer:
                 ("grpc.max_receive_message_length", limits.message_bytes_max),
                 ("grpc.max_send_message_length", limits.message_bytes_max),
                 ("grpc.max_metadata_size", 64 << 10),
-                # A window never grows before somebody reads: see ``Receiving``.
+                # A window does not grow before its message is read: see ``Receiving``.
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.http2.lookahead_bytes", 64 << 10),
                 ("grpc.so_reuseport", 0),  # a second server on the port is a mistake, not a helper
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
             ],
-            # Refused before their message is received. All lanes hold fewer, so that nearly always they say why.
+            # gRPC refuses further requests before receiving their messages. The lanes hold fewer, and so usually refuse
+            # first, with a reason.
             maximum_concurrent_rpcs=3 * (limits.threads + limits.waiting_max) + _MORE_REQUESTS,
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        reflection.enable_server_reflection((*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
         return server, server.add_insecure_port(address)
 
     async def _start(self) -> None:
         await self._server.start()
-        for name in ("", *SERVICES):
+        for name in ("", *self._services):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     async def _stop(self, grace_s: float) -> None:

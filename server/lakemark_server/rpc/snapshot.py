@@ -31,7 +31,7 @@ from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
-from lakemark_server.rpc.paging import decode_token, encode_token, unknown_token
+from lakemark_server.rpc.pages import decode_token, encode_token, unknown_token
 from lakemark_server.rpc.plans import (
     QUICK_FILES_MAX,
     QUICK_PARTS_MAX,
@@ -128,7 +128,9 @@ class SnapshotServicer(SnapshotServiceServicer):
         self._planner = planner
         self._predicates = Predicates()
         self._responses = PlanResponses()
-        self.quick: Mapping[str, Quick] = {"PlanFiles": Quick(is_small, self._plan_at_once)}
+        self.quick: Mapping[str, Quick] = {
+            "PlanFiles": Quick(lambda request: request if is_small(request) else None, self._plan_at_once)
+        }
         self._slices: ByteLru[tuple[str, int], FileSlices] = ByteLru(_SLICES_BYTES, lambda slices: slices.memory_bytes)
 
     @method(Rank.READ)

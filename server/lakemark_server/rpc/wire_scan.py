@@ -1,19 +1,21 @@
-"""Texts within serialized protobuf messages, found without decoding the rest (the encoding's own rules: a field may
-come in any order, and of one that comes several times the last counts)."""
+"""Finds texts in serialized protobuf messages without decoding the rest.
+
+It follows the rules of the encoding: fields come in any order, and the last occurrence of a field counts.
+"""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
 Step: TypeAlias = tuple[int, bool]
-"""The number of a field that holds a message or a text, and whether it is repeated: then its first element counts."""
+"""The number of a field that holds a message or a text, and whether it is repeated; if so, its first element counts."""
 
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
 _VARINT, _LENGTH = 0, 2
 
 
 def find_text(data: bytes, path: tuple[Step, ...]) -> bytes:
-    """The text at the path; empty if there is none, or if the bytes are no message."""
+    """The text at the path; empty if there is none, or if the bytes are not a message."""
     try:
         return _find(data, 0, len(data), path) or b""
     except (IndexError, KeyError):
@@ -22,7 +24,7 @@ def find_text(data: bytes, path: tuple[Step, ...]) -> bytes:
 
 def _find(data: bytes, at: int, end: int, path: tuple[Step, ...]) -> bytes | None:
     (wanted, repeated), below = path[0], path[1:]
-    found = None
+    text = None
     while at < end:
         tag = data[at]
         at += 1
@@ -38,19 +40,19 @@ def _find(data: bytes, at: int, end: int, path: tuple[Step, ...]) -> bytes | Non
                 if at + size > end:
                     return None
                 inner = _find(data, at, at + size, below) if below else data[at : at + size]
-                found = found if inner is None else inner
+                text = text if inner is None else inner
                 if repeated:
-                    return found
+                    return text
             at += size
         elif kind == _VARINT:
             _, at = _varint(data, at)
         else:
             at += _FIXED_BYTES[kind]
-    return found
+    return text
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Its value, and where it ends. Raises IndexError. One of a single byte is read by the caller, who is faster."""
+    """The value and its end. Raises IndexError. Callers read values of a single byte themselves, which is faster."""
     byte = data[at]
     value, shift = byte & 0x7F, 7
     while byte >= 0x80:

@@ -2,7 +2,11 @@
 
 A mutation is one transaction of the store together with the time at which its changes happen. It makes one change, or
 a batch of changes that become durable together. A change that has a request id is made by ``once``: whoever repeats the
-request gets the recorded answer, and nothing happens again.
+request gets the recorded answer, and nothing happens again. Limits of tenants are taken within the change, too
+(``admission.quotas.Quotas.take``).
+
+A change decides before it writes. If a batch goes on after one of its changes was refused, that change has written
+nothing.
 
 What the service writes for its own use (leases, ranges of ids, pages of bases, what it removes when nobody can see it
 any more) is no mutation and goes straight to ``Store.transact``; ``tests/unit/store/test_mutations.py`` lists who does

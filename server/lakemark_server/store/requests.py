@@ -6,14 +6,12 @@ new. The state of an instant (committed, rolled back) does not depend on this: i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
 from google.protobuf.message import Message
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_proto.store.v1 import store_pb2 as records
-from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import ReadTransaction, Store, Transaction, blob
 from lakemark_server.store.keyspace import REQUEST_TIMES, REQUESTS
 
@@ -25,6 +23,7 @@ FORGOTTEN_AT_ONCE_MAX: Final = 100_000
 
 
 def check_request_id(request_id: str) -> None:
+    """Raises InvalidArgument if the id is too long."""
     if len(request_id) > REQUEST_ID_CHARS_MAX:
         raise InvalidArgument(f"request_id has {len(request_id)} characters; at most {REQUEST_ID_CHARS_MAX} are kept")
 
@@ -48,33 +47,6 @@ def record(tx: Transaction, request_id: str, kind: str, response: Message, now_m
     stored = records.RequestRecord(kind=kind, response=response.SerializeToString(), created_ms=now_ms)
     blob.put(tx, REQUESTS.space(request_id), stored.SerializeToString())
     tx.set(REQUEST_TIMES.key(now_ms, request_id), b"")
-
-
-def once(tx: Transaction, request_id: str, kind: str, now_ms: int, answer: type[M], body: Callable[[], M]) -> M:
-    """The recorded answer of ``request_id``, or that of ``body``, recorded in the same transaction.
-
-    An empty id records nothing. Raises InvalidArgument if the id was used for another kind of request.
-    """
-    if not request_id:
-        return body()
-    recorded = find(tx, request_id, kind, answer)
-    if recorded is not None:
-        return recorded
-    response = body()
-    record(tx, request_id, kind, response, now_ms)
-    return response
-
-
-def transact_once(
-    store: Store, clock: ClockMs, request_id: str, kind: str, answer: type[M], body: Callable[[Transaction, int], M]
-) -> M:
-    """``once`` in a transaction of its own; ``body`` gets the time in ms, too."""
-
-    def run(tx: Transaction) -> M:
-        now = clock()
-        return once(tx, request_id, kind, now, answer, lambda: body(tx, now))
-
-    return store.transact(run)
 
 
 def forget(store: Store, before_ms: int) -> int:

@@ -1,6 +1,6 @@
 """Where the versions of a branch are kept: its own, and below the fork its parent's.
 
-A branch's lineage never changes, so it can be kept for ever under the branch's key.
+A branch's lineage never changes, so it can be cached for ever under the branch's key.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Lineage:
 
     def segments(self, after: int, upto: int) -> Iterator[tuple[str, int, int]]:
         """(branch key, after, upto) for the versions ``after < version <= upto``, oldest first."""
-        found = []
+        segments = []
         for key, fork in self.forks:
             low = max(after, fork)
             if upto > low:
-                found.append((key, low, upto))
+                segments.append((key, low, upto))
             upto = min(upto, fork)
-        return reversed(found)
+        return reversed(segments)
 
     def common(self, latest: int, other: Lineage, other_latest: int) -> int:
-        """The last version that two branches share, of which ``latest`` and ``other_latest`` are the heads."""
+        """The last version that this branch, at ``latest``, shares with another one at ``other_latest``."""
         upto = latest
         for key, fork in self.forks:
             other_upto = other_latest
@@ -52,14 +52,14 @@ class Lineage:
         return 0
 
     def at(self, version: int) -> Lineage:
-        """The lineage of the branch that holds this version: what is the same for all branches that share it."""
+        """The lineage of the branch that holds this version, which is the same for all branches that share it."""
         owner = self.owner(version)
         place = next(at for at, (key, _) in enumerate(self.forks) if key == owner)
         return Lineage(self.forks[place:])
 
 
 def alone(key: str) -> Lineage:
-    """For what a branch itself got."""
+    """For versions that the branch itself has, without those of its parents."""
     return Lineage(((key, 0),))
 
 

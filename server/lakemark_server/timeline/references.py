@@ -36,7 +36,7 @@ class References:
         self._log = log
 
     def create(self, table: LakeTable, request: pb.CreateReferenceRequest) -> pb.Reference:
-        """Names a version, in O(1): a tag keeps it, a branch goes on from it.
+        """Makes a tag, which keeps a version, or a branch, which goes on from a version. Costs O(1).
 
         Raises InvalidName, AlreadyExists, BranchNotFound, VersionNotFound, InvalidArgument, LimitExceeded.
         """
@@ -49,24 +49,26 @@ class References:
         return self._mutations.once(request.request_id, kind, pb.Reference, partial(_create, table, request)).answer
 
     def find(self, table: LakeTable, kind: int = pb.REFERENCE_KIND_UNSPECIFIED) -> list[pb.Reference]:
-        """In order of name, main first."""
+        """Branches and tags, or only those of one ``kind``, in order of name and main first."""
 
         def body(tx: ReadTransaction) -> list[pb.Reference]:
             table_id = table.table_id
-            found = []
+            references = []
             if kind != pb.TAG:
                 main = pb.Reference(name=MAIN, kind=pb.BRANCH, version=records.head(tx, table_id, MAIN).version)
-                found = [main, *(_of_branch(tx, table_id, one) for one in forks.branches(tx, table_id))]
+                references = [main, *(_of_branch(tx, table_id, branch) for branch in forks.branches(tx, table_id))]
             if kind != pb.BRANCH:
-                found += [_of_tag(one) for one in forks.tags(tx, table_id)]
-            return sorted(found, key=lambda one: (one.name != MAIN, one.name))
+                references += [_of_tag(tag) for tag in forks.tags(tx, table_id)]
+            return sorted(references, key=lambda reference: (reference.name != MAIN, reference.name))
 
         return self._store.read(body)
 
     def drop(
         self, table: LakeTable, name: str, request_id: str = "", kind: int = pb.REFERENCE_KIND_UNSPECIFIED
     ) -> None:
-        """Writers in flight on a dropped branch cannot commit. ``kind``: what it must be; unspecified: either.
+        """Drops a branch or a tag. Writers in flight on a dropped branch cannot commit.
+
+        ``kind``: what it must be; unspecified: either.
 
         Raises BranchNotFound, NotFound (there is no such tag), InvalidName (main).
         """
@@ -83,7 +85,7 @@ class References:
             _log.info("dropped a branch or tag", table=table.name, name=name, by=caller.current())
 
     def merge(self, table: LakeTable, request: pb.MergeBranchRequest, owner: str = "") -> pb.MergeBranchResponse:
-        """Replays on a branch what another one has, as one version. Raises what ``direct.merge`` raises."""
+        """Replays on one branch the versions of another, as one version. Raises what ``direct.merge`` raises."""
 
         def body(mutation: Mutation) -> pb.MergeBranchResponse:
             state = TableState(mutation.tx, table.table_id)
@@ -102,7 +104,10 @@ class References:
         return self._mutations.once(request.request_id, kind, pb.MergeBranchResponse, body).answer
 
     def drop_expired(self) -> list[tuple[int, str]]:
-        """(table id, name) of branches and tags whose ``retain_ms`` is over; at most ``EXPIRED_AT_ONCE_MAX``."""
+        """Drops at most ``EXPIRED_AT_ONCE_MAX`` branches and tags whose ``retain_ms`` is over.
+
+        Returns (table id, name) of each.
+        """
         begin, end = EXPIRING.range()[0], EXPIRING.key(self._mutations.clock())
         due = self._store.read(lambda tx: tx.get_range(begin, end, limit=EXPIRED_AT_ONCE_MAX))
         expired = [cast(tuple[int, int, str], EXPIRING.unpack(key)) for key, _ in due]
@@ -163,7 +168,7 @@ def _expires(tx: Transaction, table_id: int, record: BranchRecord | TagRecord) -
 
 
 def _expire(ms: int, table_id: int, name: str, mutation: Mutation) -> bool:
-    """Drops what still has this name and this end; false if it was dropped, or made anew."""
+    """Drops the branch or tag if it still ends at ``ms``; False if it was dropped, or created anew, meanwhile."""
     tx = mutation.tx
     tx.clear(EXPIRING.key(ms, table_id, name))
     try:
@@ -177,9 +182,9 @@ def _expire(ms: int, table_id: int, name: str, mutation: Mutation) -> bool:
 
 
 def _start(tx: Transaction, table_id: int, record: BranchRecord, parent: Lineage) -> None:
-    """The new branch's head is the version that it forks from."""
-    found = records.version(tx, table_id, parent, record.fork_version) if record.fork_version else None
-    head = HeadRecord(version=record.fork_version, committed_ms=found.committed_ms if found else 0)
+    """Sets the new branch's head to the version that it forks from."""
+    fork = records.version(tx, table_id, parent, record.fork_version) if record.fork_version else None
+    head = HeadRecord(version=record.fork_version, committed_ms=fork.committed_ms if fork else 0)
     records.put_head(tx, table_id, record.key, head)
 
 

@@ -22,30 +22,39 @@ class Savepoints:
         self._mutations = mutations
         self._store = mutations.store
 
-    def create(self, table: LakeTable, request: pb.SavepointRequest, owner: str = "") -> InstantRecord:
-        """Raises VersionNotFound, BranchNotFound, AlreadyExists."""
+    def create(
+        self,
+        table: LakeTable,
+        version: int = 0,
+        *,
+        branch: str = "",
+        comment: str = "",
+        request_id: str = "",
+        owner: str = "",
+    ) -> InstantRecord:
+        """Keeps a version of a branch (empty: main); 0: the latest. Returns the savepoint's instant.
 
+        Raises VersionNotFound, BranchNotFound, AlreadyExists.
+        """
         kind = f"CreateSavepoint of table {table.table_id}"
-        create = partial(_create, table, request, owner)
-        return self._mutations.once(request.request_id, kind, InstantRecord, create).answer
+        create = partial(_create, table, branch, version, comment, owner)
+        return self._mutations.once(request_id, kind, InstantRecord, create).answer
 
-    def drop(self, table: LakeTable, request: pb.SavepointRequest) -> InstantRecord:
-        """The savepoint's instant, which is rolled back now. Raises NotFound, BranchNotFound."""
-
+    def drop(self, table: LakeTable, version: int, *, branch: str = "", request_id: str = "") -> InstantRecord:
+        """Returns the savepoint's instant, which is rolled back now. Raises NotFound, BranchNotFound."""
         kind = f"DropSavepoint of table {table.table_id}"
-        drop = partial(_drop, table, request)
-        return self._mutations.once(request.request_id, kind, InstantRecord, drop).answer
+        return self._mutations.once(request_id, kind, InstantRecord, partial(_drop, table, branch, version)).answer
 
     def find(self, table: LakeTable) -> list[TagRecord]:
-        """In order of branch and version."""
+        """The savepoints of a table, in order of branch and version."""
         return self._store.read(lambda tx: retention.savepoints(tx, table.table_id))
 
 
-def _create(table: LakeTable, request: pb.SavepointRequest, owner: str, mutation: Mutation) -> InstantRecord:
+def _create(table: LakeTable, branch: str, version: int, comment: str, owner: str, mutation: Mutation) -> InstantRecord:
     tx, now_ms = mutation.tx, mutation.now_ms
-    table_id, lineage = table.table_id, forks.resolve(tx, table.table_id, request.branch)
+    table_id, lineage = table.table_id, forks.resolve(tx, table.table_id, branch)
     latest = records.head(tx, table_id, lineage.key).version
-    version = request.version or latest
+    version = version or latest
     if not 1 <= version <= latest:
         raise VersionNotFound(
             f"{table.name} has no version {version} that could be kept; the latest is {latest}", version=str(version)
@@ -64,7 +73,7 @@ def _create(table: LakeTable, request: pb.SavepointRequest, owner: str, mutation
         opened_ms=now_ms,
         completed_ms=now_ms,
         owner=owner,
-        metadata={"comment": request.comment[:1_000]} if request.comment else {},
+        metadata={"comment": comment[:1_000]} if comment else {},
     )
     records.put_instant(tx, table_id, record)
     savepoint = TagRecord(
@@ -73,20 +82,20 @@ def _create(table: LakeTable, request: pb.SavepointRequest, owner: str, mutation
         branch_name=forks.name_of(key),
         version=version,
         created_ms=now_ms,
-        comment=request.comment[:1_000],
+        comment=comment[:1_000],
         savepoint_instant=record.instant,
     )
     tx.set(place, savepoint.SerializeToString())
     return record
 
 
-def _drop(table: LakeTable, request: pb.SavepointRequest, mutation: Mutation) -> InstantRecord:
+def _drop(table: LakeTable, branch: str, version: int, mutation: Mutation) -> InstantRecord:
     tx = mutation.tx
-    lineage = forks.resolve(tx, table.table_id, request.branch)
-    place = _key(table.table_id, lineage, request.version)
+    lineage = forks.resolve(tx, table.table_id, branch)
+    place = _key(table.table_id, lineage, version)
     stored = tx.get(place)
     if stored is None:
-        raise NotFound(f"version {request.version} of {table.name} has no savepoint", version=str(request.version))
+        raise NotFound(f"version {version} of {table.name} has no savepoint", version=str(version))
     tx.clear(place)
     record = records.instant(tx, table.table_id, TagRecord.FromString(stored).savepoint_instant)
     record.state = pb.ROLLED_BACK

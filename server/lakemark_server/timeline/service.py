@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol, cast
-
-import pyarrow as pa
+from typing import Final, cast
 
 from lakemark_core.errors import CommitConflict, InstantStateError, InvalidArgument, LimitExceeded, NotFound
-from lakemark_proto.store.v1.store_pb2 import InstantRecord, VersionRecord
+from lakemark_proto.store.v1.store_pb2 import CommittedRecord, InstantRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_proto.v1 import types_pb2
+from lakemark_proto.v1.types_pb2 import DataFiles
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs, now_ms
-from lakemark_server.file_index.pages.blocks import LIST_FILES_MAX
-from lakemark_server.kv import ReadTransaction, Store, Transaction
-from lakemark_server.store.mutations import Mutations
-from lakemark_server.store.requests import check_request_id, transact_once
+from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.store.mutations import Mutation, Mutations
+from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline import records
-from lakemark_server.timeline.batching.batcher import Answered, Batcher
-from lakemark_server.timeline.batching.batches import Answer, Batches, Job, remember, size_of
-from lakemark_server.timeline.batching.jobs import CommittedAndOpened, Moved, Opened, OpenJob, StartJob, check_open
-from lakemark_server.timeline.batching.named import NamedJob, TableKey, TableNames
 from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
-from lakemark_server.timeline.instants import alive, pages, staging
+from lakemark_server.timeline.instants import alive, pages
 from lakemark_server.timeline.instants.alive import Alive
-from lakemark_server.timeline.lineage import Lineage
+from lakemark_server.timeline.jobs.alteration import AlterJob
+from lakemark_server.timeline.jobs.batcher import Answered, Batcher
+from lakemark_server.timeline.jobs.batches import Batches, remember
+from lakemark_server.timeline.jobs.commit import CommitJob, SmallCommitJob
+from lakemark_server.timeline.jobs.job import Answer, CommittedAndOpened, Job, Opened, Retry, TableKey
+from lakemark_server.timeline.jobs.named import NamedJob, TableNames
+from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.jobs.start import StartJob
+from lakemark_server.timeline.preparation import Preparation, VersionFiles
 from lakemark_server.timeline.publication import direct
-from lakemark_server.timeline.publication.publish import CommitJob, check_metadata, response_of
+from lakemark_server.timeline.publication.commits import Commit, CommitDraft, Committed
 from lakemark_server.timeline.publication.rollback import delete_files, keep_conflict, roll_back
-from lakemark_server.timeline.publication.schema_change import AlterJob
 from lakemark_server.timeline.publication.table_state import TableState
 from lakemark_server.timeline.publication.together import Together
 from lakemark_server.timeline.references import References
@@ -45,14 +44,6 @@ PAGE_MAX: Final = 1_000
 TOGETHER_MAX: Final = 100
 
 
-class VersionFiles(Protocol):
-    """The files of versions, which commits that take some out have to look up."""
-
-    def find_files(self, table: LakeTable, lineage: Lineage, version: int, paths: Sequence[str]) -> pa.RecordBatch:
-        """The fixed columns of these live files, in the order of the paths. Raises InvalidFile."""
-        ...
-
-
 class Timeline:
     """Thread-safe; holds no state that another process would need."""
 
@@ -60,52 +51,44 @@ class Timeline:
         self, store: Store, files: VersionFiles, clock: ClockMs = now_ms, quotas: Quotas | None = None
     ) -> None:
         self._store = store
-        self._quotas = quotas or Quotas(store)
-        self._clock = clock
+        quotas = quotas or Quotas(store)
         self._mutations = Mutations(store, clock)
-        self._files = files
         self.log = ChangeLog()
         self.references = References(self._mutations, self.log)
         self.savepoints = Savepoints(self._mutations)
-        self._reading = threading.Lock()
+        self._preparation = Preparation(self._mutations, files, quotas)
         self._names = TableNames()
         self._batches: Batcher[int, Job, Answer] = Batcher(
-            Batches(store, clock, self.log, self._quotas, self._names).run, size_of
+            Batches(self._mutations, self.log, quotas).run, lambda job: job.size_bytes
         )
 
     # -- writers ------------------------------------------------------------------------------------------------------
 
     def open(self, table_id: int, job: OpenJob) -> Opened:
         """A new instant, REQUESTED or (with a profile) INFLIGHT. Raises CommitConflict if it would collide at once."""
-        check_open(job)
+        job.check()
         return cast(Opened, self._batches.submit(table_id, job))
 
-    def open_named(self, name: TableKey, job: OpenJob, answered: Answered[Opened | Moved]) -> bool:
-        """``open`` without a thread that waits; ``answered`` gets what it would return or raise, or MOVED.
+    def open_named(self, name: TableKey, job: OpenJob, answered: Answered[Opened | Retry]) -> bool:
+        """``open`` without a thread that waits; ``answered`` is given what it would return or raise, or a Retry.
 
         False, and nothing is done: the name was never looked up. Raises InvalidArgument, LimitExceeded.
         """
-        check_open(job)
-        return self._hand_in(NamedJob(name, job), cast("Answered[Answer]", answered))
+        job.check()
+        return self._hand_in(name, job, cast("Answered[Answer]", answered))
 
     def commit_named(
-        self,
-        name: TableKey,
-        request: pb.CommitRequest,
-        answered: Answered[pb.CommitResponse | CommittedAndOpened | Moved],
+        self, name: TableKey, job: SmallCommitJob, answered: Answered[Committed | CommittedAndOpened | Retry]
     ) -> bool:
-        """Likewise ``commit``, for a request that is small (``batching.reading.is_small``), and may have a ``next``."""
-        if request.HasField("next"):
-            check_open(OpenJob.of(request.next))
-        check_request_id(request.request_id)
-        check_metadata(request.metadata)
-        return self._hand_in(NamedJob(name, request), cast("Answered[Answer]", answered))
+        """Likewise ``commit``, or ``commit_and_open`` if an instant is to follow."""
+        job.check()
+        return self._hand_in(name, job, cast("Answered[Answer]", answered))
 
-    def _hand_in(self, job: NamedJob, answered: Answered[Answer]) -> bool:
-        table_id = self._names.last_id(job.name)
+    def _hand_in(self, name: TableKey, job: Job, answered: Answered[Answer]) -> bool:
+        table_id = self._names.last_id(name)
         if table_id is None:
             return False
-        self._batches.hand_in(table_id, job, answered)
+        self._batches.hand_in(table_id, NamedJob(name, job, self._names), answered)
         return True
 
     def learn(self, name: TableKey, table_id: int) -> None:
@@ -116,114 +99,99 @@ class Timeline:
         """REQUESTED -> INFLIGHT, unless the work would collide with a commit or with another live writer."""
         return cast(Opened, self._batches.submit(table_id, StartJob(instant, profile)))
 
-    def stage(self, table: LakeTable, request: pb.StageFilesRequest) -> InstantRecord:
+    def stage(
+        self,
+        table: LakeTable,
+        instant: int,
+        sequence: int,
+        *,
+        added: DataFiles | None = None,
+        removed: Sequence[str] = (),
+        file_schema: bytes = b"",
+    ) -> InstantRecord:
         """Writes entries under the instant, which it returns with the totals so far.
 
-        Raises InvalidArgument, InvalidFile, InvalidSchema, InstantStateError, InstantNotFound, LimitExceeded.
+        ``sequence`` numbers the requests of an instant: 1, 2, 3 … Files come as the data message that the writer sent.
+        ``removed`` are paths relative to the table's location, ``file_schema`` is the Arrow schema (IPC) of the files;
+        empty: not told. Raises InvalidArgument, InvalidFile, InvalidSchema, InstantStateError, InstantNotFound,
+        LimitExceeded.
         """
-        if not 1 <= request.sequence < staging.COMMIT_SEQUENCE:
-            raise InvalidArgument("sequence must be 1 for the first request that stages files, then 2, 3 …")
-        table = self._as_written(table, request.instant)
-        if request.file_schema:
-            staging.check_file_schema(request.file_schema, table)
-        entries = staging.NO_ENTRIES
-        if request.HasField("added"):
-            entries = staging.read_entries(request.added, table, request.instant)
-        if request.removed.paths:
-            record, _ = self.instant(table.table_id, request.instant)
-            entries = self._with_removed(entries, table, record, request.removed.paths)
-        return staging.stage(self._mutations, table, request.instant, entries, request.sequence, self._quotas)
+        return self._preparation.stage(table, instant, sequence, added, removed, file_schema)
 
-    def commit(self, table: LakeTable, request: pb.CommitRequest) -> pb.CommitResponse:
+    def commit(self, table: LakeTable, draft: CommitDraft) -> Committed:
         """INFLIGHT -> COMPLETED as a new version. Asked again, it answers the same.
 
         Raises CommitConflict (the instant is rolled back then), InstantStateError, InstantNotFound, InvalidFile,
         InvalidSchema, LimitExceeded.
         """
-        job = self._prepared(table, request)
-        if isinstance(job, InstantRecord):
-            return response_of(job)
-        return cast(pb.CommitResponse, self._batches.submit(table.table_id, job))
+        commit = self._preparation.commit(table, draft)
+        if isinstance(commit, InstantRecord):
+            return Committed.of_instant(commit)
+        return cast(Committed, self._batches.submit(table.table_id, CommitJob(commit)))
 
-    def commit_together(
-        self, commits: Sequence[tuple[LakeTable, pb.CommitRequest]], request_id: str = ""
-    ) -> list[pb.CommitResponse]:
+    def commit_and_open(self, table: LakeTable, draft: CommitDraft, following: OpenJob) -> CommittedAndOpened:
+        """``commit`` and then ``open`` of the writer's next instant, in one transaction. Raises as ``commit``."""
+        following.check()
+        commit = self._preparation.commit(table, draft)
+        if isinstance(commit, InstantRecord):  # it was committed before, and answers the same
+            commit = Commit(commit.instant)
+        return cast(CommittedAndOpened, self._batches.submit(table.table_id, CommitJob(commit, following)))
+
+    def commit_together(self, drafts: Sequence[tuple[LakeTable, CommitDraft]], request_id: str = "") -> list[Committed]:
         """Publishes on several tables (or branches) in one transaction: all or none. Asked again, it answers the same.
 
         Raises as ``commit``; what refuses one refuses all, and rolls back that one's instant alone. LimitExceeded: the
         commits are too large for one transaction.
         """
         check_request_id(request_id)
-        if not 1 <= len(commits) <= TOGETHER_MAX:
-            raise InvalidArgument(f"a transaction has 1 to {TOGETHER_MAX} commits, not {len(commits)}")
-        instants = [(table.table_id, request.instant) for table, request in commits]
+        if not 1 <= len(drafts) <= TOGETHER_MAX:
+            raise InvalidArgument(f"a transaction has 1 to {TOGETHER_MAX} commits, not {len(drafts)}")
+        instants = [(table.table_id, draft.instant) for table, draft in drafts]
         if len(set(instants)) < len(instants):
             raise InvalidArgument("a transaction names each instant once")
-        prepared = [self._prepared(table, request) for table, request in commits]
-        if all(isinstance(job, InstantRecord) for job in prepared):
-            return [response_of(cast(InstantRecord, job)) for job in prepared]
-        jobs = [CommitJob(job.instant) if isinstance(job, InstantRecord) else job for job in prepared]
-        together = Together([(table.table_id, job) for (table, _), job in zip(commits, jobs, strict=True)], request_id)
+        prepared = [self._preparation.commit(table, draft) for table, draft in drafts]
+        completed = [commit for commit in prepared if isinstance(commit, InstantRecord)]
+        if len(completed) == len(prepared):
+            return [Committed.of_instant(record) for record in completed]
+        commits = [Commit(commit.instant) if isinstance(commit, InstantRecord) else commit for commit in prepared]
+        together = Together(
+            [(table.table_id, commit) for (table, _), commit in zip(drafts, commits, strict=True)], request_id
+        )
         try:
-            states, answers = self._store.transact(lambda tx: together.publish(tx, self._clock(), self.log))
+            states, answers = self._mutations.run(lambda mutation: together.publish(mutation, self.log))
         except CommitConflict as conflict:
-            table, request = commits[together.refused]
-            self._give_up(table, request.instant, conflict)
+            table, draft = drafts[together.refused]
+            self._give_up(table, draft.instant, conflict)
             raise
         for state in states:
             remember(self.log, state)
         return answers
-
-    def _prepared(self, table: LakeTable, request: pb.CommitRequest) -> CommitJob | InstantRecord:
-        """What is left to publish once everything is staged that does not fit into the version's own record; the
-        instant itself if it was committed before."""
-        check_request_id(request.request_id)
-        check_metadata(request.metadata)
-        table = self._as_written(table, request.instant, request.schema_id)
-        if request.file_schema:
-            staging.check_file_schema(request.file_schema, table)
-        instant, entries = request.instant, staging.NO_ENTRIES
-        if request.HasField("added"):
-            entries = self._read_entries(request.added, table, instant)
-        if request.removed.paths or not entries.inline:
-            record, _ = self.instant(table.table_id, instant)
-            if record.state == pb.COMPLETED:
-                return record
-            entries = self._with_removed(entries, table, record, request.removed.paths)
-            if not entries.inline:
-                staging.stage(self._mutations, table, instant, entries, staging.COMMIT_SEQUENCE, self._quotas)
-                entries = staging.NO_ENTRIES
-        return CommitJob(instant, request.schema_id, dict(request.metadata), entries)
-
-    def _with_removed(
-        self, entries: staging.Entries, table: LakeTable, record: InstantRecord, paths: Sequence[str]
-    ) -> staging.Entries:
-        """Looks the files up in the version that the writer has read. Raises InvalidFile for those it does not have."""
-        if not paths:
-            return entries
-        lineage = self._store.read(lambda tx: forks.lineage(tx, table.table_id, record.branch))
-        return staging.with_removed(entries, self._files.find_files(table, lineage, record.read_version, paths))
 
     def alter_schema(self, table_id: int, job: AlterJob) -> LakeTable:
         """The table with its new schema, which came with a version of main. Asked again, it answers the same.
 
         Raises InvalidSchema with every change that is refused and why, FailedPrecondition, LimitExceeded.
         """
-        check_request_id(job.request_id)
+        job.check()
         return cast(LakeTable, self._batches.submit(table_id, job))
 
-    def restore(self, table: LakeTable, request: pb.RestoreRequest, owner: str = "") -> pb.CommitResponse:
-        """A new version of a branch with the files of an old one. Raises VersionNotFound, BranchNotFound …"""
+    def restore(
+        self, table: LakeTable, version: int, *, branch: str = "", request_id: str = "", owner: str = ""
+    ) -> Committed:
+        """A new version of a branch (empty: main) with the files of an old one.
 
-        def body(tx: Transaction, now: int) -> pb.CommitResponse:
-            state = TableState(tx, table.table_id)
-            version = direct.restore(state, state.branch_named(request.branch), request.version, owner, now)
-            return pb.CommitResponse(
-                version=version.version, instant=version.instant, committed_ms=version.committed_ms
+        Asked again with the same request id, it answers the same. Raises VersionNotFound, BranchNotFound …
+        """
+
+        def body(mutation: Mutation) -> CommittedRecord:
+            state = TableState(mutation.tx, table.table_id)
+            restored = direct.restore(state, state.branch_named(branch), version, owner, mutation.now_ms)
+            return CommittedRecord(
+                version=restored.version, instant=restored.instant, committed_ms=restored.committed_ms
             )
 
         kind = f"Restore of table {table.table_id}"
-        return transact_once(self._store, self._clock, request.request_id, kind, pb.CommitResponse, body)
+        return Committed.of_record(self._mutations.once(request_id, kind, CommittedRecord, body).answer)
 
     def heartbeat(self, table_id: int, instants: Iterable[int]) -> list[int]:
         """Renews them; returns those that are not alive any more."""
@@ -231,8 +199,8 @@ class Timeline:
         if len(wanted) > PAGE_MAX:
             raise LimitExceeded(f"one heartbeat names at most {PAGE_MAX} instants")
 
-        def body(tx: Transaction) -> list[int]:
-            now, lost = self._clock(), []
+        def body(mutation: Mutation) -> list[int]:
+            tx, now, lost = mutation.tx, mutation.now_ms, []
             for instant in wanted:
                 living = alive.find(tx, table_id, instant)
                 if living is None or living.expired(now):
@@ -244,7 +212,7 @@ class Timeline:
                     alive.put(tx, table_id, renewed)
             return lost
 
-        return self._store.transact(body)
+        return self._mutations.run(body)
 
     def rollback(
         self, table: LakeTable, instant: int, reason: str, conflict: CommitConflict | None = None
@@ -256,8 +224,8 @@ class Timeline:
         """
         table_id = table.table_id
 
-        def body(tx: Transaction) -> InstantRecord:
-            record = records.instant(tx, table_id, instant)
+        def body(mutation: Mutation) -> InstantRecord:
+            record = records.instant(mutation.tx, table_id, instant)
             if record.state == pb.COMPLETED:
                 raise InstantStateError(
                     f"instant {instant} was committed as version {record.version}; a version cannot be rolled back",
@@ -267,23 +235,22 @@ class Timeline:
             if record.state != pb.ROLLED_BACK:
                 if conflict is not None:
                     keep_conflict(record, conflict)
-                roll_back(tx, table.record.catalog, table_id, record, reason, self._clock())
+                roll_back(mutation.tx, table.record.catalog, table_id, record, reason, mutation.now_ms)
             return record
 
-        record = self._store.transact(body)
+        record = self._mutations.run(body)
         delete_files(table.record.location, instant)
         return record
 
     def roll_back_expired(self) -> list[tuple[int, int]]:
         """(table id, instant) of all writers whose heartbeat ran out; they are rolled back now."""
-        now = self._clock()
+        now = self._mutations.clock()
         done, begin = [], alive.FIRST
         while begin:
             page, begin = self._store.read(lambda tx, begin=begin: alive.everywhere(tx, begin))  # type: ignore[misc]
             for table_id, living in page:
                 if living.expired(now):
-                    expire = partial(_expire, table_id=table_id, instant=living.instant, now=now)
-                    location = self._store.transact(expire)
+                    location = self._mutations.run(partial(_expire, table_id, living.instant))
                     if location:
                         delete_files(location, living.instant)
                         done.append((table_id, living.instant))
@@ -336,30 +303,19 @@ class Timeline:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _give_up(self, table: LakeTable, instant: int, conflict: CommitConflict) -> None:
-        """The versions that it lost to stay: it could never succeed, and must not hold off others until it expires.
-        However late it is: the answer to its commit depends on it."""
+        """Rolls back an instant whose commit was refused, even if the request's deadline has passed.
+
+        The versions that it lost to stay, so it could never succeed, and must not hold off others until it expires.
+        """
         with deadline.within(deadline.NEVER):
             self.rollback(table, instant, conflict.message, conflict)
 
-    def _as_written(self, table: LakeTable, instant: int, schema_id: int = 0) -> LakeTable:
-        """With the schema that the instant's files were written with, which need not be the latest."""
-        if table.schema.schema_id == 1:  # there never was another one
-            return table
-        return self._store.read(lambda tx: staging.written_with(tx, table, instant, schema_id))
 
-    def _read_entries(self, files: types_pb2.DataFiles, table: LakeTable, instant: int) -> staging.Entries:
-        """Few files: one request at a time. Each of the many calls into Arrow gives up the interpreter's lock, and
-        threads that do so at once spend more time on getting it back than on their work."""
-        if files.WhichOneof("form") == "list" and len(files.list.files) <= LIST_FILES_MAX:
-            with self._reading:
-                return staging.read_entries(files, table, instant)
-        return staging.read_entries(files, table, instant)
-
-
-def _expire(tx: Transaction, *, table_id: int, instant: int, now: int) -> str:
+def _expire(table_id: int, instant: int, mutation: Mutation) -> str:
     """Rolls back a writer that is lost; returns the table's location, or "" if it lives or its table is gone."""
+    tx, now_ms = mutation.tx, mutation.now_ms
     living = alive.find(tx, table_id, instant)
-    if living is None or not living.expired(now):
+    if living is None or not living.expired(now_ms):
         return ""
     try:
         table = lake.get_record(tx, table_id, or_dropped=True)
@@ -367,5 +323,5 @@ def _expire(tx: Transaction, *, table_id: int, instant: int, now: int) -> str:
     except NotFound:
         alive.clear(tx, table_id, instant)
         return ""
-    roll_back(tx, table.catalog, table_id, record, f"its heartbeat ran out ({living.timeout_ms} ms)", now)
+    roll_back(tx, table.catalog, table_id, record, f"its heartbeat ran out ({living.timeout_ms} ms)", now_ms)
     return table.location

@@ -1,4 +1,4 @@
-"""Stores of every kind, a repository, and short ways to do what the command line does."""
+"""Stores of every kind, a repository, and helpers for what the command line does."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def backup(store: Store, repository: Repository, keep: int = 0) -> Manifest:
 
 
 def restored(url: str, repository: Repository, manifest: Manifest) -> dict[bytes, bytes]:
-    """What is in the store then."""
+    """Restores, and returns the content of the store."""
     with opened(url) as store:
         restore(store, repository, manifest)
         return content(store)
@@ -63,7 +63,7 @@ def content(store: Store) -> dict[bytes, bytes]:
 
 
 def fill(store: Store, pairs: dict[bytes, bytes]) -> None:
-    """Below the empty name of a subsystem that there is not, so that no invariant has an opinion on it."""
+    """Writes below a subsystem name that does not exist, so that no invariant applies."""
     items: list[KeyValue] = [(b"\x02zz\x00" + key, value) for key, value in pairs.items()]
     for at in range(0, len(items), 200):
         store.transact(lambda tx, at=at: [tx.set(*item) for item in items[at : at + 200]])  # type: ignore[misc]

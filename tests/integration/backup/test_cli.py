@@ -1,4 +1,4 @@
-"""``lakemark backup`` and ``restore`` as people see them: what is damaged, and what no backup holds."""
+"""``lakemark backup`` and ``restore`` as users see them: damage, and what a backup does not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.integration.grpc_server import connected
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[str]:
-    """Its URL. Two files of db.t, one of branch dev, one of db.far, which lies elsewhere."""
+    """The URL of a store with two files of db.t, one of branch dev, and one of db.far, which is located elsewhere."""
     url = f"sqlite:///{tmp_path}/lakemark.db"
     settings = Settings(store=url, warehouse=f"{tmp_path}/wh", grpc_port=0, hms_enabled=False)
     with Service(settings) as service, connected(service) as client:
@@ -55,7 +55,7 @@ class Backups:
         return code, found.out, found.err
 
     def take(self) -> str:
-        """Its id."""
+        """Takes a backup and returns its id."""
         code, out, err = self("--json", "backup", str(self.directory), "--store", self.store)
         assert (code, err) == (0, "")
         return str(json.loads(out)["id"])

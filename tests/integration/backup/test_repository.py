@@ -1,4 +1,4 @@
-"""The directory of backups: what is damaged, incomplete or of another format is told in a sentence."""
+"""The directory of backups: damaged, incomplete and foreign backups are reported."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class Stopped(Exception):
 
 @pytest.fixture
 def half(source: Store, repository: Repository, target_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A target that has been filled by half."""
+    """A target that was half filled."""
     fill(source, ballast(4_000))
     manifest = backup(source, repository)
     calls = iter(range(len(manifest.chunks) // 2))

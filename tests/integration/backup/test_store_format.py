@@ -1,4 +1,4 @@
-"""A store says which format it has: what another release wrote is refused, and backups carry it."""
+"""A store states its format: stores of other releases are refused, and backups carry the format."""
 
 from __future__ import annotations
 

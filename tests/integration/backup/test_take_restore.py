@@ -1,4 +1,4 @@
-"""Backups of stores that live, and stores made of them: the same content, one state, whatever kind of store."""
+"""Backups of stores in use, and stores restored from them: the same content, of one moment, for any kind of store."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_each_backup_is_one_state_while_others_write(source: Store, repository: 
 
 
 def test_commits_go_on_and_every_backup_verifies(source: Store, repository: Repository, tmp_path: Path) -> None:
-    """Versions without a gap, and nothing that refers to what is not there."""
+    """Versions have no gap, and nothing refers to missing records."""
     lake = Lake(source, tmp_path, Clock())
     table = lake.table()
     done = threading.Event()
@@ -144,7 +144,7 @@ def test_commits_go_on_and_every_backup_verifies(source: Store, repository: Repo
 
 
 def test_of_a_file_that_another_store_writes(source: Store, repository: Repository, tmp_path: Path) -> None:
-    """As ``lakemark backup`` does beside ``lakemark serve``."""
+    """Like ``lakemark backup`` beside ``lakemark serve``."""
     fill(source, ballast(100))
     reader = open_existing(sqlite_url(tmp_path), read_only=True)
     try:

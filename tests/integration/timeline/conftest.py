@@ -24,7 +24,7 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, clock: Clock) -> Iterator[Service]:
-    """Without the Hive Metastore protocol; lost writers are swept when a test says so."""
+    """A service without the Hive Metastore protocol. Expired writers are swept only when a test asks for it."""
     directory: Path = tmp_path_factory.mktemp("service")
     settings = Settings(
         store=store_url(directory),
@@ -39,7 +39,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, clock: Clock) -> Iterator[
 
 @pytest.fixture
 def wire(service: Service) -> Iterator[Wire]:
-    """Its table is not made yet: tests differ in how they want it."""
+    """The table is not created yet, because tests need different ones."""
     opened = Wire(service.grpc_address, f"t{next(_numbers)}")
     yield opened
     opened.close()

@@ -15,7 +15,7 @@ from tests.wire import Wire, refused
 
 @pytest.fixture
 def filled(wire: Wire) -> Wire:
-    """Version 1: months 1 and 2; 2: month 3; 3: month 1 replaced."""
+    """Version 1: months 1 and 2; version 2: month 3; version 3 replaces month 1."""
     wire.create()
     commits = [(t.APPEND, (1, 2)), (t.APPEND, (3,)), (t.OVERWRITE_PARTITIONS, (1,))]
     for number, (operation, months) in enumerate(commits, 1):

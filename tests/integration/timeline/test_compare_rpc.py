@@ -1,4 +1,4 @@
-"""Two branches, tags or versions beside each other, over a real gRPC server and through the client."""
+"""Comparisons of branches, tags and versions, over a real gRPC server and through the client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def compare(wire: Wire, left: str, right: str, **more: str | int) -> t.CompareVe
 
 @pytest.fixture
 def forked(wire: Wire) -> Wire:
-    """main has months 1 and 2, then overwrites 2; dev adds 3 and 4, then overwrites 1."""
+    """main has months 1 and 2, then overwrites 2. dev adds 3 and 4, then overwrites 1."""
     wire.create()
     put(wire, "", 1, 2)
     reference(wire, "dev")
@@ -138,7 +138,7 @@ def test_pages_are_pinned_while_commits_go_on(forked: Wire) -> None:
 
 
 def pages(wire: Wire, size: int) -> list[t.CompareVersionsResponse]:
-    """Of dev and main, one after the other; months from 21 on are committed to dev in between."""
+    """All pages of a comparison of dev and main. Months from 21 on are committed to dev in between."""
     found = [compare(wire, "dev", "main", page_size=size)]
     while found[-1].next_page_token:
         put(wire, "dev", 20 + len(found))
@@ -158,7 +158,7 @@ def test_pages_have_all_once_and_only_the_first_compares(forked: Wire, monkeypat
 
         monkeypatch.setattr(comparisons, name, counted)
 
-    for name in ("diverged", "check_merge", "compared"):
+    for name in ("diverged", "check_merge", "file_differences"):
         count(name)
     put(forked, "dev", *range(5, 21))
     whole = compare(forked, "dev", "main")
@@ -166,7 +166,7 @@ def test_pages_have_all_once_and_only_the_first_compares(forked: Wire, monkeypat
     made.clear()
     put(forked, "main", 1)
     several = pages(forked, 3)
-    assert made == ["diverged", "check_merge", "check_merge", "compared"]
+    assert made == ["diverged", "check_merge", "check_merge", "file_differences"]
     assert [len(one.partitions) for one in several] == [3, 3, 3, 3, 3, 3, 2]
     assert [one.name for page in several for one in page.partitions] == [one.name for one in whole.partitions]
     for page in several[1:]:

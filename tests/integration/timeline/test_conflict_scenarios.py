@@ -1,4 +1,4 @@
-"""What must hold when writers meet (docs/conflicts.md), told by name, over a real gRPC server."""
+"""Scenarios of concurrent writers (docs/conflicts.md), over a real gRPC server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHARED = ["partition", *FINER]
 
 @pytest.fixture(autouse=True)
 def healthy(service: Service) -> object:
-    """Whatever a test did, the store holds what it should."""
+    """Whatever a test did, the store's invariants hold."""
     yield
     assert verify(service.store) == []
 
@@ -66,7 +66,7 @@ def removing(*paths: str) -> dict[str, t.RemovedFiles]:
 
 
 def slices(wire: Wire) -> dict[str, list[int]]:
-    """Of each file group the instants of its files: the base first, deltas on top of it."""
+    """The instants of each file group's files: the base first, then its deltas."""
     found: dict[str, list[int]] = {}
     request = s.ListFileSlicesRequest(table=wire.table, encoding=s.PROTOBUF)
     for one in wire.snapshots.ListFileSlices(request).files.list.files:
@@ -191,7 +191,7 @@ def test_by_partition_a_delete_must_have_read_what_was_appended(wire: Wire) -> N
 
 @pytest.mark.parametrize("policy", ["row", "column", "file_group"])
 def test_a_file_group_is_begun_once(wire: Wire, policy: str) -> None:
-    """Both put the first rows into a bucket: with two base files a key could be there twice."""
+    """Both add the first rows of a bucket: with two base files a key could exist twice."""
     wire.create(policy)
     one, two, three = (
         wire.open(U, profile=work(months=[], columns=[n] if policy == "column" else [])).instant
@@ -210,7 +210,7 @@ def test_a_file_group_is_begun_once(wire: Wire, policy: str) -> None:
 def test_a_file_group_is_begun_once_also_by_who_replaces_its_deltas(
     wire: Wire, policy: str, operation: t.Operation.ValueType
 ) -> None:
-    """Of a bucket that has deltas alone, a rewrite or a compaction makes the first base file."""
+    """If a bucket has only deltas, a rewrite or a compaction makes its first base file."""
     wire.create(policy)
     slow = wire.open(U, profile=work(months=[], columns=[X])).instant
     laid = wire.open(U, profile=work(months=[], columns=[NAME])).instant
@@ -269,7 +269,7 @@ def test_an_overwrite_completed_meanwhile_aborts_who_works_on_its_partition(
 def test_a_service_before_an_overwrite_does_no_harm(
     wire: Wire, operation: t.Operation.ValueType, service_operation: t.Operation.ValueType
 ) -> None:
-    """The overwrite removes whatever lies there when it is published."""
+    """The overwrite removes whatever is there when it is published."""
     wire.create()
     bases = begun(wire, "g")
     moved = wire.open(service_operation).instant
@@ -301,7 +301,7 @@ def test_a_compaction_scheduled_while_a_writer_is_in_flight_leaves_its_deltas_on
 
 
 def test_a_delta_on_the_old_base_file_and_one_on_the_new_are_on_one_file(wire: Wire) -> None:
-    """Under ``file`` two writers of the same rows name two files if a compaction came in between."""
+    """Under ``file``, two writers of the same rows name two different files if a compaction came in between."""
     wire.create("file")
     bases = begun(wire, "g")
     old, older = wire.open(U).instant, wire.open(U).instant
@@ -397,7 +397,8 @@ def test_a_writer_gives_way_to_a_clustering_where_the_table_says_so(wire: Wire, 
 
 
 def test_a_write_during_a_bucket_change_is_refused(wire: Wire) -> None:
-    """A split is a clustering of the bucket's group into two: who has not seen it writes into the one that is gone."""
+    """A split is a clustering of the bucket's group into two. A writer that has not seen it writes to the removed
+    group."""
     wire.create("row")
     bases = begun(wire, "bucket-0", "bucket-1")
     laid, inserted, other = (wire.open(U).instant for _ in range(3))
@@ -412,7 +413,7 @@ def test_a_write_during_a_bucket_change_is_refused(wire: Wire) -> None:
 
 
 def test_a_clean_beside_an_update(wire: Wire) -> None:
-    """It takes what no version that is kept has: neither what the update has read, nor what it brings."""
+    """It deletes only files that no remaining version has: neither what the update read, nor what it adds."""
     wire.create("table")
     first = begun(wire, "g")
     rewrite = wire.open(U).instant
@@ -426,7 +427,7 @@ def test_a_clean_beside_an_update(wire: Wire) -> None:
 
 
 def test_what_was_cleaned_is_no_read_version(wire: Wire) -> None:
-    """Nor for the instant that a commit opens; one that a tag keeps is."""
+    """Also for the instant that a commit opens. A version that a tag keeps can still be one."""
     wire.create("table")
     for _ in range(3):
         begun(wire, "g")
@@ -513,7 +514,7 @@ def test_a_writer_that_has_only_asked_for_an_instant_blocks_nobody(wire: Wire) -
 
 
 def test_a_lost_acknowledgement_is_asked_for_again(wire: Wire) -> None:
-    """Of a commit and of a refusal, also when others have committed meanwhile."""
+    """Of a commit and of a refusal, also if others have committed meanwhile."""
     wire.create("file_group")
     bases = begun(wire, "g")
     request: dict[str, Any] = {"request_id": f"{wire.table.table}-open", "profile": work("g")}

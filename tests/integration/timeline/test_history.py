@@ -1,7 +1,7 @@
-"""A recorded history of commits and reads over gRPC, held against what strict serializability allows.
+"""A recorded history of commits and reads over gRPC, checked for strict serializability.
 
-Each operation has an interval from its call to its answer. Versions must follow real time: what is called after an
-answer cannot be older than it; and each read holds exactly what versions 1 to v add up to.
+Each operation has an interval from its request to its response. Versions must follow real time: a request that is sent
+after a response cannot see an older version, and each read has exactly the sum of versions 1 to v.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WAIT_S = 60.0
 
 @dataclass(frozen=True)
 class Done:
-    """One answered operation; ``begin`` and ``end`` in nanoseconds of one clock."""
+    """One completed operation. ``begin`` and ``end`` are nanoseconds of one clock."""
 
     begin: int
     end: int
@@ -72,7 +72,7 @@ def write(wire: Wire, history: History, chance: random.Random, start: threading.
 
 
 def read(wire: Wire, history: History, stop: threading.Event, start: threading.Barrier) -> None:
-    """Whole reads and looks at the head in turn."""
+    """Alternates whole reads and reads of the head."""
     start.wait(WAIT_S)
     while not stop.is_set():
         begin = time.monotonic_ns()
@@ -86,7 +86,7 @@ def read(wire: Wire, history: History, stop: threading.Event, start: threading.B
 
 
 def check_real_time(history: History) -> None:
-    """Sweeps over the moments in order: what is called now must be at least as new as all that was answered before."""
+    """Goes through the events in order: what begins now must be at least as new as everything that has ended."""
     moments = sorted(
         [(one.begin, 1, one, kind) for kind, ones in (("c", history.commits), ("r", history.reads)) for one in ones]
         + [(one.end, 0, one, kind) for kind, ones in (("c", history.commits), ("r", history.reads)) for one in ones],
@@ -107,7 +107,7 @@ def check_real_time(history: History) -> None:
 
 
 def contents(commits: list[Done]) -> list[frozenset[str]]:
-    """By version, from a plain fold of the commits."""
+    """The content of each version, from a plain fold of the commits."""
     live: dict[str, int] = {}
     found = [frozenset[str]()]
     for one in commits:

@@ -1,4 +1,4 @@
-"""No two lake tables share a directory: rolling back a writer of one would delete files of the other."""
+"""No two lake tables share a directory: a rollback in one would delete files of the other."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Change = c.SchemaChange
 
 @pytest.fixture(autouse=True)
 def healthy(service: Service) -> object:
-    """Whatever a test did, the store holds what it should."""
+    """Whatever a test did, the store's invariants hold."""
     yield
     assert verify(service.store) == []
 
@@ -214,7 +214,7 @@ def test_a_branch_has_the_schema_from_its_next_commit_on(wire: Wire) -> None:
 
 
 def test_changes_and_commits_at_once(wire: Wire) -> None:
-    """Every version's schema is the one of the last change before it, whatever the order was."""
+    """Every version has the schema of the last change before it, in whatever order they came."""
     wire.create()
     failures: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""What every method of the gRPC service shares: health, reflection, errors that fit the wire."""
+"""What all methods of the gRPC service share: health, reflection, and errors that fit into the trailer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ METHODS = [
 
 @pytest.mark.parametrize(("kind", "method"), METHODS)
 def test_each_method_is_there(wire: Wire, kind: str, method: str) -> None:
-    """An empty request is answered or refused in words."""
+    """An empty request gets a response or an error with a reason."""
     try:
         call(wire, kind, method)
     except grpc.RpcError as error:
@@ -83,7 +83,7 @@ def test_reflection(wire: Wire) -> None:
 
 @pytest.mark.parametrize("letter", ["x", "漢", "\n"])
 def test_long_errors_reach_a_client_with_default_limits(service: Service, letter: str) -> None:
-    """A trailer that is larger than the client's limit would hide the error behind one of the transport."""
+    """A trailer above the client's limit would hide the error behind a transport error."""
     wire = Wire(service.grpc_address)
     wire.table.table = letter * 3_000
     with refused("table_not_found", letter * 20, "…"):

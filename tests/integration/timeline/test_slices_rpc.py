@@ -12,7 +12,7 @@ from tests.wire import Wire, refused
 
 
 def slice_file(instant: int, group: str, *, base: int | None = None) -> p.DataFile:
-    """Of month 1; a delta if ``base`` is given: the instant of its base file."""
+    """A file of month 1. ``base`` makes it a delta on the base file of that instant."""
     one = file(instant, f"{group}-{instant}", 1)
     one.file_group = group
     if base is not None:

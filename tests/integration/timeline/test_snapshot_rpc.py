@@ -17,7 +17,7 @@ from tests.wire import Wire, refused
 
 @pytest.fixture
 def filled(wire: Wire, clock: Clock) -> Wire:
-    """Versions 1 to 3 at 100 ms from each other: months 1 and 2 (ids 0-9, 10-19), 3 (20-29), 1 replaced (30-39)."""
+    """Versions 1 to 3, 100 ms apart: months 1 and 2 (ids 0-9, 10-19), 3 (20-29), 1 replaced (30-39)."""
     wire.create()
     for number, (operation, months) in enumerate(
         [(t.APPEND, (1, 2)), (t.APPEND, (3,)), (t.OVERWRITE_PARTITIONS, (1,))], 1
@@ -34,7 +34,7 @@ def filled(wire: Wire, clock: Clock) -> Wire:
 
 
 def groups(wire: Wire, **at: Any) -> list[str]:
-    """``m=1/v1`` of all files of a snapshot."""
+    """``m=1/v1`` for each file of a snapshot."""
     _, paths = wire.read(s.SnapshotReference(**at) if at else None)
     return sorted("/".join(path.split("/")[1:3]) for path in paths)
 
@@ -241,7 +241,7 @@ def add(wire: Wire, *months: int) -> None:
 @pytest.mark.parametrize("encoding", [s.ARROW, s.PROTOBUF])
 @pytest.mark.parametrize("size", [1, 4, 10, 11])
 def test_pages_stay_with_their_version(wire: Wire, encoding: s.FileEncoding.ValueType, size: int) -> None:
-    """Commits go on between the pages; nobody sees them who began before."""
+    """Commits between two pages are not visible in them."""
     wire.create()
     add(wire, *range(6))
     add(wire, *range(6, 10))

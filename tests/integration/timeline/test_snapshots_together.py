@@ -1,4 +1,4 @@
-"""Snapshots of several tables at one moment, over a real gRPC server and by the Python client."""
+"""Snapshots of several tables as of one moment, over a real gRPC server and with the Python client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.wire import Wire, refused
 
 @pytest.fixture
 def other(wire: Wire, service: Service) -> Wire:
-    """Beside ``wire``, whose table has a version 1 on main and a version 2 on branch dev; this one's has none."""
+    """A second table with no versions. The table of ``wire`` has version 1 on main and version 2 on branch dev."""
     wire.create()
     wire.commit(one := wire.open().instant, file(one, "g1"))
     wire.catalog.CreateReference(c.CreateReferenceRequest(table=wire.table, name="dev", kind=c.BRANCH))
@@ -69,7 +69,7 @@ def test_by_the_client(wire: Wire, other: Wire, service: Service) -> None:
 
 
 def test_they_are_looked_up_in_one_read_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes between two reads of the store would tear them apart."""
+    """A commit between two reads would make the snapshots inconsistent."""
     with open_lake(tmp_path) as lake:
         tables = [lake.table(name) for name in ("a", "b")]
         read = lake.store.read

@@ -1,4 +1,4 @@
-"""Files that writers bring over gRPC: refused ones change nothing, and a hundred thousand fit one commit."""
+"""Files that writers stage over gRPC: refused ones change nothing, and a hundred thousand fit into one commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.wire import Wire, refused
 
 @pytest.fixture(autouse=True)
 def healthy(service: Service) -> object:
-    """Whatever a test did, the store holds what it should."""
+    """Whatever a test did, the store's invariants hold."""
     yield
     assert verify(service.store) == []
 

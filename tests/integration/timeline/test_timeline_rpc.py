@@ -19,7 +19,7 @@ P, W = t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE
 
 @pytest.fixture(autouse=True)
 def healthy(service: Service) -> object:
-    """Whatever a test did, the store holds what it should."""
+    """Whatever a test did, the store's invariants hold."""
     yield
     assert verify(service.store) == []
 
@@ -471,7 +471,7 @@ def test_a_refused_commit_opens_nothing(wire: Wire) -> None:
 
 
 def test_names_are_looked_up_anew_in_every_batch(wire: Wire, clock: Clock, tmp_path: Path) -> None:
-    """The quick way remembers which table a name meant: only to know where to queue."""
+    """The fast path remembers which table a name meant, but only to choose its queue."""
     wire.create()
     lost, name = wire.open().instant, wire.table.table
     wire.catalog.RenameTable(c.RenameTableRequest(name=wire.table, new_name="other"))

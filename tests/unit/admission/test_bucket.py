@@ -57,7 +57,7 @@ def test_new_limits_hold_at_once_and_what_was_taken_stays_taken() -> None:
 
 @given(RATES, BURSTS, STEPS)
 def test_never_more_than_the_burst_and_the_rate_allow(rate: float, burst: int, steps: list[float]) -> None:
-    """In every stretch of time, not only in the whole."""
+    """In every interval, not only over the whole time."""
     bucket, now, taken = TokenBucket(rate, burst, 0.0), 0.0, list[float]()
     for step in steps:
         now += step

@@ -1,4 +1,4 @@
-"""Rate and concurrency of tenants, bytes in flight: who is let in, and what the others are told."""
+"""Rate and concurrency of tenants, and bytes in flight: which requests are admitted, and what the others are told."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_names_that_are_made_up_take_no_memory(monkeypatch: pytest.MonkeyPatch) 
     kept = world.tenants.enter("busy", Rank.READ)
     for number in range(100):
         world.tenants.leave(world.tenants.enter(f"c{number}", Rank.READ))
-    assert len(world.tenants._tenants) == 3
+    assert len(world.tenants._traffic) == 3
     assert world.tenants.seen("busy") == (1, 0)
     world.tenants.leave(kept)
 

@@ -1,4 +1,4 @@
-"""Chunks: nothing is lost, a change stays where it is, and a manifest tells when it was changed."""
+"""Chunks: nothing is lost, a change affects only its own chunks, and a changed manifest is detected."""
 
 from __future__ import annotations
 

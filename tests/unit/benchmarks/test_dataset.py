@@ -1,4 +1,4 @@
-"""The table of the benchmarks: all systems must be asked for the same files, whatever their order; their runs."""
+"""The table of the benchmarks: all systems must plan the same files, in whatever order."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""Ratios to peers: of the figures that are promised, and none of a peer that could not be measured."""
+"""Ratios to peers: the promised figures have them, and a peer that could not be measured has none."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ DATASET = Dataset(1_000, 10)
 
 
 def _peers(monkeypatch: pytest.MonkeyPatch, figures: dict[str, Any]) -> None:
-    """All peers answer so, but DuckLake cannot be measured."""
+    """The answers of all peers, where DuckLake could not be measured."""
 
     def measure(peer: str, task: str, data: Path, files: int, partitions: int) -> dict[str, Any]:
         assert (task in {"plan", "commit"}, files, partitions) == (True, 1_000, 10)

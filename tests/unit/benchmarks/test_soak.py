@@ -1,4 +1,4 @@
-"""The verdict of the ``soak`` benchmark, on minutes made by hand."""
+"""The verdict of the ``soak`` benchmark, on artificial minutes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINUTES = 30
 
 
 def minutes(**at: Any) -> list[dict[str, Any]]:
-    """``at``: a figure by the number of the minute; those that are not given stay as they are."""
+    """``at``: figures by the number of the minute; the others stay the same."""
     return [
         {
             "at_s": 60.0 * (number + 1),
@@ -82,7 +82,7 @@ def test_a_short_run_is_not_judged() -> None:
 
 
 def test_medians_of_few_requests_that_go_up_and_down_are_flat_whatever_their_slope() -> None:
-    """As schema changes, of which there are six a minute: 26 ms, give or take a third."""
+    """Like schema changes, of which there are six a minute: 26 ms, plus or minus a third."""
 
     def noisy(grows_ms: float, seed: int) -> dict[str, Any]:
         chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The files of a dropped table go, and never those of a table that is made at the same place."""
+"""The files of a dropped table are deleted, but never those of a new table in the same place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adding, changing and dropping more partitions than one transaction takes: all at once, or not at all."""
+"""Adding, changing and dropping more partitions than fit into one transaction: all at once, or not at all."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many parts of small partitions as there are of large ones."""
+    """Makes small partitions split into as many transactions as large ones."""
     monkeypatch.setattr(warehouse_partitions, "BATCH_BYTES_MAX", 2_400)
 
 
@@ -114,7 +114,7 @@ class World:
             assert [one.values for one in dropped] == wanted
 
     def states(self) -> list[State]:
-        """By every way of reading, as another process sees it; and from the memory of this one."""
+        """The partitions by every way of reading, in a new process and through the caches of this one."""
         fresh = Warehouse(self.catalog).partitions
         names = [*VALUES, ("kept",)]
         loaded = [fresh.named(self.table, names), fresh.first(self.table, (), 100) or []]
@@ -130,7 +130,7 @@ class World:
         return self.warehouse.tables.get("hive", "default", self.table.name).record.hive
 
     def left_over(self) -> int:
-        """Keys that only a batch has."""
+        """Keys that exist only while a batch is pending."""
         return len(self.store.read(lambda tx: tx.get_range(*PENDING_PARTITIONS.range(self.table.table_id))))
 
 
@@ -145,11 +145,11 @@ def world(store: Store, clock: Clock, tmp_path: Path, kind: str, small_parts: No
 
 
 class DiedError(BaseException):
-    """The process is gone: nothing of it handles this."""
+    """The process died: nothing handles this error."""
 
 
 class Transactions:
-    """Counts those of a store, and lets one of them fail."""
+    """Counts the transactions of a store, and makes one of them fail."""
 
     def __init__(self, store: Store, fail_at: int = -1, fault: str = "") -> None:
         self._plain = store.transact
@@ -180,7 +180,7 @@ def run_with(world: World, transactions: Transactions) -> BaseException | None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nobody_sees_a_part(store: Store, clock: Clock, tmp_path: Path, kind: str) -> None:
-    """Looked at after each transaction; none is above what FoundationDB advises."""
+    """Checked after each transaction. None is larger than FoundationDB recommends."""
     world = World(store, clock, tmp_path, kind, sizes=LARGE)
     seen: list[State] = []
     plain = world.store.transact
@@ -206,7 +206,7 @@ def test_nobody_sees_a_part(store: Store, clock: Clock, tmp_path: Path, kind: st
 def test_whatever_happens_at_any_transaction(
     store: Store, clock: Clock, tmp_path: Path, small_parts: None, kind: str, fault: str
 ) -> None:
-    """The request has happened as a whole or not at all, its answer is true, and asked again it does what is right."""
+    """The request took effect as a whole or not at all, its answer is true, and repeating it is correct."""
     plain = Transactions(store)
     assert run_with(World(store, clock, tmp_path, kind), plain) is None
     assert plain.count >= 4
@@ -235,7 +235,7 @@ def test_whatever_happens_at_any_transaction(
 
 
 def again(world: World, done: bool) -> None:
-    """The same request of a new process."""
+    """The same request, in a new process."""
     partitions = Warehouse(world.catalog).partitions
     if done and world.kind in ("add", "drop"):
         with pytest.raises(AlreadyExists if world.kind == "add" else PartitionNotFound):
@@ -360,7 +360,7 @@ def test_small_requests_are_one_transaction(store: Store, clock: Clock, tmp_path
 
 @pytest.mark.parametrize("kind", ["alter"])
 def test_a_reader_beside_it_never_sees_a_part(world: World) -> None:
-    """Changes there and back, adds and drops, with a reader that reads all the time."""
+    """Changes back and forth, adds and drops, while a reader reads all the time."""
     stop = threading.Event()
     wrong: list[State] = []
     whole = [[(values, mark) for values in VALUES] for mark in (b"old", b"new")]

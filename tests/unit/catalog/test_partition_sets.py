@@ -1,4 +1,4 @@
-"""Partitions kept in memory, brought up to date by what changed."""
+"""Partitions cached in memory and updated by what changed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,7 +116,7 @@ def test_what_was_seen_a_while_ago_is_not_read_again(warehouse: Warehouse, store
     assert values(sets, table) == []
 
     def after_changes(count: int) -> int:
-        """Ten a second; how many rows the last look has read."""
+        """Makes ten changes per second. Returns how many rows the last read needed."""
         for _ in range(count):
             clock.now_ms += 100
             warehouse.partitions.add(table, [row(table, f"{clock.now_ms}")])
@@ -129,7 +129,7 @@ def test_what_was_seen_a_while_ago_is_not_read_again(warehouse: Warehouse, store
 
 
 def test_what_comes_late_is_found_by_a_second_look(warehouse: Warehouse, store: Store, clock: Clock) -> None:
-    """A process whose clock is half a minute behind leaves its records among older ones."""
+    """A process whose clock is half a minute slow writes its records between older ones."""
     table = make_table(warehouse)
     behind = Clock()
     behind.now_ms = clock.now_ms - partition_changes.OVERLAP_MS // 2

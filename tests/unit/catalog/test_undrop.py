@@ -1,4 +1,4 @@
-"""A dropped table comes back whole, for as long as it is kept, and never in the way of others."""
+"""A dropped table can be brought back whole as long as it is kept, and never blocks others."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_it_comes_back_with_its_versions_branches_tags_and_files(lake: Lake) -> 
 
 
 def test_its_name_is_free_and_its_place_is_its_own(lake: Lake) -> None:
-    """What takes the name gets a directory of its own, also where Spark makes a warehouse table of that name."""
+    """A new table of that name gets another directory, also if Spark creates a warehouse table of that name."""
     first = lake.table()
     lake.put(first, [1])
     drop(lake)
@@ -203,7 +203,7 @@ def test_files_that_are_to_be_kept_outlive_the_table(lake: Lake) -> None:
 
 
 def test_writers_go_on_after_it_came_back(lake: Lake) -> None:
-    """A slip costs the writers nothing; one whose heartbeat ran out meanwhile is rolled back as ever."""
+    """Open writers survive; one whose heartbeat ran out meanwhile is rolled back as usual."""
     table = lake.table()
     living, lost = lake.open(table, timeout_ms=10_000), lake.open(table, timeout_ms=1_000)
     drop(lake)
@@ -339,7 +339,7 @@ def test_a_commit_on_a_dropped_table_is_refused(lake: Lake) -> None:
 
 
 def test_in_a_restored_store_its_time_begins_anew(lake: Lake, tmp_path: Path) -> None:
-    """The backup may be older than dropped tables are kept, and the table may have come back after it."""
+    """The backup may be older than the time for which dropped tables are kept."""
     lake.table()
     drop(lake)
     repository = Repository(tmp_path / "backups")

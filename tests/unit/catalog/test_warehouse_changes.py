@@ -1,4 +1,4 @@
-"""Changes of warehouse tables that meet others, or fail half way."""
+"""Changes of warehouse tables that collide with others, or fail half way."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What ``--help`` says: every command says in a sentence what it does, every option what it is for."""
+"""``--help``: every command has a sentence that says what it does, and every option a description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listings for people, at the widths that terminals have."""
+"""Listings for people, at usual terminal widths."""
 
 from __future__ import annotations
 

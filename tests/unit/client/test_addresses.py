@@ -1,4 +1,4 @@
-"""Addresses of services: taken as people write them, and refused in words."""
+"""Addresses of services: accepted as people write them, and refused with a reason."""
 
 from __future__ import annotations
 

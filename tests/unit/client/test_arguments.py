@@ -1,4 +1,4 @@
-"""What ``lakemark.arguments`` lets pass, what it makes of it, and how it says no."""
+"""What ``lakemark.arguments`` accepts, how it converts it, and its messages."""
 
 from __future__ import annotations
 

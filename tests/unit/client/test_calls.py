@@ -1,4 +1,4 @@
-"""Retries and errors of calls, against a servicer that answers as each test tells it."""
+"""Retries and errors of calls, against a servicer with scripted responses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Answer = Callable[[Any], Any]
 
 
 class Scripted(CatalogServiceServicer):
-    """Answers CreateDatabase with the next of ``script``: a status, an error of ours, or None for success."""
+    """Answers CreateDatabase with the next item of ``script``: a status, an error of ours, or None for success."""
 
     def __init__(self) -> None:
         self.script: list[grpc.StatusCode | LakemarkError | None] = []
@@ -116,7 +116,7 @@ def test_what_may_help_is_asked_again_with_the_same_request_id(
 
 
 def of_another_release(error: LakemarkError) -> LakemarkError:
-    """With a code that this process does not know, as those of the service's stores are unknown to clients."""
+    """An error with a code that this process does not know, like those of the service's stores."""
     vars(error)["code"] = "of_another_release"
     return error
 
@@ -162,7 +162,7 @@ def test_retries_end_with_what_is_known(scripted: tuple[Scripted, Client]) -> No
 
 
 def calls_of(client: Client, timeout_s: float, pauses: list[float]) -> tuple[Calls, CatalogServiceStub]:
-    """Calls that note their pauses instead of sleeping."""
+    """Calls that record their pauses instead of sleeping."""
     calls = Calls(client.address, timeout_s, BACKOFF, pauses.append)
     return calls, CatalogServiceStub(calls.channel)
 
@@ -227,7 +227,7 @@ def test_a_bare_status_becomes_an_error_of_the_tree(
 
 
 def test_a_server_that_takes_no_more_requests_is_asked_again(scripted: tuple[Scripted, Client]) -> None:
-    """gRPC's own words: there was no room even to say why."""
+    """In gRPC's own words: the server had not even room to answer."""
     servicer, client = scripted
     servicer.words = "Concurrent RPC limit exceeded!"
     servicer.script = [grpc.StatusCode.RESOURCE_EXHAUSTED] * 3

@@ -1,4 +1,4 @@
-"""Several services behind one client, and services that are away: which is asked, how often, and when none is."""
+"""Several services behind one client, and services that are away: which one is asked, and how often."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def nodes() -> Iterator[tuple[Node, Node]]:
 
 @pytest.fixture
 def unused() -> tuple[str, str]:
-    """Addresses where nobody listens."""
+    """Addresses at which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         return f"127.0.0.1:{one.getsockname()[1]}", f"127.0.0.1:{other.getsockname()[1]}"
 
@@ -122,7 +122,7 @@ def test_an_unknown_end_stays_unknown_when_all_are_away_afterwards(nodes: tuple[
 
 
 def test_where_nobody_has_ever_listened_the_first_call_fails_at_once(unused: tuple[str, str]) -> None:
-    """Nothing is waited for: neither a name that does not exist nor a machine without the service comes by waiting."""
+    """Waiting would not help: the name does not exist, or the machine runs no service."""
     for address, reason in (
         (unused[0], "connection refused"),
         (",".join(unused), "connection refused"),

@@ -1,4 +1,4 @@
-"""Pages of a plan: fetched ahead of whoever reads them, once each, and again after an error."""
+"""Pages of a plan: prefetched, fetched once each, and fetched again after an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST = 3
 
 
 class Answers:
-    """Stands for ``Calls``: page n has one file f<n>; asking for a page in ``failing`` raises once."""
+    """Stands in for ``Calls``: page n has one file f<n>; requests for pages in ``failing`` fail once."""
 
     def __init__(self, failing: set[str]) -> None:
         self.channel = grpc.insecure_channel("localhost:0")

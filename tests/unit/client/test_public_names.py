@@ -1,4 +1,4 @@
-"""What users import: names are added on purpose and never vanish by accident."""
+"""The public names: added on purpose, never removed by accident."""
 
 import inspect
 import pydoc
@@ -47,7 +47,7 @@ def test_the_names_of_lakemark_spark() -> None:
 
 
 def test_the_client_needs_no_extra() -> None:
-    """Neither the service, nor its parser, nor Spark is imported by the client or the command line."""
+    """The client and the command line import neither the service, nor its parser, nor Spark."""
     code = (
         "import sys; import lakemark, lakemark.parquet, lakemark.cli;"
         "print([m for m in ('lakemark_server', 'lakemark_hms', 'sqlglot', 'sqlalchemy', 'pyspark', 'pydantic_settings')"

@@ -1,4 +1,4 @@
-"""Keys of upserts: which columns can be some, and the predicate that plans the files which may hold them."""
+"""Keys of upserts: which columns can be keys, and the predicate that plans the files that may have them."""
 
 from __future__ import annotations
 
@@ -129,5 +129,5 @@ def test_ranges_of_several_columns() -> None:
 
 
 def understood(expr: Expr) -> str:
-    """The predicate after its way through text, as the service takes it."""
+    """The predicate after a round trip through text, as the service reads it."""
     return repr(normalize(bind(parse_predicate(to_sql(expr)), SCHEMA)))

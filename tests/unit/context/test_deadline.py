@@ -1,4 +1,4 @@
-"""Deadlines of requests: what they stop, and what is kept from them."""
+"""Deadlines of requests: what they stop, and what they do not reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's report: one failed check fails the demo, and nothing checked is not a success."""
+"""The demo's report: one failed check fails the demo, and so does a demo without checks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from lakemark_server.file_index.planning.planner import Plan, Planner
 
 
 def check_compact(planner: Planner, plan: Plan, offset: int, limit: int, statistics: Sequence[int] = ()) -> None:
-    """What a client makes of a page of compact columns is the page that they stand for."""
+    """A client decodes compact columns to the page that they stand for."""
     page = plan.page(offset, limit, statistics)
     if page.num_rows:
         sent = types_pb2.DataFiles(arrow=to_plain_ipc(planner.compact_page(plan, offset, limit, statistics)))

@@ -50,7 +50,7 @@ def _snapshot(specs: list[tuple[int, int, int | None, int | None]]) -> Snapshot:
 
 
 def _expected(specs: list[tuple[int, int, int | None, int | None]]) -> tuple[Any, ...]:
-    """files, rows, min, max and nulls of id."""
+    """Files, rows, min, max and nulls of id."""
     all_null = [nulls is not None and nulls >= rows for _, rows, _, nulls in specs]
     lows = [low for (_, _, low, _), gone in zip(specs, all_null, strict=True) if not gone]
     known = None not in lows

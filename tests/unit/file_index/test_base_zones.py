@@ -1,4 +1,4 @@
-"""The zones that a base knows of all its parts at once are those of each part."""
+"""The zones that a base stores for all of its parts equal those of each part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries as blocks: what goes in comes out, and no block is larger than the store takes."""
+"""Entries as blocks: decoding returns what was encoded, and no block exceeds the store's limit."""
 
 from __future__ import annotations
 

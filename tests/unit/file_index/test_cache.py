@@ -1,4 +1,4 @@
-"""Caches that are bounded by bytes: what values share is counted once, and entries in memory at what they take."""
+"""Caches that are bounded by bytes: shared values count once, and entries in memory count with their real size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client makes of compact columns is the page that they stand for."""
+"""A client decodes compact columns to the page that they stand for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.snapshots.world import World
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Blocks in place, a base's own pages with a file taken out, and files in memory."""
+    """Blocks in place, pages of a base with a removed file, and files in memory."""
     opened = World.open(tmp_path_factory.mktemp("world"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(history, "STORED_FILES_MIN", 100)
@@ -68,7 +68,7 @@ def test_pages_end_with_parts(world: World) -> None:
 
 
 def test_directories_that_have_not_their_groups_names() -> None:
-    """Pages of a kind each: all directories are told, none, and paths of another shape."""
+    """Pages of each kind: all directories are stored, none is, and paths of another shape."""
     shapes = [("1/m=1/{}/f", "d{}"), ("1/m=1/{}/f", "g{}"), ("1/x/y/{}/f", "d{}")]
     batches = [
         pa.table(

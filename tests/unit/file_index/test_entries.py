@@ -1,4 +1,4 @@
-"""File entries as clients send them: messages and Arrow, and every way in which they are refused."""
+"""File entries as clients send them: messages and Arrow, and every reason to refuse them."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_bad_columns(columns: dict[str, Any], message: str) -> None:
 
 
 def test_several_batches_and_any_number_of_rows() -> None:
-    """What is left out is the same whether rows are few or many, in one message or in several."""
+    """Defaults are the same for few and many rows, in one message or in several."""
     for rows in (1, 64, 65, 200):
         given = pa.concat_tables([arrow()] * ((rows + 1) // 2)).slice(0, rows)
         together = from_arrow(ipc(given.combine_chunks()), SCHEMA)
@@ -164,7 +164,7 @@ def test_several_batches_and_any_number_of_rows() -> None:
 
 
 def test_the_same_columns_mean_what_the_table_says() -> None:
-    """What was worked out for one table's schema is not used for another's."""
+    """The cached mapping of one table's schema is not used for another's."""
     given = ipc(arrow(**{"min.1": pa.array([1, 2], pa.int32())}))
     assert from_arrow(given, SCHEMA).column("min.1").type == pa.int64()
     narrow = Schema.build([Field(ID, "id", INT), *SCHEMA.columns[1:]], ["m"], 1)
@@ -185,7 +185,7 @@ def test_no_arrow_at_all(data: bytes) -> None:
 
 
 def test_offsets_that_point_outside_are_refused() -> None:
-    """Trusted, they would let a client read the memory of the service, or end it."""
+    """If they were trusted, a client could read the memory of the service, or crash it."""
     data = ipc(arrow(path=pa.array(["x" * 20, "y" * 21])))
     good = b"".join(number.to_bytes(4, "little") for number in (0, 20, 41))
     evil = b"".join(number.to_bytes(4, "little") for number in (0, 20, 1 << 30))

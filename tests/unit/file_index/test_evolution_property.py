@@ -1,4 +1,4 @@
-"""Files written with older schemas, planned with the latest one, against brute force over their rows."""
+"""Files written with older schemas and planned with the latest one, against brute force over their rows."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def schemas(draw: st.DrawFn, schema_id: int) -> Schema:
 
 
 def fitting(name: str, of: Type) -> list[Any]:
-    """Values of the latest column's pool that the earlier type can hold, as the latest type."""
+    """Values from the latest column's pool that the earlier type can hold, in the latest type."""
     if of in _BITS:
         half = 1 << (_BITS[of] - 1)
         return [one for one in POOLS[name] if math.isfinite(one) and one == int(one) and -half <= one < half]
@@ -97,7 +97,7 @@ def _unit(of: Decimal) -> Dec:
 
 
 def written_value(value: Any, of: Type) -> Any:
-    """A value of the latest type as the earlier one has it."""
+    """A value of the latest type, in the earlier type."""
     if of in _BITS:
         return int(value)
     if of == DATE and isinstance(value, dt.datetime):
@@ -138,7 +138,7 @@ def files(draw: st.DrawFn) -> list[Written]:
 
 @st.composite
 def statistic(draw: st.DrawFn, column: Field, schema: Schema, rows: list[Row]) -> p.ColumnStatistics:
-    """Honest statistics in the type of the file's schema, some of them lost."""
+    """Correct statistics in the type of the file's schema, some of them missing."""
     field = schema.find_id(column.id)
     assert field is not None
     found = [row[column.name] for row in rows if row[column.name] is not None]
@@ -156,7 +156,7 @@ def statistic(draw: st.DrawFn, column: Field, schema: Schema, rows: list[Row]) -
 
 
 def snapshot_of(written: list[Written], *, as_list: bool) -> Snapshot:
-    """One version a file, through the blocks that the store would have."""
+    """A snapshot with one version for each file, through blocks as the store would have them."""
     changes = []
     for version, one in enumerate(written, 1):
         batch = from_messages([one.entry], one.schema)
@@ -193,7 +193,7 @@ def test_no_row_is_lost_whatever_schema_a_file_was_written_with(
 
 
 def _check_statistics(found: dict[str, Any], rows: list[Row]) -> None:
-    """What is answered holds for the rows as they are read now."""
+    """The statistics hold for the rows as they are read now."""
     for column in DATA:
         values_ = [row[column.name] for row in rows]
         low, high, nulls = (found[f"{kind}.{column.id}"] for kind in ("min", "max", "null_count"))

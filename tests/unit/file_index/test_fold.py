@@ -1,4 +1,4 @@
-"""Snapshots by folding versions, held against a plain list of files."""
+"""Snapshots folded from versions, compared with a plain list of files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INSTANT = 1_800_000_000_000
 
 @dataclass
 class Step:
-    """One version: what it does, what it declares to replace, and the months of the files that it adds."""
+    """One version: its operation, what it declares to replace, and the months of the files that it adds."""
 
     operation: t.Operation.ValueType
     declared: list[int] = field(default_factory=list)
@@ -82,7 +82,7 @@ def rows_of(snapshot: Snapshot) -> list[Row]:
 @settings(max_examples=150)
 @given(STEPS, st.lists(st.integers(1, 6), max_size=10), st.integers(1, 12))
 def test_any_history_folded_in_any_pieces_equals_the_list(steps: list[Step], cuts: list[int], merged_max: int) -> None:
-    """Snapshots of old versions are kept and looked at again in the end: nothing that is folded later changes them."""
+    """Old snapshots are kept and checked again at the end: later folds must not change them."""
     most, folding.PART_FILES_MAX = folding.PART_FILES_MAX, merged_max  # type: ignore[misc]
     try:
         versions, models, model = [], {0: []}, []  # type: ignore[var-annotated]

@@ -1,4 +1,4 @@
-"""Plans and slices of tables with deltas, against rows that are merged by key as an engine would merge them."""
+"""Plans and slices of tables with deltas, against rows merged by key as an engine would merge them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SMALL = st.integers(0, 2)
 
 @dataclass
 class Group:
-    """A file group: rows of its base by key, then updates of one or both columns by key, None deleting the row."""
+    """A file group: rows of its base by key, then updates of one or both columns by key; None deletes the row."""
 
     month: int
     base: dict[int, tuple[int | None, int | None]]
@@ -55,7 +55,7 @@ GROUPS = st.lists(
 
 
 def _statistics(rows: list[dict[str, int | None]]) -> list[p.ColumnStatistics]:
-    """Of the columns that a file has; exact."""
+    """Exact statistics of the columns that a file has."""
     found = []
     for name, column_id in COLUMNS.items():
         values = [row[name] for row in rows if name in row]
@@ -109,7 +109,7 @@ def _merged_rows(group: Group) -> list[dict[str, int | None]]:
 
 
 def _holds(sql: str, row: dict[str, int | None]) -> bool:
-    """The few predicates above, in SQL's logic: a comparison with null is never true."""
+    """The predicates above in SQL's logic: a comparison with null is never true."""
     text = sql.replace("a IS NULL", "(a is None)").replace(" = ", " == ").replace("AND", "and").replace("OR", "or")
     names = {name: value if value is not None or "None" in text else float("nan") for name, value in row.items()}
     return bool(eval(text, {}, names))  # noqa: S307

@@ -1,4 +1,4 @@
-"""What a plan gives of a few files is decoded from the one page that has them, and is the same."""
+"""A plan with few files decodes only the one page that has them, with the same result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages: whatever goes in comes out, column by column."""
+"""Pages: decoding returns what was encoded, column by column."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ BATCHES = st.composite(_batch)
 @settings(max_examples=150)
 @given(st.integers(0, 40).flatmap(BATCHES), st.integers(0, 40), st.integers(0, 40))
 def test_what_goes_in_comes_out(batch: pa.RecordBatch, start: int, length: int) -> None:
-    """Slices too, whose buffers begin elsewhere."""
+    """Also for slices, whose buffers begin elsewhere."""
     batch = batch.slice(start, length)
     page = Page(encode_page(batch))
     assert page.entries == batch.num_rows

@@ -1,4 +1,4 @@
-"""Plans and their pages; tokens that pin them."""
+"""Plans, their pages, and the tokens that pin them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cache keeps what is used again soonest: a scan larger than it finds a share, and what is in use stays."""
+"""The cache keeps what is reused soonest: a scan larger than it hits for a share, and entries in use stay."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PARTS = 24
 
 
 def cache(bytes_max: int = 128 * MIB) -> ReuseCache[object, int]:
-    """Of values that say how many bytes they take."""
+    """A cache of values that are their own size in bytes."""
     return ReuseCache(bytes_max, lambda size: size)
 
 
 def use(of: ReuseCache[object, int], keys: range, name: str = "") -> int:
-    """Asks for all of them and puts what is not there, each of a MiB; how many were there."""
+    """Asks for all of them and puts the missing ones, each of 1 MiB. Returns how many were in the cache."""
     found = 0
     for number in keys:
         if of.get((name, number)) is not None:

@@ -1,4 +1,4 @@
-"""Few entries are sent as a stream whose schema was encoded before: the same stream to whoever reads it."""
+"""The stream of few entries, whose schema is encoded once, equals what a stream writer writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the layout asks of files: under the instant, alone in their directories, with numbers that make sense."""
+"""The rules for files: under the instant's directory, alone in their directories, with sensible numbers."""
 
 from __future__ import annotations
 

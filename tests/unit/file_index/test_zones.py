@@ -1,4 +1,4 @@
-"""Zones: skipping whole parts must never lose a file that a plan without zones would have."""
+"""Zones: skipping whole parts never loses a file that a plan without zones would have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which core a service runs: decided from what runs where, and carried out for every thread."""
+"""The core that a service runs on: chosen by what runs where, and applied to every thread."""
 
 import os
 import random
@@ -55,7 +55,7 @@ def test_it_runs_on_one_core_as_long_as_there_is_room(
 
 @pytest.mark.parametrize(("services", "machine"), [(2, 2), (3, 4), (8, 8)])
 def test_several_services_end_up_on_a_core_each(services: int, machine: int) -> None:
-    """Each is at work for half of its time; whoever is held to no core runs on all alike."""
+    """Each is busy half of the time; a process that is bound to no core runs on all alike."""
     held: list[int | None] = [None] * services
     turns = random.Random(services)
     for _ in range(200 * services):

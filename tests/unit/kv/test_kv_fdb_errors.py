@@ -1,4 +1,4 @@
-"""Every error code of FoundationDB that a client may meet has its meaning."""
+"""Every error code of FoundationDB that a client may meet has a meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URLs of stores in FoundationDB, and what is said when the client's library or the cluster file is missing."""
+"""URLs of stores in FoundationDB, and the errors if the client library or the cluster file is missing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_cluster_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_without_the_client_library_the_error_says_what_to_install(tmp_path: Path) -> None:
-    """In a process of its own: a library that was found once stays."""
+    """In a process of its own, because a library stays loaded."""
     cluster = tmp_path / "fdb.cluster"
     cluster.write_text("a:b@127.0.0.1:1")
     program = """

@@ -168,7 +168,7 @@ def test_too_many_waiting_commits_are_refused_with_a_delay(monkeypatch: pytest.M
 
 
 def test_who_gave_up_keeps_nobody_asleep() -> None:
-    """All of a group sleep on one lock: it is passed on past those who left."""
+    """All members of a group sleep on one lock, which must be passed on past those that left."""
     taken: list[int] = []
     second, permits = threading.Event(), threading.Semaphore(0)
 

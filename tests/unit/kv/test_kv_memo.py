@@ -1,4 +1,4 @@
-"""Kept answers are those that a fresh look would give, whatever was written meanwhile."""
+"""Cached results equal those of a new read, whatever was written meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 class Follow:
-    """Reads a name, then what it leads to; counts its runs."""
+    """Reads a name, then what it refers to. Counts its runs."""
 
     def __init__(self) -> None:
         self.runs = 0

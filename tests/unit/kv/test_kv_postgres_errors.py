@@ -1,4 +1,4 @@
-"""SQLSTATE to error: every class of failure that a store may meet, and what is said of a commit on its way."""
+"""SQLSTATE to error: every class of failure, and the outcome of a commit on its way."""
 
 from __future__ import annotations
 

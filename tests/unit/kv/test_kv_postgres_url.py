@@ -1,4 +1,4 @@
-"""URLs of PostgreSQL stores: what goes to the driver, what is ours, and that no message tells the password."""
+"""URLs of PostgreSQL stores: which parameters go to the driver, which are ours, and no message shows the password."""
 
 from __future__ import annotations
 

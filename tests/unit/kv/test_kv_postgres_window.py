@@ -1,4 +1,4 @@
-"""The log of recent commits: its encoding, and what a process makes of it that knows only a part."""
+"""The log of recent commits: its encoding, and how a process uses it that knows only a part."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_others_committed_is_followed() -> None:
 
 
 def test_a_version_that_no_commit_had_is_too_old() -> None:
-    """Read before a failover that lost it."""
+    """It was read before a failover that lost it."""
     window = Window(10, Clock())
     window.follow([(10, b""), wrote(20, b"a")])
     assert resolution(window, 15, b"z") is Resolution.TOO_OLD

@@ -1,4 +1,4 @@
-"""The resolver against the plain definition: a list of everything that was ever written."""
+"""The resolver against its plain definition: a list of everything that was ever written."""
 
 from __future__ import annotations
 

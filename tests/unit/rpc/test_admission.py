@@ -34,7 +34,7 @@ def tenant(request: Message) -> str:
 
 
 def test_every_request_has_a_place_for_its_tenant() -> None:
-    """One without would be counted as the default tenant's."""
+    """A request without one would count as the default tenant's."""
     assert {name for name, method in METHODS.items() if not _path(method.input_type, _DEPTH_MAX)} == {"ListQuotas"}
 
 

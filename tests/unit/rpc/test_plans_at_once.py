@@ -1,4 +1,4 @@
-"""Plans that are answered on the event loop: the same answers as by a thread, and only where nothing has to wait."""
+"""Plans that are made on the event loop: the same responses as from a thread, and only if nothing has to wait."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def request(sql: str = "id >= 100 AND id < 150", **more: object) -> s.PlanFilesR
 
 
 def at_once(servicer: SnapshotServicer, asked: s.PlanFilesRequest) -> bytes | None:
-    """What the loop gives; it never waits."""
+    """The response of the event loop, which never waits."""
     quick = servicer.quick["PlanFiles"]
     if not quick.takes(asked):
         return None
@@ -63,7 +63,7 @@ def at_once(servicer: SnapshotServicer, asked: s.PlanFilesRequest) -> bytes | No
 
 
 def by_thread(lake: Lake, asked: s.PlanFilesRequest) -> bytes:
-    """What a service gives that has nothing in memory."""
+    """The response of a service with empty caches."""
     return new(lake).PlanFiles(asked, None).SerializeToString()  # type: ignore[arg-type]
 
 
@@ -96,7 +96,7 @@ REQUESTS = [
 
 
 def shown(answer: bytes) -> tuple[object, ...]:
-    """All that a client sees of it, however it is encoded."""
+    """Everything that a client sees of a response, in whatever encoding."""
     message = s.PlanFilesResponse.FromString(answer)
     rows = [] if not message.files.arrow else pa.ipc.open_stream(message.files.arrow).read_all().to_pylist()
     message.files.arrow = b""
@@ -109,13 +109,12 @@ def test_whatever_happens_to_the_table_answers_are_those_of_now(lake: Lake) -> N
     for name, kind in (("dev", c.BRANCH), ("kept", c.TAG)):
         lake.timeline.references.create(table, c.CreateReferenceRequest(name=name, kind=kind))
     servicer = new(lake)
-    restore = t.RestoreRequest(version=1)
     again = c.CreateReferenceRequest(name="kept", kind=c.TAG)
     changes: list[Callable[[], object]] = [
         lambda: None,
         lambda: append(lake, first=30),
         lambda: append(lake, operation=t.OVERWRITE_TABLE, first=5),
-        lambda: lake.timeline.restore(table, restore),
+        lambda: lake.timeline.restore(table, 1),
         lambda: (lake.timeline.references.drop(table, "kept"), lake.timeline.references.create(table, again)),
         lambda: (
             lake.catalog.dropped.drop("", "default", "t"),

@@ -1,4 +1,4 @@
-"""A request that its quick answer leaves to a thread is one request: its tenant is asked and counted once."""
+"""A request that falls back from the event loop to a thread is one request: its tenant is counted once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BY_THREAD = s.PlanFilesResponse(version=1)
 
 
 class Counted:
-    """Admission that takes down who enters and leaves."""
+    """An admission that records which requests enter and leave."""
 
     rank = Rank.READ
 

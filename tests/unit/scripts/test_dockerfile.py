@@ -1,4 +1,4 @@
-"""The server image cannot be built in the tests; what can go wrong without an engine is checked here."""
+"""The server image cannot be built in the tests, so mistakes that can be found without an engine are checked here."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The lock files: one version of each package everywhere, hashes on all, and no word of where they came from."""
+"""The lock files: one version of each package everywhere, hashes for all, and no trace of their index."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bases: when they are due, what they cost the store, what readers see while they come and go, what verify finds."""
+"""Bases: when they are due, what they cost the store, what readers see meanwhile, and what verify finds."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_when_a_base_is_due(versions: int, files: int, base_files: int, due: boo
 
 
 def test_entries_are_written_anew_only_a_few_times(world: World) -> None:
-    """Runs double: the pages that all folds together write grow with n log n, those that stay with n."""
+    """Runs double: all folds together write O(n log n) pages, and O(n) remain."""
     written = 0
     for number in range(1, 129):
         world.commit(MAIN, t.APPEND, [number % 3] * 4)
@@ -192,7 +192,7 @@ def test_verify_finds_damage(world: World) -> None:
 
 
 def test_pages_of_one_plan_fit_together_whatever_is_folded_meanwhile(world: World) -> None:
-    """Each page is asked of another process, with the version and the origin that the first one had."""
+    """Each page comes from another process, with the version and the origin of the first one."""
     for number in range(6):
         world.commit(MAIN, t.APPEND, [2, number % 3, 0])
     first = Planner().plan(Snapshots(world.store).load(world.table, OF_MAIN, 5), None)

@@ -1,4 +1,4 @@
-"""Random histories of a table with branches: every version is what a plain model says, and stays so."""
+"""Random histories of a table with branches: every version is what a plain model says, and never changes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Player:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data(), st.integers(1, 18), st.sampled_from([1, 3, 8_192]), st.booleans())
 def test_every_version_is_what_the_model_says(data: st.DataObject, steps: int, part_files_max: int, kept: bool) -> None:
-    """``kept``: one cache sees all; else nothing is ever kept. At the end everything is read again by a new process."""
+    """``kept``: one cache for everything; else nothing is cached. At the end a new process reads everything again."""
     small = {
         (parts_module, "PART_FILES_MAX"): part_files_max,
         (build_module, "PART_FILES_MAX"): part_files_max,
@@ -123,7 +123,7 @@ def _check_changes(world: World, snapshots: Snapshots, data: st.DataObject) -> N
 
 
 def _check_plans(world: World, snapshots: Snapshots, data: st.DataObject) -> None:
-    """Bases, their zones and the parts of a snapshot change nothing in a plan; without any, each file is looked at."""
+    """Bases, zones and parts make no difference to a plan: without them each file is checked."""
     lineage, version = data.draw(st.sampled_from(world.versions()))
     planned: list[list[tuple[object, ...]]] = []
     sql = ""

@@ -1,6 +1,6 @@
-"""A lake table whose versions tests write straight into a store, beside a plain model of what each version holds.
+"""A lake table whose versions tests write straight into a store, with a plain model of their content.
 
-Nothing of the timeline takes part: what conflict rules would refuse happens here, too.
+The timeline takes no part, so versions may do what conflict rules would refuse.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Branch:
 
 @dataclass
 class World:
-    """``contents``: by key of the branch that holds the version and version; ``steps``: how to replay it."""
+    """``contents``: by branch key and version. ``steps``: how to replay each version."""
 
     store: Store
     schema_id: int = 1
@@ -193,13 +193,13 @@ class World:
         return name
 
     def fold(self, name: str) -> None:
-        """A base of a branch, by a process that knows nothing; it may refuse to share what a newer one replaced."""
+        """A base of a branch, made by a new process. It may refuse to share what a newer base replaced."""
         snapshots = Snapshots(self.store)
         folding = Folding(self.store, snapshots, lambda: self.clock, Thresholds())
         folding.fold(self.table, self.branches[name].lineage)
 
     def merge(self, name: str, into: str) -> None:
-        """What is new on a branch; nothing is merged twice."""
+        """Replays what is new on a branch; nothing is merged twice."""
         source = self.branches[name]
         if source.merged < source.head:
             key = source.lineage.key
@@ -250,7 +250,7 @@ class World:
     # -- what is seen -------------------------------------------------------------------------------------------------
 
     def check(self, snapshots: Snapshots, lineage: Lineage, version: int) -> None:
-        """A version as these snapshots have it is what the model says."""
+        """The version in these snapshots equals the model."""
         read = snapshots.again(lambda: found(snapshots.load(self.table, lineage, version)))
         assert read == self.content(lineage, version), f"version {version} of {lineage.key}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -31,39 +32,50 @@ BOOKKEEPING = {
     "maintenance/cleaning/garbage.py": "files that later cleans look at again",
     "maintenance/cleaning/old_metadata.py": "metadata of versions that have ended, which nobody can read",
     "backup/restoration.py": "a store that nobody uses yet",
-    # These are changes, and are to go through ``Mutations``:
-    "timeline/batching/batches.py": "",
-    "timeline/service.py": "",
-    "store/requests.py::transact_once": "",
 }
 
 
-def _transactions(path: Path) -> set[str]:
-    """The functions that mention ``….transact``, as "module::class.function"."""
-    module, places = path.relative_to(SERVER).as_posix(), set()
+def _uses(names: Collection[str]) -> set[str]:
+    """The functions of the service that use an attribute with one of these names, as "module::class.function"."""
+    places = set()
 
-    def visit(node: ast.AST, names: tuple[str, ...]) -> None:
-        if isinstance(node, ast.Attribute) and node.attr == "transact":
-            places.add(f"{module}::{'.'.join(names)}")
+    def visit(module: str, node: ast.AST, path: tuple[str, ...]) -> None:
+        if isinstance(node, ast.Attribute) and node.attr in names:
+            places.add(f"{module}::{'.'.join(path)}")
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            names = (*names, node.name)
+            path = (*path, node.name)
         for child in ast.iter_child_nodes(node):
-            visit(child, names)
+            visit(module, child, path)
 
-    visit(ast.parse(path.read_text()), ())
+    for source in SERVER.rglob("*.py"):
+        if "kv" not in source.parts:
+            visit(source.relative_to(SERVER).as_posix(), ast.parse(source.read_text()), ())
     return places
 
 
+def _is_in(place: str, name: str) -> bool:
+    return place == name or place.startswith((f"{name}::", f"{name}."))
+
+
 def test_only_bookkeeping_opens_transactions_without_mutations() -> None:
-    places = {place for path in SERVER.rglob("*.py") if path.parent.parts[-1] != "kv" for place in _transactions(path)}
-    unlisted = {
-        place for place in places if not any(place == name or place.startswith(f"{name}::") for name in BOOKKEEPING)
-    }
+    places = _uses({"transact"})
+    unlisted = {place for place in places if not any(_is_in(place, name) for name in BOOKKEEPING)}
     assert unlisted == set(), "a change goes through Mutations; bookkeeping is listed here with its reason"
-    unused = {
-        name for name in BOOKKEEPING if not any(place == name or place.startswith(f"{name}::") for place in places)
-    }
-    assert unused == set()
+    assert {name for name in BOOKKEEPING if not any(_is_in(place, name) for place in places)} == set()
+
+
+def test_only_mutations_record_answers() -> None:
+    users = {path.relative_to(SERVER).as_posix() for path in SERVER.rglob("*.py") if _records_answers(path)}
+    assert users == {"store/mutations.py"}
+
+
+def _records_answers(path: Path) -> bool:
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id, node.attr) in {("requests", "find"), ("requests", "record")}
+        for node in ast.walk(ast.parse(path.read_text()))
+    )
 
 
 def _create(mutation: Mutation) -> DatabaseRecord:

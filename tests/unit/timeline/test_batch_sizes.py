@@ -12,10 +12,11 @@ from lakemark_core.errors import LimitExceeded
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import Transaction
-from lakemark_server.timeline.batching.batcher import BATCH_MAX
-from lakemark_server.timeline.batching.batches import BATCH_BYTES_MAX, size_of
-from lakemark_server.timeline.batching.jobs import OpenJob
-from lakemark_server.timeline.publication.publish import METADATA_BYTES_MAX
+from lakemark_server.timeline.jobs.batcher import BATCH_MAX
+from lakemark_server.timeline.jobs.batches import BATCH_BYTES_MAX
+from lakemark_server.timeline.jobs.commit import CommitJob
+from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.publication.commits import METADATA_BYTES_MAX, CommitDraft
 from tests.lakes import Lake, file, files
 
 WAIT_S = 30
@@ -24,7 +25,7 @@ LARGE = {"why": "x" * (METADATA_BYTES_MAX - 20)}
 
 @pytest.fixture
 def sizes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of every transaction that goes to the store from now on."""
+    """The size of every transaction from now on."""
     found: list[int] = []
     plain = lake.store.transact
 
@@ -41,7 +42,7 @@ def sizes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def opened_in_one_queue(lake: Lake, table_id: int, jobs: list[OpenJob]) -> list[int]:
-    """The instants of jobs that all wait when the leader takes them."""
+    """The instants of jobs that all wait when the leader collects them."""
     batcher = lake.timeline._batches
     run, all_wait = batcher._run, threading.Event()
     answers: dict[int, Any] = {}
@@ -68,7 +69,8 @@ def opened_in_one_queue(lake: Lake, table_id: int, jobs: list[OpenJob]) -> list[
 
 def committed_as_one_batch(lake: Lake, table: LakeTable, instants: list[int], sizes: list[int]) -> list[Any]:
     jobs: list[Any] = [
-        lake.timeline._prepared(table, t.CommitRequest(instant=one, added=files(file(one, "a")))) for one in instants
+        CommitJob(lake.timeline._preparation.commit(table, CommitDraft(one, files(file(one, "a")))))  # type: ignore[arg-type]
+        for one in instants
     ]
     sizes.clear()
     return list(lake.timeline._batches._run(table.table_id, jobs))
@@ -85,7 +87,9 @@ def test_openings_with_much_metadata_and_their_commits(lake: Lake, sizes: list[i
     assert len(set(instants)) == BATCH_MAX
     assert max(sizes) <= BATCH_BYTES_MAX
     assert sum(sizes) > 4 * BATCH_BYTES_MAX
-    assert sum(map(size_of, jobs)) == pytest.approx(sum(sizes), rel=0.1), "so that few batches are found too large"
+    assert sum(job.size_bytes for job in jobs) == pytest.approx(sum(sizes), rel=0.1), (
+        "so that few batches are found too large"
+    )
 
     answers = committed_as_one_batch(lake, table, instants, sizes)
     assert [answer.version for answer in answers] == list(range(1, BATCH_MAX + 1))
@@ -108,7 +112,7 @@ def test_a_transaction_over_several_tables_counts_what_was_given_at_opening(lake
         lake.timeline.open(table.table_id, OpenJob(t.APPEND, metadata=LARGE, profile=t.WorkProfile())).record.instant
         for _ in range(30)
     ]
-    commits = [(table, t.CommitRequest(instant=one, added=files(file(one, "a")))) for one in instants]
+    commits = [(table, CommitDraft(one, files(file(one, "a")))) for one in instants]
     with pytest.raises(LimitExceeded, match="shorten their metadata"):
         lake.timeline.commit_together(commits)
     assert lake.paths(table) == []

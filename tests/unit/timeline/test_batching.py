@@ -1,4 +1,4 @@
-"""Writers of one table that share a batch: who leads, who gets which answer. Ordered by events, never by time."""
+"""Writers of one table that share a batch: which one leads, and which answer each gets. Ordered by events, not time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lakemark_core.errors import (
 )
 from lakemark_server.context import deadline
 from lakemark_server.context.deadline import Deadline
-from lakemark_server.timeline.batching import batcher as batcher_module
-from lakemark_server.timeline.batching.batcher import BATCH_MAX, Batcher
+from lakemark_server.timeline.jobs import batcher as batcher_module
+from lakemark_server.timeline.jobs.batcher import BATCH_MAX, Batcher
 
 WAIT_S = 20.0
 
@@ -44,7 +44,7 @@ class Runner:
 
 
 def waiting(batcher: Batcher[str, int, int], key: str, count: int) -> None:
-    """Returns when ``count`` jobs wait. Nothing tells that they do: looking is all we can."""
+    """Returns when ``count`` jobs wait. There is no event for that, so it polls."""
     for _ in range(1_000_000):
         if len(batcher._queues.get(key, ())) >= count:
             return

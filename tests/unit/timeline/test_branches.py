@@ -1,4 +1,4 @@
-"""Branches, merges and transactions, case by case; tests/contract/test_branches_model.py has the random ones."""
+"""Branches, merges and transactions, case by case. Random ones are in tests/contract/test_branches_model.py."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.snapshots.comparisons import VersionName
 from lakemark_server.snapshots.service import SnapshotReference
-from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.branches import divergence, merges
+from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication import direct
+from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, profile
 
@@ -49,7 +50,7 @@ def merge(lake: Lake, table: LakeTable, name: str, **more: str | bool) -> tuple[
 
 
 def months(lake: Lake, name: str = "", **at: str | int) -> list[int]:
-    """The partitions of the files, each as often as it has files."""
+    """The partition of each file; names repeat."""
     found = lake.snapshots.snapshot("", "default", "t", SnapshotReference(branch=name, **at))  # type: ignore[arg-type]
     return sorted(int(path.split("/")[1].removeprefix("m=")) for path in texts(found.snapshot.entries().column("path")))
 
@@ -157,7 +158,7 @@ def test_between_siblings_and_past_generations(lake: Lake) -> None:
 
 
 def test_a_merge_does_not_take_a_version_past_one_that_came_after_it(lake: Lake) -> None:
-    """An append may follow an upsert that it has not seen, an upsert must not follow an append, and so on."""
+    """An append may follow an upsert that it has not seen, but an upsert must not follow such an append, and so on."""
     table = lake.table()
     put(lake, table, "", 1)
     branch(lake, table, "dev")
@@ -183,9 +184,7 @@ def test_an_overwrite_is_not_undone_by_a_compaction_before_it(lake: Lake) -> Non
     branch(lake, table, "dev")
     put(lake, table, "dev", 1, operation=P)
     compaction = lake.open(table, t.COMPACT)
-    request = t.CommitRequest(instant=compaction, added=files(file(compaction, "g1", 1)))
-    request.removed.paths.append(old)
-    lake.timeline.commit(table, request)
+    lake.timeline.commit(table, CommitDraft(compaction, files(file(compaction, "g1", 1)), [old]))
     merge(lake, table, "dev")
     assert months(lake) == [1]
     with pytest.raises(CommitConflict, match="got only after it"):
@@ -315,7 +314,7 @@ def test_the_order_of_a_transaction_is_that_of_its_commits(lake: Lake) -> None:
     one, two = lake.table("a"), lake.table("b")
     opened = [lake.open(one), lake.open(two), lake.open(one)]
     commits = [
-        (table, t.CommitRequest(instant=instant, added=files(file(instant, "g", 1))))
+        (table, CommitDraft(instant=instant, added=files(file(instant, "g", 1))))
         for table, instant in zip((one, two, one), opened, strict=True)
     ]
     assert [done.version for done in lake.timeline.commit_together(commits)] == [1, 1, 2]
@@ -326,7 +325,7 @@ def test_the_order_of_a_transaction_is_that_of_its_commits(lake: Lake) -> None:
 def test_a_transaction_of_several_tables_is_bounded_in_bytes(lake: Lake) -> None:
     table = lake.table("a")
     metadata = {"why": "x" * 19_000}
-    commits = [(table, t.CommitRequest(instant=lake.open(table), metadata=metadata)) for _ in range(50)]
+    commits = [(table, CommitDraft(instant=lake.open(table), metadata=metadata)) for _ in range(50)]
     with pytest.raises(LimitExceeded, match=r"9\d\d,\d{3} bytes .* at most 900,000"):
         lake.timeline.commit_together(commits)
     assert [done.version for done in lake.timeline.commit_together(commits[:44])] == list(range(1, 45))

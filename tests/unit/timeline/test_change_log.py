@@ -1,4 +1,4 @@
-"""The log of recent changes stays within its bytes, and whatever it forgot comes from the store."""
+"""The log of recent changes stays within its size, and forgotten changes come from the store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def filled(directory: Path) -> tuple[Store, list[Change]]:
 
 
 def read(store: Store, log: ChangeLog, after: int, upto: int) -> tuple[list[int], int]:
-    """The versions that were found, and how many ranges of the store were read for them."""
+    """The versions, and how many ranges of the store were read for them."""
 
     def body(tx: ReadTransaction) -> tuple[list[int], int]:
         counting = Counting(tx)
@@ -83,7 +83,7 @@ def test_what_is_published_again_replaces_what_was_lost(tmp_path: Path) -> None:
 
 
 def test_what_was_not_committed_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process may publish something else as that version, and a writer must hear of it."""
+    """Another process may publish something else as that version, and writers must see that."""
 
     def fail(_: object) -> None:
         raise CommitUnknownResult("it was not")

@@ -180,8 +180,10 @@ def test_cells(
 
 @pytest.mark.parametrize("policy", EVERY)
 def test_a_file_is_taken_out_once_and_a_group_begun_once(policy: str) -> None:
-    """Above every cell: whatever the table says, the second that removes a file by name is refused; likewise for a
-    file group that gets its first base file: with two of them a key would be there twice."""
+    """Above every cell: the second commit that removes a file by path is refused.
+
+    The same holds for a file group that gets its first base file: with two of them a key would exist twice.
+    """
     for (mine, theirs), what in itertools.product(PAIRS, ("removed", "begun")):
         fields: list[dict[str, Any]] = [{what: names(*one)} for one in ("ab", "bc", "c")]
         one, same, other = (
@@ -406,7 +408,7 @@ CODES = {".": NO, "p": PARTITION, "g": GROUP, "f": FILE, "c": COLUMN, "!": YES}
 
 
 def tables_of_the_page(title: str) -> Iterator[list[list[str]]]:
-    """The tables below a heading: lists of rows, without the line below their heads."""
+    """The tables below a heading, as lists of rows without the separator line."""
     page = (Path(__file__).parents[3] / "docs" / "conflicts.md").read_text()
     part = page.partition(f"### {title}\n")[2].partition("\n#")[0]
     for block in part.split("\n\n"):
@@ -417,7 +419,7 @@ def tables_of_the_page(title: str) -> Iterator[list[list[str]]]:
 
 
 def cells_of(table: list[list[str]]) -> Iterator[tuple[Operation, Operation, str]]:
-    """(mine, theirs, code) of one table; a line may stand for several operations."""
+    """(mine, theirs, code) of one table. A line may stand for several operations."""
     head = [HEADINGS[name] for name in table[0][1:]]
     for name, *cells in table[1:]:
         for one in name.split(", "):

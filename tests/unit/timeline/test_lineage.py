@@ -31,7 +31,7 @@ Branch = tuple[Lineage, int, dict[int, str]]
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 5)), max_size=6), st.data())
 def test_the_last_common_version_is_that_of_the_owners(made: list[tuple[int, int, int]], data: st.DataObject) -> None:
-    """Branches are made of any earlier one, at any of its versions, and then get some of their own."""
+    """Branches fork from any earlier branch, at any of its versions, and then get versions of their own."""
     first = 8
     branches: list[Branch] = [(OF_MAIN, first, dict.fromkeys(range(1, first + 1), "main"))]
     for number, (parent, wanted, own) in enumerate(made):

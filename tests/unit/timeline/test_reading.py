@@ -1,4 +1,4 @@
-"""Commits that are read together get what each would get alone: the same entries, or the same refusal."""
+"""Commits that are read together get the same entries, or the same refusal, as each alone."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 
 from lakemark_core.errors import InvalidFile, LakemarkError
-from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.timeline.batching import reading
-from lakemark_server.timeline.batching.jobs import MOVED
-from lakemark_server.timeline.batching.reading import is_small, read_commits, read_each
 from lakemark_server.timeline.instants.staging import Entries, read_entries
-from lakemark_server.timeline.publication.publish import CommitJob
+from lakemark_server.timeline.jobs import reading
+from lakemark_server.timeline.jobs.commit import COMMIT_BYTES_MAX, SmallCommitJob
+from lakemark_server.timeline.jobs.reading import read_commits, read_each
+from lakemark_server.timeline.publication.commits import Commit, CommitDraft
 from tests.lakes import Lake, file, files, stat
 
 
@@ -25,8 +24,8 @@ def table(lake: Lake) -> LakeTable:
     return lake.table()
 
 
-def request(instant: int, *given: p.DataFile) -> t.CommitRequest:
-    return t.CommitRequest(instant=instant, added=files(*given))
+def draft(instant: int, *given: p.DataFile) -> CommitDraft:
+    return CommitDraft(instant, files(*given))
 
 
 def comparable(entries: Entries | LakemarkError) -> Any:
@@ -39,14 +38,15 @@ def comparable(entries: Entries | LakemarkError) -> Any:
     return parts | {"slices": entries.slices.tolist(), "touched": vars(entries.touched), "added": added}
 
 
-def alone(one: t.CommitRequest, table: LakeTable) -> Entries | LakemarkError:
+def alone(one: CommitDraft, table: LakeTable) -> Entries | LakemarkError:
     try:
+        assert one.added is not None
         return read_entries(one.added, table, one.instant)
     except LakemarkError as error:
         return error
 
 
-def some(instant: int, chance: random.Random) -> t.CommitRequest:
+def some(instant: int, chance: random.Random) -> CommitDraft:
     given = []
     for number in range(chance.randrange(4)):
         bounds = [stat(1, chance.randrange(5), chance.randrange(5, 9), 1)] if chance.random() < 0.7 else []
@@ -58,38 +58,38 @@ def some(instant: int, chance: random.Random) -> t.CommitRequest:
         if chance.random() < 0.05:
             one.path = one.path.replace("/a.parquet", "/_hidden")
         given.append(one)
-    return request(instant, *given)
+    return draft(instant, *given)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_together_as_alone(table: LakeTable, seed: int) -> None:
     chance = random.Random(seed)
-    requests = [some(1_000 + number, chance) for number in range(chance.randrange(2, 9))]
-    found = read_each(requests, table)
-    assert [comparable(one) for one in found] == [comparable(alone(one, table)) for one in requests]
+    drafts = [some(1_000 + number, chance) for number in range(chance.randrange(2, 9))]
+    found = read_each(drafts, table)
+    assert [comparable(one) for one in found] == [comparable(alone(one, table)) for one in drafts]
 
 
 def test_they_are_read_together(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "read_entries", None)  # is not needed
-    found = read_each([request(7, file(7, "a", 1)), request(8, file(8, "a", 2))], table)
+    found = read_each([draft(7, file(7, "a", 1)), draft(8, file(8, "a", 2))], table)
     assert [entries.partitions for entries in found if isinstance(entries, Entries)] == [{"m=1"}, {"m=2"}]
 
 
 def test_who_is_wrong_harms_nobody_else(table: LakeTable) -> None:
-    wrong = request(8, file(9, "a", 1))  # another instant's place
-    found = read_each([request(7, file(7, "a", 1)), wrong, request(9, file(9, "a", 1))], table)
+    wrong = draft(8, file(9, "a", 1))  # another instant's place
+    found = read_each([draft(7, file(7, "a", 1)), wrong, draft(9, file(9, "a", 1))], table)
     assert [isinstance(one, InvalidFile) for one in found] == [False, True, False]
 
 
 def test_the_same_instant_twice(table: LakeTable) -> None:
-    """A commit that is sent again while the first is still waiting."""
-    found = read_each([request(7, file(7, "a", 1))] * 2, table)
+    """A commit that is repeated while the first attempt still waits."""
+    found = read_each([draft(7, file(7, "a", 1))] * 2, table)
     assert comparable(found[0]) == comparable(found[1])
     assert isinstance(found[0], Entries)
 
 
-def by_column(instant: int, count: int) -> t.CommitRequest:
-    """As columns that compress well, however many rows they have."""
+def by_column(instant: int, count: int) -> CommitDraft:
+    """The files as columns that compress well, however many rows they have."""
     table = pa.table(
         {
             "path": [f"{instant}/m=1/{number}/a.parquet" for number in range(count)],
@@ -101,35 +101,35 @@ def by_column(instant: int, count: int) -> t.CommitRequest:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
-    return t.CommitRequest(instant=instant, added=p.DataFiles(arrow=sink.getvalue().to_pybytes()))
+    return CommitDraft(instant, added=p.DataFiles(arrow=sink.getvalue().to_pybytes()))
 
 
 def test_columns_among_messages(table: LakeTable) -> None:
-    requests = [request(7, file(7, "a", 1)), by_column(8, 3), request(9, file(9, "b", 2)), by_column(9, 1)]
-    found = read_each(requests, table)
-    assert [comparable(one) for one in found] == [comparable(alone(one, table)) for one in requests]
+    drafts = [draft(7, file(7, "a", 1)), by_column(8, 3), draft(9, file(9, "b", 2)), by_column(9, 1)]
+    found = read_each(drafts, table)
+    assert [comparable(one) for one in found] == [comparable(alone(one, table)) for one in drafts]
 
 
 def test_columns_that_are_not_small_after_all(lake: Lake, table: LakeTable) -> None:
-    requests = [by_column(7, 64), by_column(8, 65), request(9, file(9, "a", 1))]
-    assert all(map(is_small, requests))
-    found = lake.store.read(lambda tx: read_commits(tx, table, requests))
-    assert [isinstance(one, CommitJob) for one in found] == [True, False, True]
-    assert found[1] is MOVED
+    drafts = [by_column(7, 64), by_column(8, 65), draft(9, file(9, "a", 1))]
+    assert all(map(SmallCommitJob.of, drafts))
+    found = lake.store.read(lambda tx: read_commits(tx, table, drafts))
+    assert [isinstance(one, Commit) for one in found] == [True, False, True]
+    assert found[1] is None
 
 
 @pytest.mark.parametrize(
     ("one", "small"),
     [
-        (t.CommitRequest(instant=1), True),
-        (request(1, file(1, "a")), True),
-        (request(1, *(file(1, f"g{number}") for number in range(65))), False),
-        (request(1, file(1, "g" * reading.COMMIT_BYTES_MAX)), False),
-        (t.CommitRequest(instant=1, added=p.DataFiles(arrow=b"x")), True),
-        (t.CommitRequest(instant=1, added=p.DataFiles(arrow=b"x" * reading.COMMIT_BYTES_MAX)), False),
-        (t.CommitRequest(instant=1, file_schema=b"x"), False),
-        (t.CommitRequest(instant=1, removed=t.RemovedFiles(paths=["1/a/b.parquet"])), False),
+        (CommitDraft(instant=1), True),
+        (draft(1, file(1, "a")), True),
+        (draft(1, *(file(1, f"g{number}") for number in range(65))), False),
+        (draft(1, file(1, "g" * COMMIT_BYTES_MAX)), False),
+        (CommitDraft(instant=1, added=p.DataFiles(arrow=b"x")), True),
+        (CommitDraft(instant=1, added=p.DataFiles(arrow=b"x" * COMMIT_BYTES_MAX)), False),
+        (CommitDraft(instant=1, file_schema=b"x"), False),
+        (CommitDraft(instant=1, removed=["1/a/b.parquet"]), False),
     ],
 )
-def test_small(one: t.CommitRequest, small: bool) -> None:
-    assert is_small(one) is small
+def test_small(one: CommitDraft, small: bool) -> None:
+    assert (SmallCommitJob.of(one) is not None) is small

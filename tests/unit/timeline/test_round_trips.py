@@ -1,4 +1,4 @@
-"""How often a batch of small commits asks the store: on a store across a network each time is a round trip."""
+"""How many reads a batch of small commits needs: on a store across a network each is a round trip."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.timeline.batching.jobs import OpenJob
-from lakemark_server.timeline.batching.named import NamedJob, TableKey
+from lakemark_server.timeline.jobs.commit import SmallCommitJob
+from lakemark_server.timeline.jobs.job import Job, TableKey
+from lakemark_server.timeline.jobs.named import NamedJob
+from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.publication.commits import CommitDraft
 from tests.lakes import Lake, file, files
 
 NAME: TableKey = ("", "default", "t")
@@ -44,27 +47,29 @@ def reads(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def run(lake: Lake, requests: Sequence[t.CommitRequest | OpenJob]) -> list[Any]:
-    """As one batch; the answers."""
-    table_id = lake.timeline._names.last_id(NAME)
+def run(lake: Lake, jobs: Sequence[Job]) -> list[Any]:
+    """Runs the jobs as one batch. Returns the answers."""
+    names = lake.timeline._names
+    table_id = names.last_id(NAME)
     assert table_id is not None
-    found: list[Any] = lake.timeline._batches._run(table_id, [NamedJob(NAME, one) for one in requests])
+    found: list[Any] = lake.timeline._batches._run(table_id, [NamedJob(NAME, job, names) for job in jobs])
     return found
 
 
-def commits(instants: Sequence[int], following: t.OpenInstantRequest | None = None) -> list[t.CommitRequest]:
-    return [t.CommitRequest(instant=one, added=files(file(one, "a", 1)), next=following) for one in instants]
+def commits(instants: Sequence[int], following: OpenJob | None = None) -> list[Job]:
+    jobs = [SmallCommitJob.of(CommitDraft(one, files(file(one, "a", 1))), following) for one in instants]
+    return [job for job in jobs if job is not None]
 
 
 def test_reads_of_a_batch(lake: Lake, reads: list[str]) -> None:
     table = lake.table()
     lake.timeline.learn(NAME, table.table_id)
-    opening = t.OpenInstantRequest(operation=t.APPEND, start=True)
-    opened = run(lake, [OpenJob.of(opening)] * 8)  # what it finds out about the name is known from now on
+    opening = OpenJob(t.APPEND, profile=t.WorkProfile())
+    opened = run(lake, [opening] * 8)  # what it finds out about the name is known from now on
     instants = [one.record.instant for one in opened]
     reads.clear()
     answers = run(lake, commits(instants, opening))
-    assert [answer.response.version for answer in answers] == list(range(1, 9))
+    assert [answer.committed.version for answer in answers] == list(range(1, 9))
     # All at once; the open writers and the tenant's counter of them, once for the eight.
     assert reads == ["get_many", "get_range", "get"]
     reads.clear()

@@ -1,4 +1,4 @@
-"""The timeline's domain: what batches, races and repeated requests must not break."""
+"""The timeline's domain: what must hold despite batches, races and repeated requests."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from lakemark_server.catalog.lake import LakeTable, put
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store.mutations import Mutations
-from lakemark_server.timeline.batching import opening
-from lakemark_server.timeline.batching.jobs import OpenJob
 from lakemark_server.timeline.conflicts import change_log
 from lakemark_server.timeline.conflicts.touched import LISTED_MAX, TouchedSet
 from lakemark_server.timeline.instants import pages, staging
+from lakemark_server.timeline.jobs import opening
+from lakemark_server.timeline.jobs.commit import CommitJob
+from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.lineage import OF_MAIN
-from lakemark_server.timeline.publication.publish import CommitJob
+from lakemark_server.timeline.publication.commits import Commit, CommitDraft, Committed
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, profile
@@ -40,14 +41,14 @@ P, W = t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE
 
 
 def batch(lake: Lake, table: LakeTable, *jobs: Any) -> list[Any]:
-    """The jobs in one transaction, as if they had come at the same time."""
+    """Runs the jobs in one transaction, as if they had come at the same time."""
     return lake.timeline._batches._run(table.table_id, list(jobs))
 
 
 def inline(lake: Lake, table: LakeTable, instant: int, *months: int) -> CommitJob:
     given = files(*(file(instant, f"g{month}", month) for month in months))
     entries = staging.read_entries(given, table, instant)
-    return CommitJob(instant, entries=entries)
+    return CommitJob(Commit(instant, entries=entries))
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------
@@ -70,10 +71,10 @@ def test_metadata_is_bounded_together_and_in_bytes(lake: Lake) -> None:
     job = OpenJob(operation=t.APPEND, metadata=half, profile=t.WorkProfile())
     instant = lake.timeline.open(table.table_id, job).record.instant
     other = lake.open(table)
-    answers = batch(lake, table, CommitJob(instant, metadata={"l": half["k"]}), CommitJob(other))
+    answers = batch(lake, table, CommitJob(Commit(instant, metadata={"l": half["k"]})), CommitJob(Commit(other)))
     assert isinstance(answers[0], LimitExceeded)
     assert answers[1].version == 1
-    assert batch(lake, table, CommitJob(instant, metadata=half))[0].version == 2, "the same key counts once"
+    assert batch(lake, table, CommitJob(Commit(instant, metadata=half)))[0].version == 2, "the same key counts once"
     with pytest.raises(LimitExceeded):
         lake.timeline.open(table.table_id, OpenJob(operation=t.APPEND, metadata={"k": "漢" * 7_000}))
 
@@ -95,17 +96,15 @@ def test_the_largest_records_that_are_allowed_fit_the_store(lake: Lake) -> None:
     instant = lake.timeline.open(table.table_id, job).record.instant
     touched = TouchedSet()
     touched._add_files(("", "g", number) for number in range(LISTED_MAX))
-    block = CommitJob(
-        instant, entries=replace(staging.NO_ENTRIES, blocks=[b"A" * staging.INLINE_BYTES_MAX], touched=touched)
-    )
-    assert batch(lake, table, block)[0].version == 1
+    entries = replace(staging.NO_ENTRIES, blocks=[b"A" * staging.INLINE_BYTES_MAX], touched=touched)
+    assert batch(lake, table, CommitJob(Commit(instant, entries=entries)))[0].version == 1
 
 
 def test_a_batch_that_is_too_large_for_one_transaction_is_cut(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lake.table()
     instants = [lake.open(table) for _ in range(40)]
     monkeypatch.setattr("lakemark_server.kv.buffer.TRANSACTION_BYTES_MAX", 20_000)
-    answers = batch(lake, table, *(CommitJob(instant, metadata={"k": "x" * 2_000}) for instant in instants))
+    answers = batch(lake, table, *(CommitJob(Commit(instant, metadata={"k": "x" * 2_000})) for instant in instants))
     assert [answer.version for answer in answers] == list(range(1, 41))
     assert verify(lake.store) == []
 
@@ -145,7 +144,7 @@ def test_the_same_request_twice_in_a_batch_opens_one_instant(lake: Lake) -> None
 
 
 def test_two_processes_that_start_writers_at_the_same_moment(lake: Lake) -> None:
-    """The second starts while the transaction of the first is open: the store makes the first look again."""
+    """The second starts while the transaction of the first is open; the store makes the first one run again."""
     table = lake.table()
     one, two = lake.open(table, P, start=False), lake.open(table, P, start=False)
     other_process = Timeline(lake.store, lake.snapshots, lake.clock)
@@ -163,7 +162,7 @@ def test_two_processes_that_start_writers_at_the_same_moment(lake: Lake) -> None
 
 
 class Interrupted:
-    """A store in whose first transaction of writing somebody else is faster."""
+    """A store whose first write transaction loses to another one."""
 
     def __init__(self, lake: Lake, faster: Callable[[], object]) -> None:
         self._lake, self._faster = lake, faster
@@ -215,7 +214,7 @@ def test_a_number_used_for_other_files_is_refused_not_lost(lake: Lake) -> None:
 
 
 def many(instant: int, prefix: str = "g") -> list[Any]:
-    """More than a commit request keeps in its own version."""
+    """More files than a version's own record takes."""
     chance = random.Random(1)
     return [file(instant, f"{prefix}{number}-{chance.getrandbits(800):x}", 1) for number in range(300)]
 
@@ -225,7 +224,7 @@ def test_a_commit_that_was_refused_after_staging_takes_no_other_files(lake: Lake
     half = {"k": "x" * 15_000}
     job = OpenJob(operation=t.APPEND, metadata=half, profile=t.WorkProfile())
     instant = lake.timeline.open(table.table_id, job).record.instant
-    too_much = t.CommitRequest(instant=instant, metadata={"l": half["k"]}, added=files(*many(instant)))
+    too_much = CommitDraft(instant, metadata={"l": half["k"]}, added=files(*many(instant)))
     with pytest.raises(LimitExceeded):
         lake.timeline.commit(table, too_much)
     with pytest.raises(InstantStateError, match="brought the last files"):
@@ -239,7 +238,7 @@ def test_a_commit_that_was_refused_after_staging_takes_no_other_files(lake: Lake
 
 
 def test_a_commit_that_lost_gives_up_its_instant_at_once(lake: Lake) -> None:
-    """Its early claim must not hold off those who come next."""
+    """Its early claim must not block later writers."""
     table = lake.table()
     late = lake.open(table, P, profile(1))
     lake.put(table, [1])
@@ -261,7 +260,7 @@ def test_a_large_commit_asked_for_twice(lake: Lake) -> None:
 
 
 def test_a_retry_whose_blocks_are_there_but_not_counted(lake: Lake) -> None:
-    """What is left of a request that was cut off by the end of the service."""
+    """What a request has left that was cut off by the end of the service."""
     table = lake.table()
     instant = lake.open(table)
     entries = staging.read_entries(files(*many(instant)), table, instant)
@@ -300,9 +299,8 @@ def test_a_writer_far_behind_is_checked_against_every_version(lake: Lake, monkey
         lake.put(table, [month])
     timeline = Timeline(lake.store, lake.snapshots, lake.clock)  # another process: nothing is remembered
 
-    def commit(instant: int, month: int) -> t.CommitResponse:
-        request = t.CommitRequest(instant=instant, added=files(file(instant, "g", month)))
-        return timeline.commit(table, request)
+    def commit(instant: int, month: int) -> Committed:
+        return timeline.commit(table, CommitDraft(instant, files(file(instant, "g", month))))
 
     with pytest.raises(CommitConflict, match=r"version 1 .*m=1"):
         commit(late, 1)

@@ -1,4 +1,4 @@
-"""What an instant touches: gathered from profile, added and removed files; bounded; followed across compactions."""
+"""What an instant touches: collected from profile, added and removed files; bounded; followed across compactions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_removed_files_touch_their_group_and_themselves(lake_table: Any) -> None
 
 @pytest.mark.parametrize("operation", [t.UPSERT, t.DELETE, t.OVERWRITE_PREDICATE])
 def test_who_changes_rows_touches_the_groups_that_it_makes(lake_table: Any, operation: Operation) -> None:
-    """Two that make the first file of a bucket put the same keys into it."""
+    """Two writers that make the first file of a bucket may add the same keys."""
     change = touched_by(operation, entries(lake_table, [entry("g"), entry("new")], [entry("g", 5)]))
     assert change.groups == groups("g", "new")
     assert change.files == on(("g", 5), ("new", 0)), "what is replaced is not new"
@@ -103,7 +103,7 @@ def test_a_compaction_touches_the_file_that_it_makes_too(lake_table: Any) -> Non
 
 @pytest.mark.parametrize("operation", [t.UPSERT, t.COMPACT])
 def test_who_replaces_deltas_alone_begins_their_group(lake_table: Any, operation: Operation) -> None:
-    """Another, which has not seen the deltas, may be about to add the first base file of the group, too."""
+    """Another writer that has not seen the deltas may also be about to add the first base file."""
     gone = [entry("g", 5, p.DELTA), entry("h", 5), entry("h", 6, p.DELTA, base=5)]
     change = touched_by(operation, entries(lake_table, [entry("g"), entry("h")], gone))
     assert change.begun == on(("g", 0))

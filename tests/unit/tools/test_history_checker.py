@@ -1,4 +1,4 @@
-"""The checker of histories finds each anomaly, in histories made by hand, and nothing in those that are right."""
+"""The checker finds each anomaly in histories made by hand, and nothing in correct ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL = frozenset({""})
 
 
 def write(began: int, ended: int, versions: dict[Place, int], outcome: Outcome = "ok", **more: Any) -> Operation:
-    """A commit of one file a place, by an instant that has the time of its beginning as its number."""
+    """A commit of one file in each place. Its instant has its start time as its number."""
     name = "+".join(f"{place[0]}{place[1][:1]}{version}" for place, version in versions.items())
     told = versions if outcome == "ok" else dict.fromkeys(versions, 0)
     writes = {
@@ -25,7 +25,7 @@ def write(began: int, ended: int, versions: dict[Place, int], outcome: Outcome =
 
 
 def read(began: int, ended: int, versions: dict[Place, int], **files: str) -> Operation:
-    """``files``: of a table's main, separated by blanks."""
+    """``files``: those on main of a table, separated by blanks."""
     contents = {(table, MAIN): frozenset(names.split()) for table, names in files.items()}
     return Operation(f"read at {began}", began, ended, reads=versions, contents=contents)
 
@@ -234,7 +234,7 @@ IN_1, IN_2, GROUP = frozenset({"30/m=1/g/a.parquet"}), frozenset({"40/m=2/g/a.pa
     ],
 )
 def test_what_a_writer_has_to_have_seen(first: Write, second: Write, right: bool) -> None:
-    """Of the commits on its branch, and of those on the branch that it is merged into."""
+    """Commits on its own branch, and on the branch that it is merged into."""
     one = Operation("one", 30, 31, writes={A: replace(first, instant=30, version=2, read=1)})
     two = Operation("two", 40, 41, writes={A: replace(second, instant=40, version=3, read=1)})
     start = write(10, 11, {A: 1})
@@ -365,7 +365,7 @@ def test_what_is_there_in_the_end() -> None:
 
 
 def test_a_clean_of_a_young_branch_ends_nothing() -> None:
-    """What is before its fork is not its own."""
+    """Versions before its fork are not its own."""
     clean = Operation("clean", 90, 91, cleans=Clean(DEV, retains=2, earliest=3))
     assert check(replace(BRANCHED, operations=[*BRANCHED.operations, clean])) == []
     too_much = replace(clean, cleans=Clean(DEV, retains=2, earliest=4))

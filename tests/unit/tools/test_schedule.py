@@ -1,4 +1,4 @@
-"""Which tests go to one worker together, and which begin first."""
+"""Which tests run together on one worker, and which begin first."""
 
 from __future__ import annotations
 

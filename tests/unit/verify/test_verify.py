@@ -1,4 +1,4 @@
-"""The checker of invariants: silent on a healthy store, and each kind of damage makes it speak."""
+"""The checker of invariants: silent on a healthy store, and each kind of damage is reported."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ Damage = Callable[[Filled], Callable[[Transaction], object]]
 
 
 def shorter(filled: Filled) -> Callable[[Transaction], None]:
-    """A block that says other things than the version does."""
+    """A block that does not match what the version says."""
 
     def body(tx: Transaction) -> None:
         first, second = BLOCKS.key(filled.id, filled.large, 0), BLOCKS.key(filled.id, filled.large, 1)

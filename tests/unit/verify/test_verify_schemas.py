@@ -1,4 +1,4 @@
-"""What the checker says of schemas that do not fit each other or the versions."""
+"""What the checker reports of schemas that do not fit each other or the versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakemark_server.catalog import lake as lakes
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import Transaction
 from lakemark_server.store.keyspace import SCHEMA_VERSIONS, SCHEMAS, VERSIONS
-from lakemark_server.timeline.publication.schema_change import AlterJob
+from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_server.verify import verify
 from tests.lakes import Lake
 

@@ -242,19 +242,19 @@ def _merged_runs(kept: list[Tracked], loose: list[Tracked], *, dead: bool) -> tu
     return staying, [*moving, *loose]
 
 
-def _in_place_together(tracked: Iterable[Tracked]) -> Iterator[Tracked]:
+def _in_place_together(candidates: Iterable[Tracked]) -> Iterator[Tracked]:
     """Groups consecutive blocks of commits into parts of full size, where none of their files was removed."""
     group: list[StoredEntries] = []
-    for one in tracked:
-        entries = one.entries
-        fits = one.run < 0 and bool((one.removed == ALIVE).all()) and _well_clustered(one)
+    for tracked in candidates:
+        entries = tracked.entries
+        fits = tracked.run < 0 and bool((tracked.removed == ALIVE).all()) and _well_clustered(tracked)
         if group and not (fits and group[0].schema.schema_id == entries.schema.schema_id):
             yield from _cut_anew(group)
             group = []
         if fits and isinstance(entries, StoredEntries):
             group.append(entries)
         else:
-            yield one
+            yield tracked
     if group:
         yield from _cut_anew(group)
 
@@ -262,7 +262,7 @@ def _in_place_together(tracked: Iterable[Tracked]) -> Iterator[Tracked]:
 def _cut_anew(group: Sequence[StoredEntries]) -> Iterator[Tracked]:
     pages: list[PageRef] = []
     for page in (page for entries in group for page in entries.pages):
-        if pages and sum(one.entries for one in pages) + page.entries > PART_FILES_MAX:
+        if pages and sum(other.entries for other in pages) + page.entries > PART_FILES_MAX:
             yield _fresh(group[0].with_pages(pages))
             pages = []
         pages.append(page)
@@ -273,23 +273,23 @@ def _fresh(entries: StoredEntries) -> Tracked:
     return Tracked(entries, np.full(entries.size, ALIVE, np.int64))
 
 
-def _by_schema(tracked: Sequence[Tracked]) -> list[list[Tracked]]:
+def _by_schema(candidates: Sequence[Tracked]) -> list[list[Tracked]]:
     groups: dict[int, list[Tracked]] = {}
-    for one in tracked:
-        groups.setdefault(one.entries.schema.schema_id, []).append(one)
+    for tracked in candidates:
+        groups.setdefault(tracked.entries.schema.schema_id, []).append(tracked)
     return list(groups.values())
 
 
-def _bounded(tracked: Sequence[Tracked]) -> Iterator[list[Tracked]]:
+def _bounded(candidates: Sequence[Tracked]) -> Iterator[list[Tracked]]:
     """Splits entries into groups that each make one run."""
     group: list[Tracked] = []
     files = 0
-    for one in tracked:
-        if group and files + one.entries.size > RUN_FILES_MAX:
+    for tracked in candidates:
+        if group and files + tracked.entries.size > RUN_FILES_MAX:
             yield group
             group, files = [], 0
-        group.append(one)
-        files += one.entries.size
+        group.append(tracked)
+        files += tracked.entries.size
     if group:
         yield group
 

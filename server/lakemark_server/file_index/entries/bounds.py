@@ -284,7 +284,7 @@ def bound_of(array: AnyArray | pa.ChunkedArray[Any], *, size: int) -> Bound | No
 
 
 def _integer_encoder(kind: pa.DataType) -> Callable[[LiteralValue], fractions.Fraction | int | None]:
-    """What a literal is among the integers that a type's values are turned into."""
+    """The function that turns literals into the integers of a type's values; None for a literal of another type."""
     if pa.types.is_boolean(kind):
         return lambda value: _exact(value, bool)
     if pa.types.is_date32(kind):

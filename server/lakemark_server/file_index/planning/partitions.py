@@ -1,4 +1,4 @@
-"""A plan summed up by partition."""
+"""Totals of a plan by partition."""
 
 from __future__ import annotations
 

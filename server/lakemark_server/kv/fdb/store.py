@@ -87,8 +87,8 @@ class FdbStore(BufferedStore):
     def _prepare(self) -> None:
         """Makes the store if it is not there. Safe if several processes start at once: all write the same."""
         snapshot = self._snapshot()
-        found = snapshot.get(FORMAT_KEY)
-        if found is None:
+        written = snapshot.get(FORMAT_KEY)
+        if written is None:
             if snapshot.get_range(b"", KEYS_END, 1, False):
                 raise StoreFormatUnknown(f"the keys below the prefix {self.target.prefix!r} are not Lakemark's")
             if self._read_only:
@@ -96,9 +96,9 @@ class FdbStore(BufferedStore):
             made = Overlay()
             made.put(FORMAT_KEY, FORMAT)
             self._writer.commit(PendingTransaction(None, set(), [], made, [], 0))
-        elif found != FORMAT:
+        elif written != FORMAT:
             raise StoreFormatUnknown(
-                f"the store has format {found!r}, and this release of Lakemark knows format {FORMAT!r}; "
+                f"the store has format {written!r}, and this release of Lakemark knows format {FORMAT!r}; "
                 "open it with the release that wrote it",
-                format=repr(found),
+                format=repr(written),
             )

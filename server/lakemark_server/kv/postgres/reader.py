@@ -78,13 +78,13 @@ class PostgresSnapshot:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         short = [key for key in keys if len(key) <= SHORT_KEY_BYTES_MAX]
-        found = dict(cast(list[KeyValue], self._answers(("get_many", (bytea_array(short),)))[0]))
+        values = dict(cast(list[KeyValue], self._answers(("get_many", (bytea_array(short),)))[0]))
         if len(short) < len(keys):
             long = [key for key in keys if len(key) > SHORT_KEY_BYTES_MAX]
             for key, rows in zip(long, self._answers(*(("get_long", (key,)) for key in long)), strict=True):
                 if rows:
-                    found[key] = rows[0][0]
-        return [found.get(key) for key in keys]
+                    values[key] = rows[0][0]
+        return [values.get(key) for key in keys]
 
     def get_range(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
         name = "range_reverse" if reverse else "range"

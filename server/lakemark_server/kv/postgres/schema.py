@@ -71,24 +71,24 @@ def prepare(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
         driver.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"lakemark.{schema}",))
         if not _schema_exists(driver, schema):
             driver.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-        found = _known_format(driver)
-        for statements in MIGRATIONS[found:]:
+        known = _known_format(driver)
+        for statements in MIGRATIONS[known:]:
             for statement in statements:
                 driver.execute(statement)
-        if found < FORMAT:
+        if known < FORMAT:
             driver.execute("UPDATE format SET version = %s", (FORMAT,))
         return _log(driver)
 
 
 def check(driver: psycopg.Connection, schema: str) -> tuple[int, int]:
     """As ``prepare``, for a store that exists in this format. Writes nothing."""
-    found = _known_format(driver) if _schema_exists(driver, schema) else 0
-    if not found:
+    known = _known_format(driver) if _schema_exists(driver, schema) else 0
+    if not known:
         raise FailedPrecondition(f"there is no store in the schema {schema}")
-    if found < FORMAT:
+    if known < FORMAT:
         raise StoreFormatUnknown(
-            f"the store has format {found}; 'lakemark serve' of this release brings it to format {FORMAT}",
-            format=str(found),
+            f"the store has format {known}; 'lakemark serve' of this release brings it to format {FORMAT}",
+            format=str(known),
         )
     return _log(driver)
 
@@ -107,14 +107,14 @@ def _schema_exists(driver: psycopg.Connection, schema: str) -> bool:
 
 def _known_format(driver: psycopg.Connection) -> int:
     """0 if there is no store. Raises StoreFormatUnknown for a newer one."""
-    found = _format(driver)
-    if found > FORMAT:
+    written = _format(driver)
+    if written > FORMAT:
         raise StoreFormatUnknown(
-            f"the store has format {found}, and this release of Lakemark knows formats up to {FORMAT}; "
+            f"the store has format {written}, and this release of Lakemark knows formats up to {FORMAT}; "
             "open it with the release that wrote it",
-            format=str(found),
+            format=str(written),
         )
-    return found
+    return written
 
 
 def _log(driver: psycopg.Connection) -> tuple[int, int]:

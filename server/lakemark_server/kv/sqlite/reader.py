@@ -51,14 +51,14 @@ def values_of(
     execute: Callable[[str, tuple[bytes, ...]], Iterable[tuple[bytes, bytes]]], keys: Sequence[bytes]
 ) -> list[bytes | None]:
     """The values in the order of the keys. Up to KEYS_PER_STATEMENT are read as of one moment. Raises sqlite3.Error."""
-    found: dict[bytes, bytes] = {}
+    values: dict[bytes, bytes] = {}
     for start in range(0, len(keys), KEYS_PER_STATEMENT):
         some = tuple(keys[start : start + KEYS_PER_STATEMENT])
         # Padded to a power of two, so that few different statements are prepared and all stay cached.
         padded = some + some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))
         marks = ",".join("?" * len(padded))
-        found.update(execute(f"SELECT key, value FROM kv WHERE key IN ({marks})", padded))  # noqa: S608
-    return [found.get(key) for key in keys]
+        values.update(execute(f"SELECT key, value FROM kv WHERE key IN ({marks})", padded))  # noqa: S608
+    return [values.get(key) for key in keys]
 
 
 class SqliteSnapshot:

@@ -1,1 +1,1 @@
-"""How versions end: what savepoints keep, and the removal of files and metadata that nobody needs any more."""
+"""Ending versions, and removing files and metadata that nobody needs any more."""

@@ -1,8 +1,8 @@
-"""Cleaning: old versions end, and the data files that no version left has are deleted.
+"""Cleaning: old versions end, and the data files that no other version has are deleted.
 
-In two steps, so that it can be interrupted anywhere and goes on where it was: one transaction moves the horizon, from
-where on nobody can read what is before; then files are deleted, and how far they are is written down. Between the two
-a background clean waits for readers. Versions of dropped branches end with the next clean of the table.
+It takes two steps, so that it can be interrupted anywhere and then go on. First one transaction moves the horizon of a
+branch: versions up to it have ended and can no longer be read. Then files are deleted, and it is written down how far.
+Between the two steps a background clean waits for readers. Versions of dropped branches end with the next clean.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final
 import structlog
 
 from lakemark_core import storage
-from lakemark_core.errors import InvalidArgument
 from lakemark_proto.store.v1.store_pb2 import CleanedRecord, InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.catalog.clean_schedule import Retention
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs
@@ -40,41 +40,26 @@ TURNS: Final = 64
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Retain:
-    """What a clean leaves; 0: not said."""
-
-    versions: int = 0
-    ms: int = 0
-
-    def check(self) -> None:
-        """Raises InvalidArgument."""
-        if self.versions < 0 or self.ms < 0:
-            raise InvalidArgument("retain_versions and retain_ms are not negative")
-        if not (self.versions or self.ms):
-            raise InvalidArgument("say what is to stay: retain_versions, retain_ms or both")
-
-
-def horizon_of(latest: int, retain: Retain, version_then: int, read_versions: Iterable[int]) -> int:
+def horizon_of(latest: int, wanted: Retention, version_then: int, read_versions: Iterable[int]) -> int:
     """The last version that may end.
 
-    ``version_then``: the latest one ``retain.ms`` ago, which a reader of that time sees. ``read_versions``: of live
-    writers, whose commits are checked against what came after them.
+    ``version_then``: the latest version ``wanted.ms`` ago, which a reader of that time sees. ``read_versions``:
+    those of live writers, whose commits are checked against the versions after them.
     """
     bounds = [latest - 1, *(version - 1 for version in read_versions)]
-    if retain.versions:
-        bounds.append(latest - retain.versions)
-    if retain.ms:
+    if wanted.versions:
+        bounds.append(latest - wanted.versions)
+    if wanted.ms:
         bounds.append(version_then - 1)
     return max(0, min(bounds))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Versions of one branch that end, or have ended: up to ``horizon``.
+    """The versions of a branch that end, or have ended: those up to ``horizon`` except ``kept``.
 
-    ``done``: how far it was cleaned before; ``kept``: versions up to the horizon that stay; ``more``: the branch has
-    versions behind the horizon, else it was dropped.
+    ``done``: how far the branch was cleaned before. ``more``: it has versions behind the horizon; False only for a
+    branch that was dropped.
     """
 
     lineage: Lineage
@@ -88,7 +73,7 @@ class Plan:
         return self.lineage.key
 
     def up_to(self, horizon: int) -> Plan:
-        """A part of it."""
+        """The part of the plan up to another horizon."""
         kept = frozenset(version for version in self.kept if version <= horizon)
         return replace(self, horizon=horizon, kept=kept, more=self.more or horizon < self.horizon)
 
@@ -98,7 +83,7 @@ class Plan:
 
     @property
     def deletes(self) -> bool:
-        """There are versions that have ended, or end now, and whose files were not deleted."""
+        """Whether there are versions that have ended, or end now, and whose files were not deleted."""
         return self.horizon > self.deleted
 
     @property
@@ -114,6 +99,22 @@ class Plan:
         return max(self.done.deleted, self.lineage.forks[0][1])
 
 
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a clean of a branch did, or would do.
+
+    Versions before ``earliest_version`` have ended, except ``kept_versions``; ``expired_versions`` of them ended now.
+    ``files`` and their ``bytes`` were deleted. ``instant`` 0: there was nothing to do, or nothing was to be done.
+    """
+
+    earliest_version: int
+    expired_versions: int
+    files: int
+    bytes: int
+    kept_versions: tuple[int, ...]
+    instant: int = 0
+
+
 class Cleaner:
     """Thread-safe; holds no state that another process would need."""
 
@@ -125,24 +126,24 @@ class Cleaner:
         self._trimmer = Trimmer(store, clock, snapshots.cache)
         self._turns = tuple(threading.Lock() for _ in range(TURNS))  # tables may share one
 
-    def clean(self, table: LakeTable, request: pb.CleanRequest) -> pb.CleanResponse:
-        """At most ``VERSIONS_AT_ONCE_MAX`` versions end; asked again, it goes on where it was.
+    def clean(self, table: LakeTable, retention: Retention, *, branch: str = "", dry_run: bool = False) -> Cleaned:
+        """Ends at most ``VERSIONS_AT_ONCE_MAX`` versions of a branch (empty: main) and deletes their files.
 
-        Raises InvalidArgument, BranchNotFound, TableNotFound.
+        Repeated, it goes on from there. With ``dry_run`` nothing changes, and the answer says what would. Raises
+        InvalidArgument, BranchNotFound, TableNotFound.
         """
-        retain = Retain(request.retain_versions, request.retain_ms)
-        retain.check()
+        retention.check()
         with self._turn(table.table_id):
-            return self._clean(table, request, retain)
+            return self._clean(table, retention, branch, dry_run)
 
-    def _clean(self, table: LakeTable, request: pb.CleanRequest, retain: Retain) -> pb.CleanResponse:
+    def _clean(self, table: LakeTable, retention: Retention, branch: str, dry_run: bool) -> Cleaned:
         table_id = table.table_id
 
         def planned(tx: ReadTransaction, now_ms: int) -> list[Plan]:
-            key = forks.resolve(tx, table_id, request.branch).key
+            key = forks.resolve(tx, table_id, branch).key
             if key != MAIN:
                 forks.require_kept(tx, table_id, key)
-            asked = plan(tx, table_id, key, retain, now_ms)
+            asked = plan(tx, table_id, key, retention, now_ms)
             at_most = max(asked.deleted + VERSIONS_AT_ONCE_MAX, asked.done.horizon)
             return [asked.up_to(min(asked.horizon, at_most)), *plans_of_dropped(tx, table_id)]
 
@@ -153,26 +154,23 @@ class Cleaner:
                 _move(mutation, table_id, part)
             return plans
 
-        if request.dry_run:
-            plans = self._store.read(lambda tx: planned(tx, self._clock()))
-        else:
-            plans = self._mutations.run(move)
+        plans = self._store.read(lambda tx: planned(tx, self._clock())) if dry_run else self._mutations.run(move)
         garbage = self._collect(table, plans, 0)
-        answer = pb.CleanResponse(
+        cleaned = Cleaned(
             earliest_version=plans[0].horizon + 1,
             expired_versions=plans[0].expired,
             files=len(garbage.gone),
             bytes=sum(garbage.gone.values()),
-            kept_versions=sorted(plans[0].kept),
+            kept_versions=tuple(sorted(plans[0].kept)),
         )
-        if not request.dry_run:
-            answer.instant = self.delete(table, plans, garbage)
+        if not dry_run:
+            cleaned = replace(cleaned, instant=self.delete(table, plans, garbage))
             self.trim(table)
-        return answer
+        return cleaned
 
     @contextmanager
     def _turn(self, table_id: int) -> Iterator[None]:
-        """One at a time for a table: several would do the same. Raises DeadlineExceeded."""
+        """Lets one clean of a table run at a time, since several would do the same. Raises DeadlineExceeded."""
         turn = self._turns[table_id % len(self._turns)]
         if not turn.acquire(timeout=min(deadline.current().remaining_s(), threading.TIMEOUT_MAX)):
             raise deadline.exceeded()
@@ -182,7 +180,7 @@ class Cleaner:
         finally:
             turn.release()
 
-    def end(self, table: LakeTable, retain: Retain) -> int:
+    def end(self, table: LakeTable, wanted: Retention) -> int:
         """Takes the first step for all branches, dropped ones too, except those whose files still have to be deleted.
 
         Returns how many versions have ended.
@@ -193,7 +191,7 @@ class Cleaner:
             tx, ended = mutation.tx, 0
             records.guard_starts(tx, table_id)
             keys = [MAIN, *(branch.key for branch in forks.branches(tx, table_id))]
-            live = [plan(tx, table_id, key, retain, mutation.now_ms) for key in keys]
+            live = [plan(tx, table_id, key, wanted, mutation.now_ms) for key in keys]
             for part in (*live, *plans_of_dropped(tx, table_id)):
                 if part.done.horizon <= part.done.deleted:
                     _move(mutation, table_id, part)
@@ -212,7 +210,7 @@ class Cleaner:
             plans = self._store.read(lambda tx: plans_of_ended(tx, table.table_id, self._clock() - grace_ms))
             garbage = self._collect(table, plans, grace_ms)
             self.delete(table, plans, garbage)
-        return len(garbage.gone), any(one.horizon < one.done.horizon for one in plans)
+        return len(garbage.gone), any(part.horizon < part.done.horizon for part in plans)
 
     def trim(self, table: LakeTable) -> int:
         """Removes metadata of versions that have ended. Returns of how many versions."""
@@ -230,11 +228,11 @@ class Cleaner:
 
     def _collect(self, table: LakeTable, plans: Sequence[Plan], grace_ms: int) -> Garbage:
         collector = Collector(self._store, self._snapshots, table)
-        endings = [one.ending for one in plans if one.deletes]
+        endings = [part.ending for part in plans if part.deletes]
         return self._snapshots.again(lambda: collector.collect(endings, self._clock(), grace_ms))
 
     def _delete_files(self, table: LakeTable, garbage: Garbage) -> None:
-        """Each file is alone in its directory, which goes with it. What cannot be deleted is tried again."""
+        """Deletes files with their directories, which hold one file each. Files that cannot be deleted are left."""
         errors = storage.delete_with_directories(table.record.location, garbage.gone)
         failed = {path: garbage.gone[path] for path in errors}
         for path, error in errors.items():
@@ -291,28 +289,28 @@ def _clean_instant(mutation: Mutation, table_id: int, key: str, horizon: int) ->
     return record
 
 
-def plan(tx: ReadTransaction, table_id: int, key: str, retain: Retain, now_ms: int) -> Plan:
-    """Of a branch that is not dropped. In a transaction that moves the horizon, guard starts: see ``records``."""
+def plan(tx: ReadTransaction, table_id: int, key: str, wanted: Retention, now_ms: int) -> Plan:
+    """The plan for a branch that is not dropped. A transaction that carries it out calls ``records.guard_starts``."""
     lineage = forks.lineage(tx, table_id, key)
     done, latest = retention.cleaned(tx, table_id, key), records.head(tx, table_id, key).version
-    then = records.version_at_time(tx, table_id, lineage, now_ms - retain.ms) if retain.ms else 0
-    horizon = horizon_of(latest, retain, then, _read_versions(tx, table_id, key))
+    then = records.version_at_time(tx, table_id, lineage, now_ms - wanted.ms) if wanted.ms else 0
+    horizon = horizon_of(latest, wanted, then, _read_versions(tx, table_id, key))
     horizon = max(horizon, done.horizon)
     return Plan(lineage, done, horizon, _kept(tx, table_id, key, horizon))
 
 
 def plans_of_dropped(tx: ReadTransaction, table_id: int) -> list[Plan]:
-    """Branches that were dropped and still have files, at most ``DROPPED_AT_ONCE_MAX``, a part of each."""
-    found = []
-    for one in forks.all_branches(tx, table_id):
-        done, head = retention.cleaned(tx, table_id, one.key), records.head(tx, table_id, one.key).version
-        if one.dropped and head > max(done.deleted, one.fork_version):
-            found.append(_part(tx, table_id, one.key, done, head, head))
-    return found[:DROPPED_AT_ONCE_MAX]
+    """Plans for dropped branches that still have files, at most ``DROPPED_AT_ONCE_MAX``, each for a part of it."""
+    plans = []
+    for branch in forks.all_branches(tx, table_id):
+        done, head = retention.cleaned(tx, table_id, branch.key), records.head(tx, table_id, branch.key).version
+        if branch.dropped and head > max(done.deleted, branch.fork_version):
+            plans.append(_part(tx, table_id, branch.key, done, head, head))
+    return plans[:DROPPED_AT_ONCE_MAX]
 
 
 def plans_of_ended(tx: ReadTransaction, table_id: int, before_ms: int) -> list[Plan]:
-    """Branches whose versions ended before that time, and whose files are not deleted yet; a part of each."""
+    """Plans for branches with versions that ended before that time and still have files, each for a part of it."""
     return [
         _part(tx, table_id, key, done, done.horizon, records.head(tx, table_id, key).version)
         for key, done in retention.all_cleaned(tx, table_id)
@@ -330,7 +328,8 @@ def _kept(tx: ReadTransaction, table_id: int, key: str, horizon: int) -> frozens
 
 
 def _read_versions(tx: ReadTransaction, table_id: int, key: str) -> list[int]:
-    """Of live writers of the branch."""
-    instants = [INSTANTS.key(table_id, one.instant) for one in alive.of_table(tx, table_id)]
-    found = (InstantRecord.FromString(value) for value in tx.get_many(instants, snapshot=True) if value is not None)
-    return [record.read_version for record in found if record.branch == key]
+    """The read versions of live writers of the branch."""
+    instants = [INSTANTS.key(table_id, writer.instant) for writer in alive.of_table(tx, table_id)]
+    stored = tx.get_many(instants, snapshot=True)
+    opened = (InstantRecord.FromString(value) for value in stored if value is not None)
+    return [record.read_version for record in opened if record.branch == key]

@@ -1,8 +1,8 @@
-"""Which data files nobody needs any more.
+"""Finds the data files that nobody needs any more.
 
-Files become candidates when the versions that have them end. Whether one is still needed is decided by looking for it
-wherever it can be read: a restore or a merge may have brought it back, and another branch, a tag or a savepoint
-may have it. What somebody still has is written down, to be looked at again by later cleans.
+The files of versions that end are candidates. To decide whether a candidate is still needed, it is looked for wherever
+it can be read: a restore or a merge may have brought it back, and another branch, a tag or a savepoint may have it.
+Candidates that are still needed are written down, and later cleans look at them again.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _LEFT: Final = struct.Struct("<qq")  # size in bytes, since when nobody has it (
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Versions of one branch, from ``first`` to ``last``, whose files are to go unless somebody has them.
+    """Versions of a branch, from ``first`` to ``last``, whose files are deleted unless somebody needs them.
 
-    ``more``: there is a version behind ``last``; else the branch was dropped.
+    ``more``: there is a version behind ``last``; False only for a branch that was dropped.
     """
 
     lineage: Lineage
@@ -51,7 +51,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A file that an earlier clean could not delete. ``since_ms``: since when nobody has it; 0: somebody had it."""
+    """A file that an earlier clean did not delete. ``since_ms``: since when nobody has it; 0: somebody had it."""
 
     size_bytes: int
     since_ms: int
@@ -59,8 +59,11 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """By path: ``gone`` with their sizes nobody has; ``kept`` somebody has; ``waiting`` nobody has, but for too short a
-    time; ``known`` were written down before."""
+    """Candidates by path. The values of all but ``known`` are their sizes in bytes.
+
+    ``gone``: nobody has them, so they can be deleted. ``kept``: somebody has them. ``waiting``: nobody has them, but
+    not for long enough. ``known``: those that earlier cleans wrote down.
+    """
 
     gone: dict[str, int]
     kept: dict[str, int]
@@ -69,20 +72,21 @@ class Garbage:
 
 
 class Collector:
-    """Reads only; of one table. Raises SnapshotGone (see ``Snapshots.again``)."""
+    """Looks at one table, without changing anything. Raises SnapshotGone (see ``Snapshots.again``)."""
 
     def __init__(self, store: Store, snapshots: Snapshots, table: LakeTable) -> None:
         self._store, self._snapshots, self._table = store, snapshots, table
 
     def collect(self, endings: Sequence[Ending], now_ms: int, grace_ms: int) -> Garbage:
-        """``grace_ms``: so long nobody must have had what earlier cleans have left."""
+        """``grace_ms``: for how long nobody must have had files that earlier cleans left, before they are deleted."""
         known = self._left()
-        found = {path: left.size_bytes for path, left in known.items()}
+        candidates = {path: left.size_bytes for path, left in known.items()}
         for ending in endings:
-            found |= self._candidates(ending)
-        needed = self._needed(list(found), {one.lineage.key: one for one in endings}) if found else set()
+            candidates |= self._candidates(ending)
+        by_branch = {ending.lineage.key: ending for ending in endings}
+        needed = self._needed(list(candidates), by_branch) if candidates else set()
         garbage = Garbage({}, {}, {}, known)
-        for path, size in sorted(found.items()):
+        for path, size in sorted(candidates.items()):
             left = known.get(path)
             if path in needed:
                 garbage.kept[path] = size
@@ -93,25 +97,25 @@ class Collector:
         return garbage
 
     def _candidates(self, ending: Ending) -> dict[str, int]:
-        """Files that the branch itself got, and that one of the versions has which the next one does not have."""
+        """Files that were added on the branch itself, and that one of the versions has but not the version after it."""
         lineage, fork = ending.lineage, ending.lineage.forks[0][1]
-        found: dict[str, int] = {}
+        candidates: dict[str, int] = {}
         upto = ending.last + 1 if ending.more else ending.last
         if ending.first > upto:
-            return found
+            return candidates
         loading = self._snapshots.loading(self._table)
         for parts in loading.leaving(lineage, ending.first, upto):
-            found |= _files(parts, fork)
+            candidates |= _files(parts, fork)
         if not ending.more:
-            found |= _files(loading.load(lineage, upto).parts, fork)
-        return found
+            candidates |= _files(loading.load(lineage, upto).parts, fork)
+        return candidates
 
     def _needed(self, paths: list[str], endings: dict[str, Ending]) -> set[str]:
-        """Those of the paths that a version has which can be read, or which ended so short a time ago that its files
-        are still there.
+        """The paths that are in a version which can be read, or which ended but still has its files.
 
-        Most are alive, or are kept by name; few are looked for further. Of a branch all that can be read is in its
-        first version that is left, was added by a later one, or was brought back by one.
+        Most of them are in the latest version of a branch, or in one that is kept by name, so few are looked for
+        further. Everything else that can be read of a branch is in its first version that is left, was added by a later
+        version, or was brought back by one.
         """
         table_id = self._table.table_id
         sought = _Sought(paths)
@@ -134,14 +138,14 @@ class Collector:
             sought.in_snapshot(self._snapshots.load(self._table, lineage, version))
 
     def _may_bring(self, sought: _Sought, record: VersionRecord, first: int) -> bool:
-        """Whether the version has a file that is sought and that was not in the one before, nor is its own."""
+        """Whether the restore or merge may have brought back a file that is sought."""
         if not len(sought.left):
             return False
         if 0 < record.restored_version < first:
             return True
         for replayed in replays_of(record):
             for run in self._outlines(replayed.branch, replayed.after, replayed.upto):
-                if any(one.restored_version for one in run.pointing) or sought.has(run.instants):
+                if any(pointing.restored_version for pointing in run.pointing) or sought.has(run.instants):
                     return True
         return False
 
@@ -154,7 +158,7 @@ class Collector:
 
 
 class _Sought:
-    """Paths of files of which somebody may have some; those that are ``found`` are no longer looked for."""
+    """Paths that are looked for: those that somebody has move from ``left`` to ``found``."""
 
     def __init__(self, paths: list[str]) -> None:
         self.found: set[str] = set()
@@ -162,7 +166,7 @@ class _Sought:
         self._instants = instants_of(self.left)
 
     def in_snapshot(self, snapshot: Snapshot) -> None:
-        self._strike([one.paths for one in locate(snapshot.parts, self.left)])
+        self._strike([located.paths for located in locate(snapshot.parts, self.left)])
 
     def added_by(self, instants: npt.NDArray[np.int64]) -> None:
         self._strike([np.flatnonzero(np.isin(self._instants, instants))])
@@ -181,7 +185,7 @@ class _Sought:
 
 
 def remember_left(store: Store, table_id: int, garbage: Garbage, now_ms: int) -> None:
-    """Writes down what could not be deleted, so that later cleans look at it again."""
+    """Writes down which files stay, so that later cleans look at them again."""
     later = {path: Left(size, 0) for path, size in garbage.kept.items()}
     for path, size in garbage.waiting.items():
         later[path] = Left(size, garbage.known[path].since_ms or now_ms)
@@ -189,7 +193,7 @@ def remember_left(store: Store, table_id: int, garbage: Garbage, now_ms: int) ->
 
 
 def forget_left(store: Store, table_id: int, garbage: Garbage) -> None:
-    """What was deleted need not be looked at again."""
+    """Removes the entries of files that were deleted."""
     _write(store, table_id, {path: None for path in garbage.gone if path in garbage.known})
 
 
@@ -209,30 +213,31 @@ def _write(store: Store, table_id: int, changes: Mapping[str, Left | None]) -> N
 
 
 def _files(parts: Sequence[Part], fork: int) -> dict[str, int]:
-    """Path and size of what was added behind the fork: the rest is its parent's to delete."""
-    found: dict[str, int] = {}
+    """Paths and sizes of files that were added behind the fork; the others are deleted by cleans of the parent."""
+    files: dict[str, int] = {}
     for part in parts:
         own = np.flatnonzero(part.live_mask() & (part.column("added_version").to_numpy() > fork))
         sizes = take(part.column("size_bytes"), own).to_pylist()
-        found |= {path: size or 0 for path, size in zip(texts(take(part.column("path"), own)), sizes, strict=True)}
-    return found
+        files |= {path: size or 0 for path, size in zip(texts(take(part.column("path"), own)), sizes, strict=True)}
+    return files
 
 
 def _live(tx: ReadTransaction, table_id: int, endings: Mapping[str, Ending]) -> list[tuple[Lineage, int, int]]:
-    """Of each branch that has files of its own: its lineage, the first version of which they are there, its latest."""
-    found = []
-    for key in (MAIN, *(one.key for one in forks.all_branches(tx, table_id))):
+    """(lineage, first version that still has its files, latest version) of each branch with files of its own."""
+    live = []
+    for key in (MAIN, *(branch.key for branch in forks.all_branches(tx, table_id))):
         head, done = records.head(tx, table_id, key).version, retention.cleaned(tx, table_id, key).deleted
         if done < head:
             lineage = forks.lineage(tx, table_id, key)
             first = max(lineage.forks[0][1], endings[key].last if key in endings else done) + 1
             if first <= head:
-                found.append((lineage, first, head))
-    return found
+                live.append((lineage, first, head))
+    return live
 
 
 def _kept(tx: ReadTransaction, table_id: int) -> list[tuple[Lineage, int]]:
-    """The versions that tags, savepoints and branches keep."""
-    found = {(one.branch_key, one.version) for one in (*forks.tags(tx, table_id), *retention.savepoints(tx, table_id))}
-    found |= {(one.parent_key, one.fork_version) for one in forks.branches(tx, table_id)}
-    return [(forks.lineage(tx, table_id, key).at(version), version) for key, version in sorted(found) if version]
+    """The versions that tags, savepoints and branches keep, with their lineages."""
+    tags = (*forks.tags(tx, table_id), *retention.savepoints(tx, table_id))
+    kept = {(tag.branch_key, tag.version) for tag in tags}
+    kept |= {(branch.parent_key, branch.fork_version) for branch in forks.branches(tx, table_id)}
+    return [(forks.lineage(tx, table_id, key).at(version), version) for key, version in sorted(kept) if version]

@@ -1,8 +1,8 @@
-"""Metadata of versions that have ended is removed, once nothing reads it any more.
+"""Removes metadata of versions that have ended, once nothing reads it any more.
 
-A reader begins at a base and goes on with the versions behind it. So versions before a base that has stood for a while
-are read by themselves only: by tags, savepoints, forks and restores, whose versions stay. A branch that may still be
-merged needs everything since it forked, on both sides; a dropped one goes as a whole.
+A reader begins at a base and goes on with the versions behind it. Versions before a base that is old enough are only
+read one by one, for tags, savepoints, forks and restores, and these versions stay. A branch that may still be merged
+needs all versions since it forked, on both sides. A dropped branch is removed as a whole.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.conflicts.changes import replays_of
 from lakemark_server.timeline.lineage import Lineage
 
-# A reader, or a page token, that began with an older base has ended by then.
+# Readers and page tokens that began with an older base have ended by then.
 BASE_AGE_MS_MIN: Final = 600_000
 VERSIONS_A_READ: Final = 200
 VERSIONS_A_TRANSACTION: Final = 50
@@ -46,8 +46,11 @@ KEYS_A_READ: Final = 500
 
 @dataclass
 class _Needs:
-    """What is there refers to: of main all versions behind ``main_upto``; single versions that are read by themselves,
-    by branch key; branches that others merged or forked from, or that have tags."""
+    """What must stay because something refers to it.
+
+    ``main_upto``: of main, all versions behind this one. ``pinned``: single versions, by branch key. ``named``: keys of
+    branches that others forked from or merged, or that have tags.
+    """
 
     main_upto: int
     pinned: dict[str, set[int]] = field(default_factory=dict)
@@ -64,7 +67,7 @@ class _Needs:
 
 
 class Trimmer:
-    """Of any table; thread-safe. Raises what the store raises; whatever is cut off is done by the next one.
+    """Thread-safe. Raises what the store raises; the next call finishes what was cut off.
 
     ``cache`` keeps what does not change: outlines of versions, and which instants a base holds.
     """
@@ -73,7 +76,7 @@ class Trimmer:
         self._store, self._clock, self._cache = store, clock, cache
 
     def trim(self, table_id: int) -> int:
-        """How many versions were removed."""
+        """Removes metadata of one table. Returns of how many versions."""
         store = self._store
         upto = store.read(lambda tx: self._main_upto(tx, table_id))
         dropped = store.read(lambda tx: _dropped(tx, table_id))
@@ -82,25 +85,25 @@ class Trimmer:
         needs = self._needs(table_id, upto)
         held = self._held(table_id)
         removed = self._trim_main(table_id, needs, held) if needs.main_upto > 0 else 0
-        for one in dropped:
-            if one.key not in needs.named:
-                removed += self._remove(table_id, one.key, held)
+        for branch in dropped:
+            if branch.key not in needs.named:
+                removed += self._remove(table_id, branch.key, held)
         return removed
 
     def _main_upto(self, tx: ReadTransaction, table_id: int) -> int:
-        """Versions of main that no reader comes by; 0: none."""
+        """The last version of main that no reader passes on its way; 0: there is none."""
         base = bases.read_record(tx, table_id, MAIN)
         if base is None:
             return 0
         before = self._clock() - BASE_AGE_MS_MIN
-        # Of a busy table the base that stands is always a young one. Readers begin with it, or with one that it has
-        # replaced: the last one that is old enough is known among those.
-        known = [(base.version, base.created_ms), *((one.version, one.created_ms) for one in base.old)]
-        old = [version for version, created_ms in known if version and created_ms <= before]
-        return min(retention.cleaned(tx, table_id, MAIN).deleted, max(old) - 1) if old else 0
+        # The base of a busy table is always young. Readers begin with it or with one that it has replaced, so the
+        # latest base that is old enough is among those.
+        known = [(base.version, base.created_ms), *((old.version, old.created_ms) for old in base.old)]
+        old_enough = [version for version, created_ms in known if version and created_ms <= before]
+        return min(retention.cleaned(tx, table_id, MAIN).deleted, max(old_enough) - 1) if old_enough else 0
 
     def _needs(self, table_id: int, upto: int) -> _Needs:
-        """Tags and so on are read first: what is kept later was kept before, or can be read anyway."""
+        """Reads tags, savepoints and branches first: one made later refers to a version that can be read anyway."""
         needs = _Needs(upto)
         keys = self._store.read(lambda tx: _references(tx, table_id, needs))
         of_main: list[VersionRecord] = []
@@ -123,7 +126,7 @@ class Trimmer:
         after = lineage.forks[0][1]
         if lineage.key == MAIN:
             after = self._store.read(lambda tx: retention.cleaned(tx, table_id, MAIN)).trimmed
-            yield from outline(self._versions(table_id, MAIN, after)).pointing  # few are left
+            yield from outline(self._versions(table_id, MAIN, after)).pointing  # few versions are left there
         for run in outlines(self._store, self._cache, table_id, lineage.key, after, head):
             yield from run.pointing
 
@@ -140,9 +143,9 @@ class Trimmer:
         held: set[int] = set()
         for _, value in stored:
             record = BaseRecord.FromString(value)
-            for base_id in (record.base_id, *(one.base_id for one in record.old)):
-                name = ("held", table_id, base_id)
-                held |= kept(self._cache, name, partial(self._held_by, table_id, base_id), lambda one: 60 * len(one))
+            for base_id in (record.base_id, *(old.base_id for old in record.old)):
+                name, read = ("held", table_id, base_id), partial(self._held_by, table_id, base_id)
+                held |= kept(self._cache, name, read, lambda instants: 60 * len(instants))
         return held
 
     def _held_by(self, table_id: int, base_id: int) -> frozenset[int]:
@@ -171,13 +174,13 @@ class Trimmer:
                 record.inline_block = record.inline_removed = b""
                 gone.append(record)
         self._clear(table_id, MAIN, gone)
-        # A time is looked up as the last version up to it: the next one after each that stays says where it ends.
+        # A lookup by time finds the last version up to it, so the version after each that stays must stay, too.
         self._clear_times(table_id, upto, {1, *stay, *(version + 1 for version in stay)})
         self._clear_instants(table_id, upto)
         return len(gone)
 
     def _remove(self, table_id: int, key: str, held: set[int]) -> int:
-        """A dropped branch with everything, unless parts of its versions are in a base of another one."""
+        """Removes a dropped branch as a whole, unless bases of other branches hold blocks of its versions."""
         gone = list(self._versions(table_id, key))
         if any(record.instant in held for record in gone):
             return 0
@@ -224,7 +227,7 @@ class Trimmer:
         self._clear_where(*VERSION_TIMES.range(table_id, MAIN), old, gone)
 
     def _clear_instants(self, table_id: int, upto: int) -> None:
-        """Of writers that were rolled back, cleans and dropped savepoints, before the first version that is left."""
+        """Removes rolled back instants, cleans and dropped savepoints from before the first version that is left."""
         following = self._store.read(lambda tx: tx.get(VERSIONS.key(table_id, MAIN, upto + 1)))
         if following is None:
             return
@@ -240,7 +243,7 @@ class Trimmer:
     def _clear_where(
         self, begin: bytes, end: bytes, old: Callable[[bytes], bool], gone: Callable[[bytes, bytes], bool]
     ) -> None:
-        """From the beginning on as long as they are old; a page a transaction."""
+        """Clears the keys that are ``gone``, up to the first that is not ``old``; each page in its own transaction."""
         while begin < end:
 
             def body(tx: Transaction, begin: bytes = begin) -> bytes:
@@ -256,10 +259,10 @@ class Trimmer:
 
 
 def _references(tx: ReadTransaction, table_id: int, needs: _Needs) -> list[str]:
-    """Adds what tags, savepoints and branches need; the keys of all branches."""
-    for one in (*forks.tags(tx, table_id), *retention.savepoints(tx, table_id)):
-        needs.pin(one.branch_key, one.version)
-        needs.named.add(one.branch_key)
+    """Adds what tags, savepoints and branches need. Returns the keys of all branches."""
+    for tag in (*forks.tags(tx, table_id), *retention.savepoints(tx, table_id)):
+        needs.pin(tag.branch_key, tag.version)
+        needs.named.add(tag.branch_key)
     keys = [MAIN]
     for branch in forks.all_branches(tx, table_id):
         keys.append(branch.key)
@@ -280,11 +283,11 @@ def _merged(needs: _Needs, record: VersionRecord) -> None:
 
 
 def _dropped(tx: ReadTransaction, table_id: int) -> list[BranchRecord]:
-    """Those whose files are deleted."""
+    """Dropped branches whose files are deleted."""
     return [
-        one
-        for one in forks.all_branches(tx, table_id)
-        if one.dropped
-        and records.head(tx, table_id, one.key).version
-        <= max(one.fork_version, retention.cleaned(tx, table_id, one.key).deleted)
+        branch
+        for branch in forks.all_branches(tx, table_id)
+        if branch.dropped
+        and records.head(tx, table_id, branch.key).version
+        <= max(branch.fork_version, retention.cleaned(tx, table_id, branch.key).deleted)
     ]

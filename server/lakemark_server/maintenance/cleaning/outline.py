@@ -1,7 +1,7 @@
-"""The outline of a branch's versions: the instants that made them, and those versions that bring back what others have.
+"""The outline of a branch's versions: their instants, and the restores and merges, which bring back files of others.
 
-Versions never change. So the outline of a run of them is kept in a cache, and who cleans again does not read again all
-the versions that live.
+Versions never change, so the outline of a run of them can stay in a cache: the next clean does not read all live
+versions again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ RUN: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """``versions`` and their ``instants``, in order; ``pointing``: records of the restores and merges among them, with
-    nothing but the version and what it refers to."""
+    """``versions`` and their ``instants``, in order.
+
+    ``pointing``: the restores and merges among them; their records have nothing but the version and what it refers to.
+    """
 
     versions: npt.NDArray[np.int64]
     instants: npt.NDArray[np.int64]
@@ -35,13 +37,14 @@ class Outline:
         return 300 + 2 * self.instants.nbytes + sum(200 + 2 * record.ByteSize() for record in self.pointing)
 
     def behind(self, version: int) -> Outline:
+        """The outline of the versions after ``version``."""
         start = int(np.searchsorted(self.versions, version, side="right"))
         pointing = tuple(record for record in self.pointing if record.version > version)
         return Outline(self.versions[start:], self.instants[start:], pointing) if start else self
 
 
 def outlines(store: Store, cache: Cache, table_id: int, key: str, after: int, upto: int) -> Iterator[Outline]:
-    """Of a branch's own versions ``after < version <= upto``, in runs. Versions that were removed may be in it."""
+    """Outlines of a branch's own versions ``after < version <= upto``, in runs. Removed versions may be in them."""
     for low in range(after - after % RUN, upto, RUN):
         last = min(upto, low + RUN)
 
@@ -50,12 +53,12 @@ def outlines(store: Store, cache: Cache, table_id: int, key: str, after: int, up
             pairs = store.read(lambda tx: tx.get_range(begin, end, snapshot=True))
             return outline(VersionRecord.FromString(value) for _, value in pairs)
 
-        whole = kept(cache, ("outline", table_id, key, low, last), read, lambda one: one.memory_bytes)
+        whole = kept(cache, ("outline", table_id, key, low, last), read, lambda run: run.memory_bytes)
         yield whole.behind(after)
 
 
 def outline(records: Iterable[VersionRecord]) -> Outline:
-    """Of versions in order."""
+    """The outline of these versions, which are in order."""
     numbers, instants, pointing = [], [], []
     for record in records:
         numbers.append(record.version)

@@ -52,7 +52,7 @@ def lineage(tx: ReadTransaction, table_id: int, key: str) -> Lineage:
     """By key, of a dropped branch too. Raises BranchNotFound."""
     forks: list[tuple[str, int]] = []
     while key != MAIN:
-        # None is longer, nor would it fit a key of the store.
+        # No key is longer, and a longer one would not fit a key of the store.
         stored = tx.get(BRANCH_KEYS.key(table_id, key), snapshot=True) if len(key) <= _KEY_CHARS_MAX else None
         if stored is None:
             raise BranchNotFound(f"the table has no branch with key {key[:_KEY_CHARS_MAX]!r}", branch=key)
@@ -98,7 +98,7 @@ def tag(tx: ReadTransaction, table_id: int, name: str) -> TagRecord:
 
 
 def _get(tx: ReadTransaction, space: Space, table_id: int, name: str) -> bytes | None:
-    """What is kept under a name that may be no legal one, and then would not fit a key of the store."""
+    """What is stored under a name. One that is too long is not looked up, since it would not fit a key of the store."""
     return tx.get(space.key(table_id, name)) if len(name) <= NAME_CHARS_MAX else None
 
 

@@ -38,7 +38,7 @@ class Divergence:
 
 
 def diverged(tx: ReadTransaction, table_id: int, log: ChangeLog, source: Head, target: Head) -> Divergence:
-    """Raises LimitExceeded."""
+    """What each of two heads has that the other lacks. Raises LimitExceeded."""
     return Divergence(
         side(tx, table_id, log, source, Known(tx, table_id, target)),
         side(tx, table_id, log, target, Known(tx, table_id, source)),
@@ -46,7 +46,7 @@ def diverged(tx: ReadTransaction, table_id: int, log: ChangeLog, source: Head, t
 
 
 class _Moved:
-    """Changes that are to follow others, by what the rules look at first."""
+    """Changes that are to follow others, grouped by what the conflict rules look at first."""
 
     def __init__(self, policy: str) -> None:
         self._policy = policy
@@ -61,7 +61,7 @@ class _Moved:
             self.totals = self.totals.plus(change.totals)
 
     def against(self, theirs: Change) -> Iterator[tuple[str, Collision]]:
-        """Those that must not follow ``theirs``, and whose they are."""
+        """The collisions of those that must not follow ``theirs``, each with the branch that the change came from."""
         for (operation, once), changes in self._by_kind.items():
             if RULES[self._policy][operation, theirs.operation] is Verdict.NEVER and not (once and theirs.once):
                 continue
@@ -71,12 +71,12 @@ class _Moved:
                     yield branch, collision
 
 
-def check_merge(tx: ReadTransaction, log: ChangeLog, table: LakeTable, found: Divergence) -> tuple[int, Totals]:
+def check_merge(tx: ReadTransaction, log: ChangeLog, table: LakeTable, divergence: Divergence) -> tuple[int, Totals]:
     """How many versions the merge replays, and what they add and remove. Raises CommitConflict, LimitExceeded."""
-    found.source.check_own()
+    divergence.source.check_own()
     table_id = table.table_id
     moved, looked_at = _Moved(table.policy), 0
-    source, target = found.source.head.name, found.target.head.name
+    source, target = divergence.source.head.name, divergence.target.head.name
 
     def changes(run: Run) -> Iterator[Change]:
         nonlocal looked_at
@@ -89,25 +89,25 @@ def check_merge(tx: ReadTransaction, log: ChangeLog, table: LakeTable, found: Di
                 )
             yield change
 
-    for run, shared in found.source.pieces:
+    for run, shared in divergence.source.pieces:
         if not shared:
             moved.add(run.branch, reversed(list(changes(run))))
         elif moved.count:
             for theirs in changes(run):
                 for branch, collision in moved.against(theirs):
-                    if not (found.fast_forward and commute(collision.mine, theirs)):
-                        raise _refusal(table, found, branch, run, collision, passed=True)
-    for run in found.target.own:
+                    if not (divergence.fast_forward and commute(collision.mine, theirs)):
+                        raise _refusal(table, divergence, branch, run, collision, passed=True)
+    for run in divergence.target.own:
         for theirs in changes(run):
             for branch, collision in moved.against(theirs):
-                raise _refusal(table, found, branch, run, collision, passed=False)
+                raise _refusal(table, divergence, branch, run, collision, passed=False)
     return moved.count, moved.totals
 
 
 def _refusal(
-    table: LakeTable, found: Divergence, branch: str, other: Run, collision: Collision, *, passed: bool
+    table: LakeTable, divergence: Divergence, branch: str, other: Run, collision: Collision, *, passed: bool
 ) -> CommitConflict:
-    source, target = found.source.head.name, found.target.head.name
+    source, target = divergence.source.head.name, divergence.target.head.name
     theirs = name_of(other.branch)
     why = f", which {source!r} got only after it and {target!r} has already" if passed else ""
     return CommitConflict(

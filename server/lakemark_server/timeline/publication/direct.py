@@ -1,4 +1,4 @@
-"""Versions that come to be in one request, without a writer: restores, merges, changes of the schema."""
+"""Versions that one request makes without a writer: restores, merges, changes of the schema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lakemark_server.timeline.conflicts.changes import Operation
 from lakemark_server.timeline.publication.publish import following, put
 from lakemark_server.timeline.publication.table_state import BranchState, TableState
 
-# So that the list of them fits into the version's record.
+# The list of them has to fit into the version's record.
 RUNS_MAX: Final = 1_000
 
 
@@ -89,18 +89,18 @@ def merge(
     if source is target:
         raise InvalidArgument(f"branch {name!r} cannot be merged into itself; say with into which branch is to get it")
     heads = (Head(one, of.lineage, of.head.version) for one, of in ((name, source), (into, target)))
-    found = diverged(tx, table_id, log, *heads)
-    if not found.source.own:
+    divergence = diverged(tx, table_id, log, *heads)
+    if not divergence.source.own:
         raise FailedPrecondition(f"branch {name!r} has nothing that {into!r} does not have", branch=name)
-    if fast_forward_only and not found.fast_forward:
+    if fast_forward_only and not divergence.fast_forward:
         raise FailedPrecondition(
-            f"branch {into!r} has what branch {name!r} does not have since version {found.target.after}: it can be "
-            "merged by replay, not by fast-forward",
-            shared_version=str(found.target.after),
+            f"branch {into!r} has what branch {name!r} does not have since version {divergence.target.after}: it can "
+            "be merged by replay, not by fast-forward",
+            shared_version=str(divergence.target.after),
             latest=str(target.head.version),
         )
-    count, totals = check_merge(tx, log, table, found)
-    runs = found.source.own
+    count, totals = check_merge(tx, log, table, divergence)
+    runs = divergence.source.own
     if len(runs) > RUNS_MAX:
         raise LimitExceeded(
             f"what branch {name!r} would bring came in {len(runs)} pieces between merges from other branches; at most "
@@ -109,12 +109,12 @@ def merge(
     merged = Merged(
         branch=source.lineage.key,
         name=name,
-        after_version=found.source.after,
+        after_version=divergence.source.after,
         upto_version=source.head.version,
         replayed=(Replayed(branch=run.branch, after_version=run.after, upto_version=run.upto) for run in runs),
         added=StagedTotals(files=totals.files, rows=totals.rows, bytes=totals.bytes),
         removed=RemovedTotals(files=totals.removed_files, rows=totals.removed_rows, bytes=totals.removed_bytes),
     )
     version = publish_now(state, target, VersionRecord(merged=merged, owner=owner), pb.MERGE_BRANCH, now_ms)
-    put_merge(tx, table_id, target.lineage.key, version.version, found.source)
-    return version, count, found.fast_forward
+    put_merge(tx, table_id, target.lineage.key, version.version, divergence.source)
+    return version, count, divergence.fast_forward

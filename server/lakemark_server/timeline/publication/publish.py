@@ -1,12 +1,10 @@
-"""Publishing: the one place where versions come to be. All of it happens inside one transaction of the store."""
+"""Publishing: the only place where versions are made. All of it happens inside one transaction of the store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Sequence
 
-from lakemark_core.errors import CommitConflict, InvalidSchema, LakemarkError, LimitExceeded, Unavailable
+from lakemark_core.errors import CommitConflict, InvalidSchema, LakemarkError, Unavailable
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, RemovedTotals, StagedTotals, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
@@ -19,67 +17,50 @@ from lakemark_server.timeline.conflicts.rules import Collision, find_collision
 from lakemark_server.timeline.conflicts.touched import follow_compactions
 from lakemark_server.timeline.instants import staging
 from lakemark_server.timeline.instants.alive import Alive
-from lakemark_server.timeline.instants.staging import NO_ENTRIES, Entries
+from lakemark_server.timeline.instants.staging import Entries
 from lakemark_server.timeline.instants.states import ADVICE, expired, require_inflight
+from lakemark_server.timeline.publication.commits import Commit, Committed, check_metadata
 from lakemark_server.timeline.publication.rivals import find_favoured
 from lakemark_server.timeline.publication.table_state import BranchState, TableState
 
-METADATA_BYTES_MAX: Final = 20_000
-_MAP_ENTRY_BYTES: Final = 8  # what protobuf adds to a key and its value
-
-
-@dataclass(frozen=True, slots=True)
-class CommitJob:
-    """One commit that waits to be published. ``entries`` were not staged before, and are inline."""
-
-    instant: int
-    schema_id: int = 0
-    metadata: dict[str, str] = field(default_factory=dict)
-    entries: Entries = NO_ENTRIES
-
-    @property
-    def size_bytes(self) -> int:
-        """Of its files and metadata, which are all of a version that can be large."""
-        return len(self.entries.block) + len(self.entries.removed_block) + metadata_bytes(self.metadata)
-
 
 def publish(
-    state: TableState, jobs: list[CommitJob], now_ms: int, log: ChangeLog
-) -> list[pb.CommitResponse | LakemarkError]:
-    """Decides each job in turn against the versions before it, those of this transaction included.
+    state: TableState, commits: Sequence[Commit], now_ms: int, log: ChangeLog
+) -> list[Committed | LakemarkError]:
+    """Decides each commit in turn against the versions before it, including those of this transaction.
 
-    What is wrong with one job is that job's answer and touches no other; it is found before anything is written for it.
-    Returns the answers in the order of ``jobs``; what becomes public if the transaction commits stands in the branches
+    An error of one commit is its own answer and touches no other: it is found before anything is written for it.
+    Returns the answers in the order of ``commits``. What becomes public if the transaction commits is in the branches
     of ``state``.
     """
     published: dict[int, InstantRecord] = {}
-    answers: list[pb.CommitResponse | LakemarkError] = []
-    for job, (instant, writer) in zip(jobs, _read(state, jobs), strict=True):
+    answers: list[Committed | LakemarkError] = []
+    for commit, (instant, writer) in zip(commits, _read(state, commits), strict=True):
         try:
-            record = published.get(job.instant) or records.parse_instant(instant, job.instant)
+            record = published.get(commit.instant) or records.parse_instant(instant, commit.instant)
             if record.state != pb.COMPLETED:
-                _publish_one(state, record, writer, job, now_ms, log)
+                _publish_one(state, record, writer, commit, now_ms, log)
                 published[record.instant] = record
-            answers.append(response_of(record))
+            answers.append(Committed.of_instant(record))
         except Unavailable:
-            raise  # of the store, in the middle: what this job has written so far must not be committed with the others
+            raise  # of the store, in the middle: what this commit has written so far must not become durable
         except LakemarkError as error:
             answers.append(error)
     return answers
 
 
-def _read(state: TableState, jobs: list[CommitJob]) -> list[tuple[bytes | None, bytes | None]]:
-    """Of each job the stored instant and the stored writer, all in one read."""
-    keys = [space.key(state.table_id, job.instant) for job in jobs for space in (INSTANTS, ALIVE)]
+def _read(state: TableState, commits: Sequence[Commit]) -> list[tuple[bytes | None, bytes | None]]:
+    """The stored instant and the stored writer of each commit, all in one read."""
+    keys = [space.key(state.table_id, commit.instant) for commit in commits for space in (INSTANTS, ALIVE)]
     stored = state.tx.get_many(keys)
     return list(zip(stored[::2], stored[1::2], strict=True))
 
 
 def _publish_one(
-    state: TableState, record: InstantRecord, writer: bytes | None, job: CommitJob, now_ms: int, log: ChangeLog
+    state: TableState, record: InstantRecord, writer: bytes | None, commit: Commit, now_ms: int, log: ChangeLog
 ) -> None:
-    branch = _check_state(state, record, writer, job, now_ms)
-    _account(record, job.entries)
+    branch = _check_state(state, record, writer, commit, now_ms)
+    _account(record, commit.entries)
     mine = of_record(record)
     others: Iterable[Change] = log.between(
         state.tx, state.table_id, branch.lineage, record.read_version, branch.head.version, branch.fresh
@@ -90,9 +71,9 @@ def _publish_one(
     collision = find_collision(state.table.policy, mine, others) or find_favoured(state, record, mine, now_ms)
     if collision:
         raise refusal(state, collision, record.read_version, now_ms)
-    version = _version(state, record, job, following(branch, now_ms))
+    version = _version(state, record, commit, following(branch, now_ms))
     put(state, branch, record, version)
-    inline = job.entries.totals  # came with the commit, and never counted as staged
+    inline = commit.entries.totals  # came with the commit, and never counted as staged
     usage.close_writer(
         state.tx, state.table.record.catalog, record.staged.files - inline.files, record.staged.bytes - inline.bytes
     )
@@ -121,17 +102,17 @@ def put(state: TableState, branch: BranchState, record: InstantRecord, version: 
 
 
 def _check_state(
-    state: TableState, record: InstantRecord, writer: bytes | None, job: CommitJob, now_ms: int
+    state: TableState, record: InstantRecord, writer: bytes | None, commit: Commit, now_ms: int
 ) -> BranchState:
     require_inflight(record)
     branch = state.branch(record.branch)
     if writer is None or Alive.unpack(record.instant, writer).expired(now_ms):
         raise expired(record)
-    staging.check_more(record, job.entries)
-    staging.check_operation(record, job.entries)
-    staging.check_new_slices(state.tx, state.table_id, record, job.entries)
+    staging.check_more(record, commit.entries)
+    staging.check_operation(record, commit.entries)
+    staging.check_new_slices(state.tx, state.table_id, record, commit.entries)
     table = state.table
-    schema_id = job.schema_id or record.schema_id
+    schema_id = commit.schema_id or record.schema_id
     if not 1 <= schema_id <= table.record.schema_id:
         raise InvalidSchema(
             f"{table.name} has no schema {schema_id}; its schemas are 1 to {table.record.schema_id}",
@@ -174,26 +155,12 @@ def _how_long(table: str, rival: Alive, now_ms: int) -> str:
     )
 
 
-def metadata_bytes(metadata: Mapping[str, str]) -> int:
-    return sum(len(key.encode()) + len(value.encode()) + _MAP_ENTRY_BYTES for key, value in metadata.items())
-
-
-def check_metadata(metadata: Mapping[str, str]) -> None:
-    """Raises LimitExceeded if it takes more room than a version's record has for it."""
-    size = metadata_bytes(metadata)
-    if size > METADATA_BYTES_MAX:
-        raise LimitExceeded(
-            f"the metadata of an instant takes {size} bytes; at most {METADATA_BYTES_MAX} are kept, counting what was "
-            "given when it was opened and with its commit"
-        )
-
-
-def _version(state: TableState, record: InstantRecord, job: CommitJob, head: HeadRecord) -> VersionRecord:
+def _version(state: TableState, record: InstantRecord, commit: Commit, head: HeadRecord) -> VersionRecord:
     """Raises LimitExceeded; all that is in the record is bounded, so that it fits into one value of the store."""
-    metadata = dict(record.metadata) | job.metadata
+    metadata = {**record.metadata, **commit.metadata}
     check_metadata(metadata)
     staged, removed = record.staged, record.removed
-    schema_id = job.schema_id or record.schema_id
+    schema_id = commit.schema_id or record.schema_id
     latest = state.table.record.schema_id
     version = VersionRecord(
         version=head.version,
@@ -208,24 +175,14 @@ def _version(state: TableState, record: InstantRecord, job: CommitJob, head: Hea
         all_partitions=record.all_partitions,
         metadata=metadata,
         owner=record.owner,
-        inline_block=job.entries.block,
+        inline_block=commit.entries.block,
         deltas=record.deltas,
     )
     if removed.files:
         version.removed.CopyFrom(
             RemovedTotals(files=removed.files, rows=removed.rows, bytes=removed.bytes, blocks=removed.blocks)
         )
-        version.inline_removed = job.entries.removed_block
+        version.inline_removed = commit.entries.removed_block
     if record.HasField("touched"):
         version.touched.CopyFrom(record.touched)
     return version
-
-
-def response_of(record: InstantRecord) -> pb.CommitResponse:
-    """Of a completed instant; the same however often it is asked for."""
-    return pb.CommitResponse(
-        version=record.version,
-        instant=record.instant,
-        committed_ms=record.completed_ms,
-        rebased_over=record.version - 1 - record.read_version,
-    )

@@ -5,52 +5,53 @@ from __future__ import annotations
 from typing import Final
 
 from lakemark_core.errors import InstantStateError, LakemarkError, LimitExceeded
-from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.kv import Transaction
-from lakemark_server.store.requests import once
+from lakemark_proto.store.v1.store_pb2 import CommittedTogetherRecord
+from lakemark_server.store.mutations import Mutation
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
-from lakemark_server.timeline.publication.publish import CommitJob, publish
+from lakemark_server.timeline.publication.commits import Commit, Committed
+from lakemark_server.timeline.publication.publish import publish
 from lakemark_server.timeline.publication.table_state import TableState
 
 TOGETHER_BYTES_MAX: Final = 900_000
 
 
 class Together:
-    """``jobs`` are (table id, commit), published in this order. ``refused``: which of them failed the last attempt."""
+    """``commits`` are pairs of table id and commit, published in this order.
 
-    def __init__(self, jobs: list[tuple[int, CommitJob]], request_id: str) -> None:
+    ``refused`` is the place of the commit that failed the last attempt.
+    """
+
+    def __init__(self, commits: list[tuple[int, Commit]], request_id: str) -> None:
         """Raises LimitExceeded."""
-        _check_size(sum(job.size_bytes for _, job in jobs))
-        self._jobs = jobs
+        _check_size(sum(commit.size_bytes for _, commit in commits))
+        self._commits = commits
         self._request_id = request_id
         self.refused = 0
 
-    def publish(self, tx: Transaction, now_ms: int, log: ChangeLog) -> tuple[list[TableState], list[pb.CommitResponse]]:
+    def publish(self, mutation: Mutation, log: ChangeLog) -> tuple[list[TableState], list[Committed]]:
         """The body of the transaction; may run several times. Raises the error of the first commit that is refused."""
-        states = {table_id: TableState(tx, table_id) for table_id, _ in self._jobs}
-        answer = once(
-            tx,
-            self._request_id,
-            "CommitTransaction",
-            now_ms,
-            pb.CommitTransactionResponse,
-            lambda: pb.CommitTransactionResponse(commits=self._all(states, now_ms, log)),
-        )
-        return list(states.values()), list(answer.commits)
+        states = {table_id: TableState(mutation.tx, table_id) for table_id, _ in self._commits}
 
-    def _all(self, states: dict[int, TableState], now_ms: int, log: ChangeLog) -> list[pb.CommitResponse]:
+        def commit(mutation: Mutation) -> CommittedTogetherRecord:
+            committed = self._all(states, mutation.now_ms, log)
+            return CommittedTogetherRecord(commits=[one.to_record() for one in committed])
+
+        record = mutation.once(self._request_id, "CommitTransaction", CommittedTogetherRecord, commit).answer
+        return list(states.values()), [Committed.of_record(one) for one in record.commits]
+
+    def _all(self, states: dict[int, TableState], now_ms: int, log: ChangeLog) -> list[Committed]:
         answers, fresh = [], []
-        for place, (table_id, job) in enumerate(self._jobs):
+        for place, (table_id, commit) in enumerate(self._commits):
             self.refused = place
             before = _published(states[table_id])
-            answer = publish(states[table_id], [job], now_ms, log)[0]
+            answer = publish(states[table_id], [commit], now_ms, log)[0]
             if isinstance(answer, LakemarkError):
                 raise answer
             _check_size(states[table_id].tx.size_bytes)  # with what the instants were given at their opening
             answers.append(answer)
             fresh.append(_published(states[table_id]) > before)
         if any(fresh) and not all(fresh):
-            one = self._jobs[fresh.index(False)][1].instant
+            one = self._commits[fresh.index(False)][1].instant
             raise InstantStateError(
                 f"instant {one} was committed before, outside of this transaction: all of its commits are published "
                 "together or none. Send the others without it",

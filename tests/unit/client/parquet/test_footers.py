@@ -1,4 +1,4 @@
-"""Statistics from footers against the values themselves: bounds hold, counts are right or unknown."""
+"""Statistics from footers against the values themselves: bounds are valid, counts are correct or unknown."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from lakemark_core.types import Field, parse_type, to_arrow
 
 
 def problem(column_type: str, values: list[Any], *, after: int = 0) -> str | None:
-    """Of a column; ``after``: of a slice of it that begins there."""
+    """The problem of a column; ``after``: of a slice of it that begins there."""
     field = Field(1, "c", parse_type(column_type))
     array = pa.array(values, to_arrow(field.type))
     return too_long(pa.chunked_array([array.slice(after)]), field)

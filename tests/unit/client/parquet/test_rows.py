@@ -1,4 +1,4 @@
-"""Rows of other libraries: taken by Arrow's PyCapsule protocol, and refused in words where they are none."""
+"""Rows of other libraries: accepted by Arrow's PyCapsule protocol, and refused if they are not rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLE = pa.table({"id": pa.array([1, 2]), "name": ["a", None]})
 
 
 class Stream:
-    """What Polars and DuckDB have: the protocol, and nothing else of Arrow."""
+    """Like objects of Polars and DuckDB: implements the protocol, and nothing else of Arrow."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

@@ -21,7 +21,7 @@ SMALL = pa.array([Decimal("1.25"), None], pa.decimal128(5, 2))
 
 
 def reasons(wanted: str, array: pa.Array[Any], **options: Any) -> list[str]:
-    """Of a file with one column ``A``, which fits the table by its Arrow schema."""
+    """The reasons against a file with one column ``A`` whose Arrow schema fits the table."""
     sink = io.BytesIO()
     pq.write_table(pa.table({"A": array}), sink, **options)
     metadata = pq.read_metadata(sink)

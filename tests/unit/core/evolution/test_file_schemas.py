@@ -1,4 +1,4 @@
-"""Files of older schemas: why they cannot be read, which of them one scan serves, their columns in Arrow and SQL."""
+"""Files of older schemas: why some cannot be read, which share one scan, and their columns in Arrow and SQL."""
 
 from __future__ import annotations
 

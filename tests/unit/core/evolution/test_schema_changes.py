@@ -1,4 +1,4 @@
-"""Changes of a schema: what each does, and why others are refused."""
+"""Changes of a schema: the effect of each, and why others are refused."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_paths_with_dots_stand_in_backquotes() -> None:
 
 @pytest.mark.parametrize("new", ["string", "binary", "date", "boolean"])
 def test_a_change_that_is_not_lossless_is_told_as_that(new: str) -> None:
-    """A text does hold every bigint, but it compares and sorts otherwise."""
+    """A text can hold every bigint, but it compares and sorts differently."""
     words = f"a change from bigint to {new} is not lossless: .* add a column of type {new} and fill it instead"
     with pytest.raises(InvalidSchema, match=words):
         applied(WidenColumn("id", parse_type(new)))

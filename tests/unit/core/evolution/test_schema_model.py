@@ -1,7 +1,7 @@
-"""Sequences of changes against a model that does not know paths, ids and trees: rows keyed by what a column is.
+"""Sequences of changes against a model without paths, ids and trees: rows keyed by the identity of columns.
 
-The model is a list of columns, each with a token that stands for its identity and a type written out as text; the real
-thing must accept and refuse the same changes, and files of every older schema must be read as the model says.
+The model is a list of columns, each with a token for its identity and a type as text. The schema must accept and refuse
+the same changes, and files of every older schema must be read as the model says.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ VALUES: dict[str, list[Any]] = {
 
 @dataclass
 class Column:
-    """``of``: the identity; ``fields`` of a struct, None for a primitive type."""
+    """``of``: its identity. ``fields``: those of a struct; None for a primitive type."""
 
     of: int
     name: str
@@ -143,7 +143,7 @@ def place(level: list[Column], column: Column, where: str) -> bool:
 
 
 def apply_to_model(model: Model, operation: tuple[Any, ...]) -> bool:
-    """Whether it was legal; nothing is changed if not."""
+    """Applies a change if it is legal. Returns whether it was."""
     kind, path, *rest = operation
     level = model.siblings(path[:-1])
     if level is None:
@@ -211,7 +211,7 @@ def by_identity(row: dict[str, Any] | None, columns: list[Column]) -> dict[int, 
 
 
 def as_now(values: dict[int, Any] | None, columns: list[Column]) -> dict[str, Any] | None:
-    """A row of the past as the model's columns are now."""
+    """An old row with the model's current columns."""
     if values is None:
         return None
     found: dict[str, Any] = {}
@@ -274,7 +274,7 @@ def read_column(table: pa.Table, written: Schema, field: Field) -> pa.ChunkedArr
 
 
 def check_groups(schemas: dict[int, Schema], wanted: Schema) -> None:
-    """In a group a reader by names finds the right column, or none."""
+    """A reader that goes by names finds the right column in each group, or none."""
     groups = reading_groups(schemas, wanted)
     assert sorted(one for group in groups for one in group) == sorted(schemas)
     for group in groups:

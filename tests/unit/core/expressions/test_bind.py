@@ -1,4 +1,4 @@
-"""Names to ids, literals to the columns' types; what is exact stays exact, the rest becomes Unknown."""
+"""Binding: names become ids, literals get the columns' types. What is exact stays exact, the rest becomes Unknown."""
 
 from __future__ import annotations
 

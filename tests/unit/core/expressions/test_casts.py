@@ -1,4 +1,4 @@
-"""Constants from one type to another. What Spark says of the same casts: tests/e2e/lake_spark/test_predicates.py."""
+"""Casts of constants. Spark's results for the same casts: tests/e2e/lake_spark/test_predicates.py."""
 
 from __future__ import annotations
 

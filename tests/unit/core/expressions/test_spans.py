@@ -1,4 +1,4 @@
-"""Functions whose value is a span of dates are comparisons of the column, and say what the function says."""
+"""Functions whose value is a span of dates become comparisons of the column with the same meaning."""
 
 import datetime as dt
 from collections.abc import Callable

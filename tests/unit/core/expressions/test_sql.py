@@ -1,4 +1,4 @@
-"""Spark SQL conditions to trees, and the errors of what cannot be one."""
+"""Spark SQL conditions as trees, and the errors for conditions that cannot be one."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_the_text_of_a_column() -> None:
     "text", ["name = +'5'", "+'5' = name", 'name IN (1, + "5")', "name = +(('5'))", "+name = '5'", "id = - + '5'"]
 )
 def test_a_plus_that_makes_a_number_of_a_text_is_refused(text: str) -> None:
-    """Spark compares numbers then; without the plus texts would be compared, and files with '5.0' left out."""
+    """Spark compares numbers then. Without the plus, texts would be compared and files with '5.0' left out."""
     with pytest.raises(InvalidPredicate, match="has a plus before it"):
         parse_predicate(text)
 

@@ -1,4 +1,4 @@
-"""Partition values as texts and paths; the expected ones are what Hive 2.3's FileUtils and Spark write."""
+"""Partition values as texts and paths. The expected results are those of Hive 2.3's FileUtils and Spark."""
 
 from __future__ import annotations
 

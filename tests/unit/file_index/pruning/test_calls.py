@@ -1,4 +1,4 @@
-"""Functions of a column and arithmetic: files are left out, and none with a row that matches in some session's zone."""
+"""Functions of a column and arithmetic: files are pruned, but none with a row that matches in any session's zone."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_no_row_that_matches_is_lost(
 
 
 def _holds(bound: Applied, value: Any, zone: dt.timedelta) -> bool | None:
-    """Null for null, and for what ends the query."""
+    """Null if the value is null, and if the query would fail."""
     for step in bound.call:
         value = None if value is None else _after(step, value, zone)
     return None if value is None or bound.condition is None else _condition(bound.condition, value, zone)

@@ -1,4 +1,4 @@
-"""Bounds of doubles in half the memory: still bounds, hardly wider, and compared with a literal as the literal is."""
+"""Bounds of doubles as float32: still bounds, hardly wider, and compared correctly with literals."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def verdict(text: str, stats: FileStats) -> list[str]:
 
 
 def files(name: str, low: list[Any], high: list[Any], kind: pa.DataType, **more: Any) -> FileStats:
-    """Files of ten rows with bounds of one column and, unless said otherwise, no nulls and no NaN."""
+    """Files of ten rows with bounds of one column, by default without nulls and NaN."""
     none = pa.array([0] * len(low))
     counts = {"null_count": none, "nan_count": none, **more}
     stats = ColumnStats(pa.array(low, kind), pa.array(high, kind), **counts)

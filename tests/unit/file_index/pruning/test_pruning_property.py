@@ -1,4 +1,4 @@
-"""Pruning against brute force: random tables cut into files, honest statistics, then weakened."""
+"""Pruning against brute force: random tables in files, with correct statistics that are then weakened."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ File = list[Row]
 
 @st.composite
 def files(draw: st.DrawFn, max_rows: int = 4) -> list[File]:
-    """Files of one partition each; a file may be empty, and an old file has only nulls in the late column."""
+    """Files of one partition each. A file may be empty, and old files have only nulls in the late column."""
     found: list[File] = []
     for _ in range(draw(st.integers(1, 4))):
         partition = {name: draw(values(name)) for name in PARTITIONS}
@@ -37,7 +37,7 @@ def files(draw: st.DrawFn, max_rows: int = 4) -> list[File]:
 
 
 def statistics(table: Sequence[File]) -> FileStats:
-    """Everything that can be known of the files."""
+    """Complete statistics of the files."""
     columns: dict[int, ColumnStats] = {}
     for column in DATA:
         bounds, nulls, nans, absent = [], [], [], []
@@ -65,7 +65,7 @@ def statistics(table: Sequence[File]) -> FileStats:
 
 
 def _lower(value: Any, kind: Any) -> Any:
-    """A bound below: the beginning of a string, a smaller number."""
+    """A lower bound: the beginning of a string, or a smaller number."""
     if kind == STRING:
         return value[:1]
     if is_integer(kind):
@@ -91,7 +91,7 @@ def _shift(value: Any, direction: int) -> Any:
 
 @st.composite
 def weakened(draw: st.DrawFn, stats: FileStats) -> FileStats:
-    """The same statistics with bounds lost or widened, counts or columns lost, as dictionaries, in other units."""
+    """The same statistics with bounds lost or widened, counts or columns lost, as dictionaries, or in other units."""
 
     def array(name: str, given: pa.Array | None, column: Any) -> pa.Array | None:
         if given is None or draw(st.integers(0, 9)) == 0:

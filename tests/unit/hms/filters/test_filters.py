@@ -1,4 +1,4 @@
-"""The metastore's partition filters: how they are read (compared with Hive 2.3's parser), and what they select."""
+"""The metastore's partition filters: how they are parsed (compared with Hive 2.3's parser), and what they select."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plain Spark is shown of a table whose files were written with several schemas."""
+"""What plain Spark sees of a table whose files were written with several schemas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake.facet import SparkFacet
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.timeline.publication.schema_change import AlterJob
+from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_thrift.ttypes import Table
 from tests.lakes import Lake, open_lake
 
@@ -25,7 +25,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 class Shown:
-    """A table of id bigint, x double, name string, place struct<lat:double>, m int, and what the facet answers."""
+    """A table of id bigint, x double, name string, place struct<lat:double>, m int, and the facet's answers."""
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake

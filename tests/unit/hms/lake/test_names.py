@@ -1,4 +1,4 @@
-"""Names of snapshots, as Spark hands them over (in lower case)."""
+"""Names of snapshots as Spark passes them on (in lower case)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structs taken apart and put together: nothing that a client sent may get lost, whatever release it is of."""
+"""Structs cut and joined again: nothing that a client sent is lost, whatever its release."""
 
 from __future__ import annotations
 

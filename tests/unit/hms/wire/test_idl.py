@@ -28,7 +28,7 @@ OTHER_ERROR = {("get_partition_names", 1)}
 
 
 def shape(ttype: int, args: Any) -> Any:
-    """What of a field shows on the wire: types of elements, names of structs."""
+    """The part of a field's type that shows on the wire: types of elements, names of structs."""
     if ttype == 12:
         return args[0].__name__
     if ttype in (14, 15):

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from lakemark_core.errors import InvalidArgument
-from lakemark_server.rpc.paging import cut, decode_token, encode_token
+from lakemark_server.rpc.pages import cut, decode_token, encode_token
 
 
 @pytest.mark.parametrize(("count", "page", "token"), [(0, [], ""), (2, [0, 1], ""), (3, [0, 1], "1")])

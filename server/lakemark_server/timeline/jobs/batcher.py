@@ -1,12 +1,12 @@
 """Many writers of one table share one transaction of the store.
 
-Those that wait for a table form a queue. One of a few threads, the leader, takes all that wait, runs them in one
+The jobs that wait for a table form a queue. One of a few threads, the leader, takes all that wait, runs them in one
 transaction, hands out the answers, and puts the table back in line behind other tables if more have come meanwhile.
-Nobody is sent away because somebody else was a moment earlier; a hot table costs one durable commit of the store for
-many commits of its own, and takes one thread, whatever its number of writers.
+Nobody is refused because somebody else was a moment earlier. A hot table costs the store one durable commit for many
+commits of its own, and takes one thread, however many writers it has.
 
-A job whose request's deadline is over, or whose client has gone, is taken out before its batch is run: it happens whole
-or not at all. Once a batch runs, it has the time of the last of its requests.
+A job whose deadline has passed, or whose client has gone, is taken out before its batch is run: it happens whole or not
+at all. A batch that runs has until the latest deadline of its jobs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Answered: TypeAlias = Callable[[R | BaseException], None]
 
 
 class _Ticket(Generic[J, R]):
-    """A job that waits, and who is told its answer."""
+    """A job that waits, and the function that takes its answer."""
 
     __slots__ = ("answered", "job", "until")
 
@@ -100,13 +100,13 @@ class Batcher(Generic[K, J, R]):
                 if queue is not None and ticket in queue:
                     queue.remove(ticket)
                     raise deadline.exceeded()
-            # The leader, whose time is over at the same moment, may still learn from the store what became of it.
+            # The leader's time is over at the same moment, but the store may still tell it what became of the job.
             if not sleeper.sleep(ANSWER_S_MAX):
                 raise deadline.unknown()
         return sleeper.answer()
 
     def hand_in(self, key: K, job: J, answered: Answered[R]) -> None:
-        """``answered`` is called once the job's batch is durable, or has failed, or does without it because nobody
+        """``answered`` is called once the job's batch is durable or has failed, or leaves the job out because nobody
         waits for it any more. Raises Overloaded."""
         self._queue(key, job, answered)
 
@@ -149,7 +149,9 @@ class Batcher(Generic[K, J, R]):
 
     def _answers(self, key: K, batch: list[_Ticket[J, R]]) -> list[R | BaseException]:
         """In the order of the batch."""
-        answers: list[R | BaseException] = [deadline.exceeded() if one.until.over() else _NOT_RUN for one in batch]
+        answers: list[R | BaseException] = [
+            deadline.exceeded() if ticket.until.over() else _NOT_RUN for ticket in batch
+        ]
         begun = [place for place, answer in enumerate(answers) if answer is _NOT_RUN]
         if begun:
             try:
@@ -157,7 +159,7 @@ class Batcher(Generic[K, J, R]):
                     results = self._run(key, [batch[place].job for place in begun])
                 for place, result in zip(begun, results, strict=True):
                     answers[place] = result
-            except BaseException as error:  # whatever it is: those who wait must hear of it
+            except BaseException as error:  # whatever it is, those who wait must be told
                 for place in begun:
                     answers[place] = error
         return answers

@@ -1,0 +1,75 @@
+"""Jobs that change a table's schema, as a version of the main branch: every version is read with the schema it has.
+
+Such a change conflicts with nothing. A writer that began before it commits files of the older schema, and the later
+schema reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from lakemark_core.errors import InvalidArgument
+from lakemark_core.evolution import SchemaChange
+from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, VersionRecord
+from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.catalog import lake, schemas
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.schema_changes import describe
+from lakemark_server.store.keyspace import MAIN
+from lakemark_server.store.requests import check_request_id
+from lakemark_server.timeline.jobs.job import JOB_BYTES, Batch, Job
+from lakemark_server.timeline.publication.direct import publish_now
+
+WORDS_CHARS_MAX: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class AlterJob(Job):
+    """Changes of which all are made or none. ``expected_schema_id`` 0: whatever is the latest."""
+
+    changes: tuple[SchemaChange, ...]
+    expected_schema_id: int = 0
+    request_id: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return JOB_BYTES
+
+    def check(self) -> None:
+        """Raises InvalidArgument for what can be seen to be wrong without the store."""
+        check_request_id(self.request_id)
+
+    def run(self, batch: Batch) -> LakeTable:
+        """The table with its new schema; as it is if nothing was to change, and as it was if this is asked for again.
+
+        Raises InvalidSchema, FailedPrecondition (another schema than expected), LimitExceeded, InvalidArgument.
+        """
+        kind = f"AlterSchema of table {batch.state.table_id}"
+        altered = batch.mutation.once(self.request_id, kind, LakeTableRecord, lambda _: self._alter(batch))
+        record = altered.answer
+        return LakeTable(record, lake.get_schema(batch.state.tx, record.table_id, record.schema_id))
+
+    def _alter(self, batch: Batch) -> LakeTableRecord:
+        state = batch.state
+        table = schemas.changed(state.table, self.changes, self.expected_schema_id)
+        if table is state.table:
+            return table.record
+        words = "; ".join(map(describe, self.changes))
+        if len(words) > WORDS_CHARS_MAX:
+            words = words[: WORDS_CHARS_MAX - 1] + "…"
+        fields = VersionRecord(schema_id=table.schema.schema_id, metadata={"changes": words})
+        version = publish_now(state, state.branch(MAIN), fields, pb.ALTER_SCHEMA, batch.mutation.now_ms)
+        schemas.put(state.tx, table, self.changes, version.version, version.committed_ms)
+        state.table = table
+        return table.record
+
+
+def check_branch(branch: str) -> None:
+    """Raises InvalidArgument for another branch than main."""
+    if branch not in ("", MAIN):
+        raise InvalidArgument(
+            f"a schema belongs to the table and not to branch {branch!r}: change it on main; the branch has it from "
+            "its next commit on",
+            branch=branch,
+        )
