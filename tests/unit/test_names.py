@@ -16,7 +16,6 @@ NOUNS = {
     "cleaning": "Hudi's name for ending old versions",
     "housekeeping": "the background work of a process",
     "opening": "the opening of an instant",
-    "paging": "the division of long lists into pages",
     "planning": "query planning",
     "pruning": "the established name for skipping files and partitions",
     "reading": "what a reader does with a plan; the part of a batch that only reads",
@@ -28,12 +27,9 @@ NOUNS = {
 # field with two meanings that never meet in one module.
 SHARED_CLASS_NAMES = {
     "ChangeLog": "the changes of a table's versions, and the log of changes in FoundationDB",
-    "Lane": "the protocol of a lane (admission), and gRPC's lane with its threads",
-    "Lanes": "likewise",
     "Plan": "a plan of files to read, and a plan of files to clean",
     "Snapshot": "the files of a version, and a snapshot of a key-value store",
     "StoreFormatUnknown": "the error of the service, and that of a backend",
-    "Tenant": "a tenant's limits, and a tenant's usage",
     "Window": "a sliding window of seconds, and one of transactions",
 }
 

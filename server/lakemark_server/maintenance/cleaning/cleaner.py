@@ -126,24 +126,24 @@ class Cleaner:
         self._trimmer = Trimmer(store, clock, snapshots.cache)
         self._turns = tuple(threading.Lock() for _ in range(TURNS))  # tables may share one
 
-    def clean(self, table: LakeTable, retention: Retention, *, branch: str = "", dry_run: bool = False) -> Cleaned:
+    def clean(self, table: LakeTable, wanted: Retention, *, branch: str = "", dry_run: bool = False) -> Cleaned:
         """Ends at most ``VERSIONS_AT_ONCE_MAX`` versions of a branch (empty: main) and deletes their files.
 
         Repeated, it goes on from there. With ``dry_run`` nothing changes, and the answer says what would. Raises
         InvalidArgument, BranchNotFound, TableNotFound.
         """
-        retention.check()
+        wanted.check()
         with self._turn(table.table_id):
-            return self._clean(table, retention, branch, dry_run)
+            return self._clean(table, wanted, branch, dry_run)
 
-    def _clean(self, table: LakeTable, retention: Retention, branch: str, dry_run: bool) -> Cleaned:
+    def _clean(self, table: LakeTable, wanted: Retention, branch: str, dry_run: bool) -> Cleaned:
         table_id = table.table_id
 
         def planned(tx: ReadTransaction, now_ms: int) -> list[Plan]:
             key = forks.resolve(tx, table_id, branch).key
             if key != MAIN:
                 forks.require_kept(tx, table_id, key)
-            asked = plan(tx, table_id, key, retention, now_ms)
+            asked = plan(tx, table_id, key, wanted, now_ms)
             at_most = max(asked.deleted + VERSIONS_AT_ONCE_MAX, asked.done.horizon)
             return [asked.up_to(min(asked.horizon, at_most)), *plans_of_dropped(tx, table_id)]
 
