@@ -82,6 +82,7 @@ def _process_is_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    storage.configure(None)  # a service that another test ran in this process has left its settings
     yield
     storage.configure(None)
 
