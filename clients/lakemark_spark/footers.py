@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from lakemark.files import DataFile
 from lakemark.parquet import describe
 from lakemark_core.errors import InvalidSchema
-from lakemark_core.locations import join, open_location
+from lakemark_core.storage import join, open_location
 from lakemark_core.types import Schema, values_of_partition
 
 IN_DRIVER_MAX: Final = 64

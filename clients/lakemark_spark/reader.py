@@ -20,7 +20,7 @@ from lakemark_core.evolution import reading_groups, scanned_columns
 from lakemark_core.evolution.sql import scanned_sql
 from lakemark_core.expressions import Literal
 from lakemark_core.expressions.render import literal_sql
-from lakemark_core.locations import join
+from lakemark_core.storage import join
 from lakemark_core.types import ColumnValue, Field, Schema
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.files import scan

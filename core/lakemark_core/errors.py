@@ -23,13 +23,15 @@ Every error says what is wrong and what to do, and carries
     ├── FailedPrecondition         the request does not fit the state of things
     │   ├── InstantStateError
     │   ├── NotEmpty
-    │   └── UnsupportedOperation
+    │   ├── UnsupportedOperation
+    │   └── StorageRefused          where the files lie something is missing: details["reason"] says what
     ├── CommitConflict             lost the race; open a new instant and plan again
     ├── LimitExceeded              too large, too many
     │   └── QuotaExceeded          the tenant has all that it is allowed: free some, or ask for more
     ├── Unimplemented
     ├── Unavailable                try again later
     │   ├── StoreConflict          the transaction lost a race in the store too often
+    │   ├── StorageUnavailable     the same of a store of files that may answer later
     │   ├── Overloaded             too many requests at once: come back after ``retry_after_ms``
     │   └── DeadlineExceeded       the request's time was over before anything happened
     ├── UnknownOutcome             it may have happened: ask again with the same request id
@@ -149,6 +151,15 @@ class UnsupportedOperation(FailedPrecondition):
     code = "unsupported_operation"
 
 
+class StorageRefused(FailedPrecondition):
+    """Where the files lie something is missing: credentials, a permission, the bucket, the right region.
+
+    ``details``: ``location``, ``bucket``, ``reason``.
+    """
+
+    code = "storage_refused"
+
+
 class CommitConflict(LakemarkError):
     """Another commit or writer came first; ``details`` name the instant, version, policy and what collides."""
 
@@ -184,6 +195,15 @@ class Unavailable(LakemarkError):
 
 class StoreConflict(Unavailable):
     code = "store_conflict"
+
+
+class StorageUnavailable(Unavailable):
+    """Where the files lie nothing answered, or only that it has too much to do, at each of several attempts.
+
+    ``details``: ``location``, ``bucket``, ``reason``.
+    """
+
+    code = "storage_unavailable"
 
 
 class Overloaded(Unavailable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakemark_core import storage
 from lakemark_hms.admission import Admission, lane_of
 from lakemark_hms.errors import to_declared
 from lakemark_hms.facet import LakeFacet
@@ -24,7 +25,8 @@ class HmsBridge:
 
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
-    None: no limits. ``timeline``: the process's own, if it has one. Raises Unavailable if the port is taken.
+    None: no limits. ``timeline``: the process's own, if it has one. ``engine_schemes``: see ``Services``. Raises
+    Unavailable if the port is taken.
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class HmsBridge:
         warehouse: Warehouse | None = None,
         admission: Admission | None = None,
         timeline: Timeline | None = None,
+        engine_schemes: Mapping[str, str] | None = None,
     ) -> None:
-        known = {"hive.metastore.warehouse.dir": catalog.warehouse} | dict(config or {})
+        schemes = engine_schemes or {}
+        known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
         timeline = timeline or Timeline(catalog.store, Snapshots(catalog.store), catalog.clock)
-        self.services = Services(catalog, warehouse or Warehouse(catalog), timeline, lake, known)
+        self.services = Services(catalog, warehouse or Warehouse(catalog), timeline, lake, known, schemes)
         dispatcher = Dispatcher(all_handlers(self.services), to_declared, admission.run if admission else run_all)
         try:
             self._server = HmsServer(dispatcher, host, port, settings, lane_of=lane_of, room=admission)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument, InvalidSchema, UnsupportedOperation
 from lakemark_core.evolution import SchemaChange
 from lakemark_core.evolution.statements import parse_changes
@@ -18,7 +19,7 @@ from lakemark_hms.services import NamedTable, Services
 from lakemark_hms.spark_schema import spark_columns
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
-from lakemark_server.catalog import directories, storage
+from lakemark_server.catalog import directories
 from lakemark_server.catalog.lake import check_properties
 from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_thrift.ttypes import StorageDescriptor, Table
@@ -52,9 +53,10 @@ class LakeDdl:
         _check_format(table, label)
         parameters = table.parameters or {}
         location = sent_location(table)
-        default = storage.child(database.location, (table.tableName or "").lower())
+        default = storage.join(database.location, (table.tableName or "").lower())
         # Spark sends the default place itself; only another one was chosen by the user.
-        chosen = location if location and (location != default or table_type(table) == EXTERNAL) else ""
+        in_default = storage.is_same_place(location, default) and table_type(table) != EXTERNAL
+        chosen = "" if in_default else location
         if not storage.is_empty(chosen or default):
             raise UnsupportedOperation(
                 f"{label}: a lake table begins without files, so CREATE TABLE … AS SELECT is not possible; "

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
+from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.objects import MANAGED, sent_location, table_type
-from lakemark_server.catalog import storage
 from lakemark_server.catalog.lake import PROPERTIES, TYPE_PROPERTY
 from lakemark_thrift.ttypes import Table
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.wire.codec import encode_struct
 from lakemark_hms.wire.cut import I32, MAP, STRING, STRUCT, Cut, fields, patch
 from lakemark_hms.wire.splice import i32_value, string_map_value, string_value
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
-from lakemark_server.catalog import storage
 from lakemark_server.catalog.warehouse_tables import TableDefinition
 from lakemark_thrift.ttypes import Database, PrincipalType, Table
 
@@ -29,17 +29,17 @@ _SD_LOCATION = 2
 Change = tuple[int, bytes] | None
 
 
-def database_struct(record: DatabaseRecord) -> bytes:
-    """The serialized Thrift Database."""
+def database_struct(record: DatabaseRecord, uri: str) -> bytes:
+    """The serialized Thrift Database. ``uri``: its location as engines read it."""
     if record.hive:
         name = (STRING, string_value(record.name))
-        location = (STRING, string_value(record.location))
+        location = (STRING, string_value(uri))
         return patch(record.hive, {_DATABASE_NAME: name, _DATABASE_LOCATION: location})
     return encode_struct(
         Database(
             name=record.name,
             description=record.description,
-            locationUri=record.location,
+            locationUri=uri,
             parameters=dict(record.properties),
             ownerName=record.owner or None,
             ownerType=PrincipalType.USER if record.owner else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.types import DEFAULT_PARTITION, partition_texts
 from lakemark_hms.objects import DDL_TIME, VIEW
@@ -12,7 +13,6 @@ from lakemark_hms.partition_view import PartitionView
 from lakemark_hms.wire.cut import I32, LIST, MAP, STRING, STRUCT, Cut, field_head, fields, patch
 from lakemark_hms.wire.heads import PartitionHead
 from lakemark_hms.wire.splice import i32_value, string_list_value, string_map_value, string_value
-from lakemark_server.catalog import storage
 from lakemark_server.catalog.partition_sets import PartitionSet
 from lakemark_server.catalog.warehouse_partitions import check_values
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values, new_partition
@@ -95,8 +95,10 @@ def renamed_partition(table: HiveTable, sent: Cut[PartitionHead], now: int, old:
     check_values(table, values_of(sent.value.values))
     source = old.full_location(table.record.partition_base)
     location = source
-    if table.record.owns_data and source == storage.child(table.record.location, table.partition_name(old.values)):
-        location = storage.child(table.record.location, table.partition_name(values_of(sent.value.values)))
+    if table.record.owns_data and storage.is_same_place(
+        source, storage.join(table.record.location, table.partition_name(old.values))
+    ):
+        location = storage.join(table.record.location, table.partition_name(values_of(sent.value.values)))
     parameters = dict(sent.value.parameters or {}) | {DDL_TIME: str(now)}
     return split(table, values_of(sent.value.values), _cleaned(sent, parameters, None), location if old.located else "")
 
@@ -120,7 +122,7 @@ def default_location(table: HiveTable, head: PartitionHead) -> str:
         return given
     if table.entry.hive_type == VIEW or not table.record.location:
         return ""
-    return storage.child(table.record.location, table.partition_name(values_of(head.values)))
+    return storage.join(table.record.location, table.partition_name(values_of(head.values)))
 
 
 def _given_location(head: PartitionHead) -> str:

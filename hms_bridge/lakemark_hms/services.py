@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lakemark_core import storage
 from lakemark_core.errors import TableNotFound
 from lakemark_hms.facet import LakeFacet, is_hidden, lake_write_error
 from lakemark_hms.filters import PartitionFilter
@@ -30,13 +31,22 @@ class NamedTable:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The domains. ``lake`` is None if lake tables cannot be read; ``config`` answers ``get_config_value``."""
+    """The domains. ``lake`` is None if lake tables cannot be read; ``config`` answers ``get_config_value``.
+
+    ``engine_schemes`` says in which scheme engines read the locations of databases and lake tables, by the scheme that
+    these have. The locations of warehouse tables are answered as they were sent.
+    """
 
     catalog: Catalog
     warehouse: Warehouse
     timeline: Timeline
     lake: LakeFacet | None = None
     config: Mapping[str, str] = field(default_factory=dict)
+    engine_schemes: Mapping[str, str] = field(default_factory=dict)
+
+    def for_engines(self, location: str) -> str:
+        """A location in the scheme that engines read."""
+        return storage.in_scheme(location, self.engine_schemes)
 
     def now(self) -> int:
         """The time in seconds, as Hive counts it."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import structlog
 
+from lakemark_core import storage
 from lakemark_core.errors import LakemarkError, NotFound
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
@@ -52,6 +53,7 @@ class Service:
 
     def __init__(self, settings: Settings, store: Store | None = None, clock: ClockMs = now_ms) -> None:
         self.settings = settings
+        storage.configure(settings.storage)
         ports.check_free("gRPC", settings.host, settings.grpc_port)
         if settings.hms_enabled:
             ports.check_free("HMS", settings.host, settings.hms_port)
@@ -169,7 +171,7 @@ class Service:
         from lakemark_hms.lake.facet import SparkFacet
         from lakemark_hms.wire.limits import ServerSettings
 
-        lake = SparkFacet(self.snapshots)
+        lake = SparkFacet(self.snapshots, self.settings.engine_schemes)
         given = self.settings
         limits = ServerSettings(
             connections_max=given.hms_connections_max,
@@ -188,6 +190,7 @@ class Service:
             settings=limits,
             admission=admission,
             timeline=self.timeline,
+            engine_schemes=given.engine_schemes,
         )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lakemark_core.defaults import STORE_URL
+from lakemark_core.storage import S3Settings, StorageSettings
 from lakemark_server.admission.limits import NAMES, Limits
 
 
@@ -19,6 +21,20 @@ class Settings(BaseSettings):
 
     store: str = Field(STORE_URL, description="URL of the key-value store", repr=False)
     warehouse: str = Field("lakemark-data/warehouse", description="directory or URI below which databases live")
+    s3_endpoint: str = Field("", description="URL of an S3 service other than AWS's own")
+    s3_region: str = Field("", description="of its buckets")
+    s3_access_key_id: SecretStr = Field(SecretStr(""), description="else credentials are found as AWS's tools do")
+    s3_secret_access_key: SecretStr = Field(SecretStr(""), description="of that access key")
+    s3_session_token: SecretStr = Field(SecretStr(""), description="of temporary credentials")
+    s3_anonymous: bool = Field(False, description="whether requests bring no credentials")
+    s3_force_virtual_addressing: bool = Field(False, description="whether hosts name buckets at an endpoint, too")
+    s3_connect_timeout: float = Field(S3Settings().connect_timeout, gt=0, description="seconds")
+    s3_request_timeout: float = Field(S3Settings().request_timeout, gt=0, description="seconds without a byte")
+    s3_max_attempts: int = Field(S3Settings().max_attempts, ge=1, le=100, description="of a request")
+    engine_schemes: dict[str, str] = Field(
+        {"s3": "s3a"}, description="schemes of locations as engines of the Metastore protocol read them"
+    )
+    storage_config: str = Field("", description="TOML file with other S3 settings for some prefixes")
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told otherwise")
     grpc_port: int = Field(9090, ge=0, le=65535, description="0: any free port")
     hms_port: int = Field(9083, ge=0, le=65535, description="Hive Metastore Thrift port; 0: any free port")
@@ -75,6 +91,16 @@ class Settings(BaseSettings):
     def quotas(self) -> Limits:
         """What a tenant may have that has no limits of its own."""
         return Limits(**{name: getattr(self, f"quota_{name}") for name in NAMES})
+
+    @property
+    def storage(self) -> StorageSettings:
+        """Raises InvalidArgument: what is set does not go together, or ``storage_config`` is wrong."""
+        given = {name: getattr(self, f"s3_{name}") for name in S3Settings.__dataclass_fields__}
+        values = {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+            for name, value in given.items()
+        }
+        return StorageSettings.of(values, self.storage_config, os.environ)
 
     @property
     def warehouse_uri(self) -> str:

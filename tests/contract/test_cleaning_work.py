@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from lakemark_core.errors import DeadlineExceeded
+from lakemark_core.storage import directories
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_server.catalog import storage
 from lakemark_server.context.deadline import Deadline, within
 from lakemark_server.file_index.parts.fold import Origin, Snapshot
 from lakemark_server.maintenance.cleaning.cleaner import Retention
@@ -61,7 +61,7 @@ def test_a_second_clean_waits_for_the_first_as_long_as_its_client_does(
             write(lake, "t", t.OVERWRITE_TABLE, 1)
         retain = Retention(versions=1)
         second: list[Exception] = []
-        delete = storage.delete_directory
+        delete = directories.delete_directory
 
         def other() -> None:
             try:
@@ -76,7 +76,7 @@ def test_a_second_clean_waits_for_the_first_as_long_as_its_client_does(
             thread.join()
             delete(location)
 
-        monkeypatch.setattr(storage, "delete_directory", meanwhile)
+        monkeypatch.setattr(directories, "delete_directory", meanwhile)
         assert lake.cleaner.clean(table, retain).files == 2
         assert len(second) == 2
         assert lake.cleaner.clean(table, retain).files == 0

@@ -17,7 +17,7 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
 from hmsclient.genthrift.hive_metastore.ttypes import Function as HiveFunction
 
 from lakemark.errors import Unavailable
-from lakemark_server.catalog import storage
+from lakemark_core import storage
 from lakemark_server.host import logs
 from tests.integration.conftest import Client
 from tests.integration.hms_objects import database, partition, path, table

@@ -18,7 +18,7 @@ from lakemark.parquet.footers import describe_metadata, read_metadata
 from lakemark.parquet.stored import check_stored
 from lakemark.parquet.writer import Staging, WrittenFiles
 from lakemark_core.errors import InvalidArgument, InvalidFile, InvalidSchema
-from lakemark_core.locations import join, open_location
+from lakemark_core.storage import has_directories, join, open_location, storage_error
 from lakemark_core.types import (
     ColumnValue,
     Schema,
@@ -104,12 +104,16 @@ def _values(texts: Sequence[str], schema: Schema) -> tuple[ColumnValue, ...]:
 
 
 def _bring(path: Path, target: str, system: fs.FileSystem) -> None:
+    """Raises InvalidFile, StorageRefused, StorageUnavailable."""
     try:
-        system.create_dir(target.rpartition("/")[0], recursive=True)
+        if has_directories(system):
+            system.create_dir(target.rpartition("/")[0], recursive=True)
         if isinstance(system, fs.LocalFileSystem):
             shutil.copyfile(path, target)
             return
         with path.open("rb") as source, system.open_output_stream(target) as sink:
             shutil.copyfileobj(source, sink, 1 << 20)
     except OSError as error:
+        if not has_directories(system):
+            raise storage_error(f"{path} cannot be brought to {target}", system, target, error) from error
         raise InvalidFile(f"{path} cannot be brought to {target}: {error}", path=str(path)) from error

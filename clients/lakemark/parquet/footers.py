@@ -14,7 +14,7 @@ from pyarrow import fs
 from lakemark.files import ColumnStatistics, DataFile
 from lakemark.parquet.bounds import UNKNOWN, Bound, read_bound
 from lakemark_core.errors import InvalidFile
-from lakemark_core.locations import open_location
+from lakemark_core.storage import again, open_location
 from lakemark_core.types import ColumnValue, Field, Schema, is_floating, may_be_cut
 
 # parquet-mr (Spark, Hive) takes NaN for the greatest value: a chunk with a NaN has NaN as its max, or no bounds.
@@ -51,16 +51,26 @@ def describe(
         root = open_location(root)[1]
     if not path.startswith(root.rstrip("/") + "/"):
         raise InvalidFile(f"file {path!r} does not lie below the table's location {root!r}", path=path)
-    size = filesystem.get_file_info(path).size
-    footer = describe_metadata(read_metadata(path, filesystem), schema)
+    metadata, size = _read(path, filesystem)
+    footer = describe_metadata(metadata, schema)
     relative = path.removeprefix(root.rstrip("/") + "/")
-    return DataFile(relative, size or 0, footer.rows, tuple(partition), footer.statistics, file_group)
+    return DataFile(relative, size, footer.rows, tuple(partition), footer.statistics, file_group)
 
 
 def read_metadata(path: str, filesystem: fs.FileSystem) -> pq.FileMetaData:
     """The footer of a file. Raises InvalidFile."""
+    return _read(path, filesystem)[0]
+
+
+def _read(path: str, filesystem: fs.FileSystem) -> tuple[pq.FileMetaData, int]:
+    """The footer of a file, and its size in bytes. Raises InvalidFile."""
+
+    def read() -> tuple[pq.FileMetaData, int]:
+        with filesystem.open_input_file(path) as source:
+            return pq.read_metadata(source), source.size()
+
     try:
-        return pq.read_metadata(path, filesystem=filesystem)
+        return again(filesystem, path, read)
     except (OSError, pa.ArrowInvalid) as error:
         raise InvalidFile(f"{path!r} is not a readable parquet file: {error}", path=path) from error
 

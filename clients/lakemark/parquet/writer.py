@@ -16,8 +16,8 @@ from lakemark.files import ColumnStatistics, DataFile
 from lakemark.parquet.footers import describe_metadata
 from lakemark.parquet.lengths import too_long
 from lakemark.parquet.rows import Rows, table_of
-from lakemark_core.errors import InvalidArgument, InvalidSchema, Unavailable
-from lakemark_core.locations import join, open_location
+from lakemark_core.errors import InvalidArgument, InvalidSchema
+from lakemark_core.storage import has_directories, join, open_location, storage_error
 from lakemark_core.types import (
     ColumnValue,
     Schema,
@@ -30,7 +30,6 @@ from lakemark_core.types import (
 
 FILE_NAME: Final = "data.parquet"
 NAME_BYTES_MAX: Final = 255
-_WITH_DIRECTORIES: Final = ("local", "hdfs")  # elsewhere a directory is only the beginning of a key
 _ROW: Final = " row"  # no column is named so: names do not begin with a space
 
 
@@ -62,7 +61,7 @@ def write_table(table: Rows, writer: Staging) -> WrittenFiles:
     It has all columns of the lake table, the partition columns included, in any order and case; a nullable one may be
     missing. Raises InvalidSchema with every column that does not fit, if a NOT NULL column has nulls, and for texts
     longer than their column's varchar(n) or char(n); InvalidArgument for what cannot be read as rows, and for a
-    partition that no directory can be named after; Unavailable if files cannot be written.
+    partition that no directory can be named after; Unavailable or StorageRefused if files cannot be written.
     """
     schema = writer.schema
     data_schema = pa.schema(list(schema_to_arrow(schema))[: len(schema.data_columns)])
@@ -70,7 +69,7 @@ def write_table(table: Rows, writer: Staging) -> WrittenFiles:
     system, root = open_location(writer.location)
     location, _, instant = root.rstrip("/").rpartition("/")
     partitions = _partitions(rows, schema)
-    if system.type_name in _WITH_DIRECTORIES:
+    if has_directories(system):
         for name in partitions:
             _check_directories(name)
     files = []
@@ -159,15 +158,17 @@ def _check_directories(name: str) -> None:
 
 
 def _write_file(data: pa.Table, system: fs.FileSystem, path: str) -> tuple[pq.FileMetaData, int]:
-    """The footer, and the size in bytes. Raises Unavailable."""
+    """The footer, and the size in bytes. Raises Unavailable, StorageRefused."""
     collected: list[pq.FileMetaData] = []
     try:
-        system.create_dir(path.rpartition("/")[0], recursive=True)
+        if has_directories(system):
+            system.create_dir(path.rpartition("/")[0], recursive=True)
         with system.open_output_stream(path) as sink:
             pq.write_table(data, sink, metadata_collector=collected)
-        return collected[0], system.get_file_info(path).size or 0
+            size = sink.tell()
     except OSError as error:
-        raise Unavailable(f"file {path!r} cannot be written: {error}", location=path) from error
+        raise storage_error(f"file {path!r} cannot be written", system, path, error) from error
+    return collected[0], size
 
 
 def _with_nan_count(statistics: ColumnStatistics, data: pa.Table, schema: Schema) -> ColumnStatistics:

@@ -16,8 +16,8 @@ from lakemark.client.model import milliseconds
 from lakemark.files import DataFile
 from lakemark.files.pages import files_of_page, table_of_page
 from lakemark_core.errors import InvalidArgument, UnsupportedOperation
-from lakemark_core.locations import join
 from lakemark_core.messages.types import schema_from_proto
+from lakemark_core.storage import join
 from lakemark_core.types import Schema
 from lakemark_proto.v1 import catalog_pb2, types_pb2
 from lakemark_proto.v1 import snapshot_pb2 as pb

@@ -18,7 +18,7 @@ from lakemark_core.errors import FailedPrecondition, InvalidArgument, InvalidFil
 from lakemark_core.evolution import sources_of
 from lakemark_core.evolution.arrow import as_column
 from lakemark_core.expressions import TRUE, Expr, bind, columns_of, normalize, parse_predicate
-from lakemark_core.locations import join, open_location
+from lakemark_core.storage import again, join, open_location, storage_error
 from lakemark_core.types import Field, Schema, schema_to_arrow, to_arrow
 
 THREADS: Final = 8
@@ -70,15 +70,21 @@ def _read_file(
     """``sources``: by id, ``fields`` in the schema of the file, with other names and types perhaps."""
     path = join(root, file.path)
     names = [source.name.lower() for source in sources.values()]
-    try:
+
+    def read() -> tuple[pa.Table, dict[str, str]]:
         # INT96 holds nanoseconds, which reach only from 1677 to 2262; the table's unit has no such limit.
         with pq.ParquetFile(path, filesystem=system, coerce_int96_timestamp_unit="us") as parquet:
             by_name = {name.lower(): name for name in parquet.schema_arrow.names}
-            data = parquet.read(columns=[by_name[name] for name in names if name in by_name])
+            return parquet.read(columns=[by_name[name] for name in names if name in by_name]), by_name
+
+    try:
+        data, by_name = again(system, path, read)
     except FileNotFoundError as error:
         raise InvalidFile(f"file {path!r} of the plan is not there", path=path) from error
-    except (OSError, pa.ArrowInvalid) as error:
+    except pa.ArrowInvalid as error:
         raise Unavailable(f"file {path!r} cannot be read: {error}", path=path) from error
+    except OSError as error:
+        raise storage_error(f"file {path!r} cannot be read", system, path, error) from error
     partition = dict(zip((field.name for field in schema.partition_fields), file.partition, strict=True))
     arrays = [_column(field, sources.get(field.id), data, by_name, partition, file.row_count) for field in fields]
     table = pa.Table.from_arrays(

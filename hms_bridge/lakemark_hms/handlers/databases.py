@@ -68,13 +68,16 @@ class Databases(Subject, title="Databases and catalogs"):
     @method("get_database", Rank.READ)
     def get(self, call: Call) -> bytes:
         record = self._catalog.get_database(*database_name(call.args.name))
-        return reply_struct(call.name, call.seqid, database_struct(record))
+        return reply_struct(call.name, call.seqid, self._struct(record))
 
     @method("get_database_req", Rank.READ)
     def get_req(self, call: Call) -> bytes:
         request = call.args.request
         record = self._catalog.get_database(*database_name(request.name, request.catalogName))
-        return reply_struct(call.name, call.seqid, database_struct(record))
+        return reply_struct(call.name, call.seqid, self._struct(record))
+
+    def _struct(self, record: DatabaseRecord) -> bytes:
+        return database_struct(record, self._services.for_engines(record.location))
 
     @method("get_all_databases", Rank.READ)
     def get_all(self, _call: Call) -> list[str]:
@@ -89,7 +92,7 @@ class Databases(Subject, title="Databases and catalogs"):
         request = call.args.request
         records = self._matching(request.pattern, request.catalogName)
         return reply_struct(
-            call.name, call.seqid, struct(struct_list_field(1, [database_struct(record) for record in records]))
+            call.name, call.seqid, struct(struct_list_field(1, [self._struct(record) for record in records]))
         )
 
     def _matching(self, pattern: str | None, catalog: str | None = None) -> Sequence[DatabaseRecord]:
@@ -151,7 +154,11 @@ class Databases(Subject, title="Databases and catalogs"):
     @method("get_catalog", Rank.READ)
     def get_catalog(self, call: Call) -> GetCatalogResponse:
         _require_catalog((call.args.catName.name or "").lower())
-        catalog = Catalog(name=DEFAULT_CATALOG, description="Lakemark", locationUri=self._catalog.warehouse)
+        catalog = Catalog(
+            name=DEFAULT_CATALOG,
+            description="Lakemark",
+            locationUri=self._services.for_engines(self._catalog.warehouse),
+        )
         return GetCatalogResponse(catalog=catalog)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from lakemark_core import storage
 from lakemark_core.errors import FailedPrecondition, InvalidArgument, Unimplemented, UnsupportedOperation
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.lake_ddl import LakeDdl
@@ -90,7 +91,7 @@ class TableChanges(Subject, title="Changes of tables"):
         name = (table.tableName or "").lower()
         location = sent_location(table)
         if not location and table_type(table) != VIEW:
-            location = default_location(owner, name)
+            location = self._services.for_engines(default_location(owner, name))
         now = self._services.now()
         new = definition(
             sent, database=owner.name, name=name, location=location, create_time=table.createTime or now, now=now
@@ -139,10 +140,12 @@ class TableChanges(Subject, title="Changes of tables"):
             renamed = (sent.value.tableName or "").lower() != old.name or new_owner.name != old.database.name
             _check_alter(old, before, sent.value, renamed)
             given = sent_location(sent.value)
-            stays = given in ("", old.record.location)
+            stays = not given or storage.is_same_place(given, old.record.location)
             moves = renamed and stays and moves_with_its_name(old)
             location = (
-                default_location(new_owner, sent.value.tableName or "") if moves else given or old.record.location
+                self._services.for_engines(default_location(new_owner, sent.value.tableName or ""))
+                if moves
+                else given or old.record.location
             )
             new = definition(
                 sent,

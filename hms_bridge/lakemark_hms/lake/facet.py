@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,6 +14,7 @@ from lakemark_core.errors import (
     TableNotFound,
     UnsupportedOperation,
 )
+from lakemark_core.storage import in_scheme
 from lakemark_core.types import Schema
 from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake import names, tables
@@ -62,10 +64,14 @@ class _Named:
 
 
 class SparkFacet:
-    """Thread-safe. A view costs little; only a hidden table needs the files of its version."""
+    """Thread-safe. A view costs little; only a hidden table needs the files of its version.
 
-    def __init__(self, snapshots: Snapshots) -> None:
+    ``engine_schemes``: in which schemes locations are answered, by those that they have.
+    """
+
+    def __init__(self, snapshots: Snapshots, engine_schemes: Mapping[str, str] | None = None) -> None:
         self._snapshots = snapshots
+        self._schemes = engine_schemes or {}
         # By all that they are made from: a table's record may change, a version's files do not.
         self._structs: ByteLru[_Key, bytes] = ByteLru(_STRUCTS_BYTES, len)
         self._views: ByteLru[_Key, PartitionView] = ByteLru(_VIEWS_BYTES, _view_bytes)
@@ -81,11 +87,13 @@ class SparkFacet:
             return None
         struct = self._structs.get(named.key)
         if struct is None:
+            location = self._location(named)
             if named.wanted.files:
-                thrift = tables.hidden(named.table, name, *self._scan(named))
+                thrift = tables.hidden(named.table, name, location, *self._scan(named))
             else:
                 schema = self._snapshots.schema(named.table, named.resolved.lineage, named.version)
-                thrift = tables.view(named.table, name, named.version, schema, self._named_scans(named, schema))
+                scans = self._named_scans(named, schema)
+                thrift = tables.view(named.table, name, location, named.version, schema, scans)
             struct = encode_struct(thrift)
             self._structs.put(named.key, struct)
         return struct
@@ -103,10 +111,18 @@ class SparkFacet:
             )
         view = self._views.get(named.key) if selection.selects_all else None
         if view is None:
-            view = self._snapshots.again(lambda: slices_view(named.table, name, *self._scan(named), selection))
+            view = self._snapshots.again(lambda: self._slices(named, selection))
             if selection.selects_all:
                 self._views.put(named.key, view)
         return view
+
+    def _slices(self, named: _Named, selection: PartitionFilter) -> PartitionView:
+        scan, snapshot = self._scan(named)
+        return slices_view(named.table, named.name, self._location(named), scan, snapshot, selection)
+
+    def _location(self, named: _Named) -> str:
+        """The table's location in the scheme that engines read."""
+        return in_scheme(named.table.record.location, self._schemes)
 
     def _resolve(self, database: DatabaseRecord, name: str) -> _Named | None:
         base = name.partition("@")[0]

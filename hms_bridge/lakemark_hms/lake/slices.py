@@ -25,18 +25,18 @@ _VALUES_HEAD: Final = b"\x0f\x00\x01"  # field 1, a list
 
 
 def slices_view(
-    table: LakeTable, name: str, scan: Scan, snapshot: Snapshot, selection: PartitionFilter
+    table: LakeTable, name: str, location: str, scan: Scan, snapshot: Snapshot, selection: PartitionFilter
 ) -> PartitionView:
     """The live file slices of a snapshot that the filter selects, as partitions of the hidden table ``name``.
 
     They are in the order of their versions. The filter is evaluated once for each partition of the lake table, or for
-    each slice if it is about the key that tells slices apart.
+    each slice if it is about the key that tells slices apart. ``location`` is the table's, as engines
+    read it.
     """
     schema = snapshot.schema
     key = slice_key(schema, scan)
     by_slice = selection.mentions(key) or not schema.partition_columns
     before, after = _template(table, name)
-    place = table.record.location
     values: list[Values] = []
     structs: list[bytes] = []
     for part in snapshot.parts:
@@ -48,8 +48,8 @@ def slices_view(
         for code, path in zip(codes[live].tolist(), _paths(part, live), strict=True):
             row = (*own[code], _slice_value(path))
             values.append(row)
-            location = string_value(f"{place}/{path.rpartition('/')[0]}")
-            structs.append(b"".join((_VALUES_HEAD, string_list_value(row), before, location)))
+            directory = string_value(f"{location}/{path.rpartition('/')[0]}")
+            structs.append(b"".join((_VALUES_HEAD, string_list_value(row), before, directory)))
     columns = [field.name.lower() for field in schema.partition_fields]
     types = [format_type(field.type) for field in schema.partition_fields]
     view = PartitionView([*columns, key], [*types, "string"], values, structs, after)

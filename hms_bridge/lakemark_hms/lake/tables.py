@@ -29,14 +29,19 @@ _VIEW_OUTPUT: Final = "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat
 _VIEW_SERDE: Final = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
-def view(table: LakeTable, name: str, version: int, schema: Schema, scans: Sequence[tuple[str, Scan]]) -> ttypes.Table:
-    """The table ``name`` (``t``, ``t@v12`` …) as a view pinned to a version, over the hidden tables of its slices."""
+def view(
+    table: LakeTable, name: str, location: str, version: int, schema: Schema, scans: Sequence[tuple[str, Scan]]
+) -> ttypes.Table:
+    """The table ``name`` (``t``, ``t@v12`` …) as a view pinned to a version, over the hidden tables of its slices.
+
+    ``location``: the table's, as engines read it.
+    """
     record = table.record
     text = " UNION ALL ".join(_select(record.database, hidden_table, scan, schema) for hidden_table, scan in scans)
     parameters = dict(record.properties)
     parameters[VERSION_PARAMETER] = str(version)
     parameters[SCHEMA_PARAMETER] = str(schema.schema_id)
-    parameters["lakemark.location"] = record.location
+    parameters["lakemark.location"] = location
     parameters["spark.sql.sources.schema"] = columns_to_spark_json(schema.columns)
     if record.comment:
         parameters["comment"] = record.comment
@@ -80,8 +85,11 @@ def _aliased(expression: str, column: Field) -> str:
     return name if expression == name else f"{expression} AS {name}"
 
 
-def hidden(table: LakeTable, name: str, scan: Scan, snapshot: Snapshot) -> ttypes.Table:
-    """The table ``name`` of a snapshot's file slices, all of which belong to this scan."""
+def hidden(table: LakeTable, name: str, location: str, scan: Scan, snapshot: Snapshot) -> ttypes.Table:
+    """The table ``name`` of a snapshot's file slices, all of which belong to this scan.
+
+    ``location``: the table's, as engines read it.
+    """
     record, schema = table.record, snapshot.schema
     columns = scan.data_columns
     keys = [*schema.partition_fields, Field(0, slice_key(schema, scan), STRING)]
@@ -92,7 +100,7 @@ def hidden(table: LakeTable, name: str, scan: Scan, snapshot: Snapshot) -> ttype
         createTime=record.created_ms // 1_000,
         lastAccessTime=0,
         retention=0,
-        sd=parquet_storage(_columns(columns), record.location),
+        sd=parquet_storage(_columns(columns), location),
         partitionKeys=_columns(keys),
         parameters={
             "EXTERNAL": "TRUE",

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import structlog
 
+from lakemark_core import storage
 from lakemark_core.errors import AlreadyExists, FilesLeft, LakemarkError, UnknownOutcome
-from lakemark_server.catalog import storage
 from lakemark_server.catalog.warehouse_records import inside, parents_between
 
 _log = structlog.get_logger(__name__)
@@ -36,6 +36,8 @@ def with_directories(locations: Iterable[str], change: Callable[[], T]) -> T:
 
 def _made(location: str) -> list[str]:
     """Makes a directory and its parents. Returns those that were missing, the outermost first."""
+    if not storage.keeps_directories(location):
+        return []
     missing: list[str] = []
     parent = location
     # Stop at the root, or at the bucket.
@@ -52,15 +54,19 @@ def with_moved_directory(source: str, target: str, change: Callable[[], T]) -> T
 
     Raises AlreadyExists if there is something at ``target``, Unavailable, and what ``change`` raises.
     """
-    moved = storage.move_directory(source, target)
+    move = storage.begin_move(source, target)
     try:
-        return change()
+        answer = change()
     except UnknownOutcome:
         raise
     except LakemarkError:
-        if moved:
-            storage.move_directory(target, source)
+        move.undo()
         raise
+    try:
+        move.finish()
+    except LakemarkError as error:
+        _log.warning("what was moved has left its files", location=source, reason=error.message)
+    return answer
 
 
 def delete_unless_shared(location: str, kept: Iterable[str], has_lake_table: Callable[[str], bool]) -> None:

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias, cast
 
 import structlog
 
+from lakemark_core import storage
 from lakemark_core.errors import (
     AlreadyExists,
     DatabaseNotFound,
@@ -23,6 +24,7 @@ from lakemark_core.errors import (
     FilesLeft,
     InvalidArgument,
     LakemarkError,
+    StorageRefused,
     TableNotFound,
     Unavailable,
 )
@@ -30,7 +32,7 @@ from lakemark_proto.store.v1.store_pb2 import Dropped, LakeTableRecord, TableEnt
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import clean_schedule, databases, drop_policy, lake, storage, tables
+from lakemark_server.catalog import clean_schedule, databases, drop_policy, lake, tables
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import NAME_CHARS_MAX, catalog_name, legal_name
 from lakemark_server.context import caller
@@ -327,7 +329,7 @@ class DroppedTables:
         """False if the files cannot be deleted now, which must not hold up other tables."""
         try:
             self._finish(location)
-        except Unavailable as error:
+        except (Unavailable, StorageRefused) as error:
             _log.warning("files of a dropped table cannot be deleted; it is tried again", reason=error.message)
             return False
         return True
@@ -336,6 +338,7 @@ class DroppedTables:
         try:
             self._finish(record.location)
         except LakemarkError as error:  # it says that nothing was applied, which holds for the files only
+            _log.warning("files of a dropped table cannot be deleted yet", reason=error.message)
             raise FilesLeft(
                 f"the table is dropped, but {record.location} is still being deleted; ask again with the same request "
                 f"id, or it is done within {DELETION_MS_MAX // 60_000 + 1} minutes",

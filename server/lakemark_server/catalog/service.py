@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from lakemark_core import storage
 from lakemark_core.errors import (
     AlreadyExists,
     DatabaseNotFound,
@@ -23,7 +24,7 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, T
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import clean_schedule, databases, lake, schemas, storage, tables
+from lakemark_server.catalog import clean_schedule, databases, lake, schemas, tables
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, DroppedTables, Measure
 from lakemark_server.catalog.lake import LakeTable
@@ -62,7 +63,7 @@ class Catalog:
     ) -> None:
         self.store = store
         self.quotas = quotas or Quotas(store)
-        self.warehouse = storage.normal_uri(warehouse)
+        self.warehouse = storage.canonical_uri(warehouse)
         self.clock = clock
         self.mutations = Mutations(store, clock)
         self.dropped = DroppedTables(self.mutations, self.quotas, self.warehouse, dropped_retain_ms, measure)
@@ -121,8 +122,8 @@ class Catalog:
 
     def _database_location(self, record: DatabaseRecord) -> str:
         if record.location:
-            return storage.normal_uri(record.location)
-        return storage.child(self.warehouse, f"{record.name}.db")
+            return storage.canonical_uri(record.location)
+        return storage.join(self.warehouse, f"{record.name}.db")
 
     def get_database(self, catalog: str, name: str) -> DatabaseRecord:
         return self.store.read(lambda tx: databases.get(tx, catalog, name))
@@ -192,7 +193,7 @@ class Catalog:
         new.schema_id = 1
         database = self.get_database(new.catalog, new.database)
         new.external = bool(record.location)
-        new.location = storage.normal_uri(record.location) if record.location else _own_directory(database, new.name)
+        new.location = storage.canonical_uri(record.location) if record.location else _own_directory(database, new.name)
         new.table_id = self.table_ids.next()
 
         def create(mutation: Mutation) -> LakeTableRecord:
@@ -302,7 +303,8 @@ class Catalog:
 
     def has_lake_table(self, location: str) -> bool:
         """Whether files of a lake table lie in that directory, even of a dropped one that can be brought back."""
-        return self.store.read(lambda tx: lake.shares_directory(tx, location))
+        place = storage.canonical_uri(location)
+        return self.store.read(lambda tx: lake.shares_directory(tx, place))
 
     # -- both kinds ---------------------------------------------------------------------------------------------------
 
@@ -335,7 +337,7 @@ class Catalog:
 
 def _own_directory(database: DatabaseRecord, name: str) -> str:
     """A directory that no other table ever has: a dropped table keeps its own when another one takes its name."""
-    return storage.child(database.location, f"{name}-{secrets.token_hex(4)}")
+    return storage.join(database.location, f"{name}-{secrets.token_hex(4)}")
 
 
 def _check_empty(tx: Transaction, record: DatabaseRecord) -> None:

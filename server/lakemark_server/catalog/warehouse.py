@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lakemark_core import storage
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
-from lakemark_server.catalog import databases, directories, storage
+from lakemark_server.catalog import databases, directories
 from lakemark_server.catalog.column_statistics import ColumnStatistics
 from lakemark_server.catalog.functions import Functions
 from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSets
@@ -39,7 +40,7 @@ class Warehouse:
             new.database_id, new.catalog, new.name, new.created_ms = (
                 old.database_id, old.catalog, old.name, old.created_ms,
             )  # fmt: skip
-            new.location = storage.normal_uri(new.location) if new.location else old.location
+            new.location = storage.canonical_uri(new.location) if new.location else old.location
             databases.put(mutation.tx, new)
 
         self.catalog.mutations.run(body)

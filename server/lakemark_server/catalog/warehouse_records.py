@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from lakemark_core import storage
 from lakemark_core.errors import CorruptStore, PartitionNotFound, TableNotFound, UnsupportedOperation
 from lakemark_core.types import partition_name
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
@@ -285,7 +286,7 @@ def _partition(record: HivePartitionRecord) -> Partition:
 
 def inside(location: str, directory: str) -> bool:
     """Whether ``location`` is ``directory`` or lies below it."""
-    return bool(directory) and (location == directory or location.startswith(directory + "/"))
+    return storage.lies_in(location, directory)
 
 
 def parents_between(location: str, directory: str) -> Iterator[str]:

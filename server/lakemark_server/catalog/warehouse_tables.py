@@ -8,12 +8,13 @@ from typing import Final, TypeAlias
 
 import structlog
 
+from lakemark_core import storage
 from lakemark_core.errors import AlreadyExists, FailedPrecondition, PartitionNotFound, StoreConflict, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HiveTableRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.admission import usage
-from lakemark_server.catalog import databases, directories, storage, tables, warehouse_records
+from lakemark_server.catalog import databases, directories, tables, warehouse_records
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -73,13 +74,13 @@ Cascade: TypeAlias = Callable[[HiveTable, HiveTable], Callable[[Partition], Part
 
 def default_location(database: DatabaseRecord, name: str) -> str:
     """Where Hive puts a table for which no location is given."""
-    return storage.child(database.location, name.lower())
+    return storage.join(database.location, name.lower())
 
 
 def moves_with_its_name(table: HiveTable) -> bool:
     """Whether a rename moves the directory, as in Hive: the table owns its data, and they are in the default place."""
     record = table.record
-    return record.owns_data and record.location == default_location(table.database, table.name)
+    return record.owns_data and storage.is_same_place(record.location, default_location(table.database, table.name))
 
 
 class WarehouseTables:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyarrow import fs
 
 from lakemark_core.errors import LakemarkError
-from lakemark_core.locations import join, open_location
+from lakemark_core.storage import join, open_location
 from lakemark_server.kv import Store
 from lakemark_server.verify.heads import HeadFiles, Heads
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lakemark_core import storage
 from lakemark_core.errors import AlreadyExists, DatabaseNotFound, FilesLeft, TableNotFound, Unavailable
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
-from lakemark_server.catalog import storage
 from lakemark_server.catalog.dropped_tables import DELETION_MS_MAX
 from lakemark_server.verify import verify
 from tests.lakes import SCHEMA, Lake

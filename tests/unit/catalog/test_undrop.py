@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lakemark_core import storage
 from lakemark_core.errors import (
     AlreadyExists,
     CommitConflict,
@@ -23,7 +24,7 @@ from lakemark_server.admission import usage
 from lakemark_server.admission.limits import Limits
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.backup import Repository, restore, take
-from lakemark_server.catalog import clean_schedule, storage
+from lakemark_server.catalog import clean_schedule
 from lakemark_server.catalog.drop_policy import PROTECTED_PROPERTY, RETAIN_PROPERTY
 from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, Size
 from lakemark_server.catalog.service import Catalog

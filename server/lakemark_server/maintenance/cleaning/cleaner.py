@@ -16,10 +16,9 @@ from typing import Final
 
 import structlog
 
-from lakemark_core.errors import LakemarkError
+from lakemark_core import storage
 from lakemark_proto.store.v1.store_pb2 import CleanedRecord, InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.catalog import storage
 from lakemark_server.catalog.clean_schedule import Retention
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import deadline
@@ -234,14 +233,10 @@ class Cleaner:
 
     def _delete_files(self, table: LakeTable, garbage: Garbage) -> None:
         """Deletes files with their directories, which hold one file each. Files that cannot be deleted are left."""
-        failed = {}
-        for path, size in garbage.gone.items():
-            directory = path.rpartition("/")[0]
-            try:
-                storage.delete_directory(storage.child(table.record.location, directory))
-            except LakemarkError as error:
-                _log.warning("a file of an ended version could not be deleted yet", path=path, reason=error.message)
-                failed[path] = size
+        errors = storage.delete_with_directories(table.record.location, garbage.gone)
+        failed = {path: garbage.gone[path] for path in errors}
+        for path, error in errors.items():
+            _log.warning("a file of an ended version could not be deleted yet", path=path, reason=error.message)
         if failed:
             left = replace(garbage, kept={}, waiting=failed)
             remember_left(self._store, table.table_id, left, self._clock())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import structlog
 
+from lakemark_core import storage
 from lakemark_core.errors import CommitConflict, LakemarkError
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
-from lakemark_server.catalog import storage
 from lakemark_server.kv import Transaction
 from lakemark_server.timeline import records
 from lakemark_server.timeline.instants import alive, staging
@@ -50,6 +50,6 @@ def roll_back(tx: Transaction, catalog: str, table_id: int, record: InstantRecor
 def delete_files(location: str, instant: int) -> None:
     """The writer may be alive against all odds and write on: nobody will ever look into its directory."""
     try:
-        storage.delete_directory(storage.child(location, str(instant)))
+        storage.delete_directory(storage.join(location, str(instant)))
     except LakemarkError as error:
         _log.warning("files of a rolled back instant were left behind", instant=instant, reason=error.message)

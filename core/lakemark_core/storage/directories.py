@@ -1,0 +1,169 @@
+"""Directories: made, looked at, moved and deleted, on stores that have such and on those that have only keys."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyarrow import fs
+
+from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, Unavailable
+from lakemark_core.storage.connections import open_location
+from lakemark_core.storage.s3 import S3Directory
+from lakemark_core.storage.uris import is_s3, join, local_path
+
+
+def is_directory(uri: str) -> bool:
+    """On S3: whether there is anything in it. Raises Unavailable, StorageRefused."""
+    if is_s3(uri):
+        return S3Directory(uri).is_there()
+    system, path = open_location(uri)
+    return bool(system.get_file_info(path).type == fs.FileType.Directory)
+
+
+def is_empty(uri: str) -> bool:
+    """Whether there is nothing in the directory; also if there is no directory. Raises Unavailable, StorageRefused."""
+    if is_s3(uri):
+        return S3Directory(uri).is_empty()
+    system, path = open_location(uri)
+    try:
+        return not system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    except OSError as error:
+        raise Unavailable(f"directory {uri!r} cannot be read: {error}", location=uri) from error
+
+
+def make_directory(uri: str) -> bool:
+    """Makes the directory and its parents; whether it was missing. Raises Unavailable, StorageRefused.
+
+    On S3 nothing is made: it is only checked that the bucket can be listed.
+    """
+    if is_s3(uri):
+        S3Directory(uri).check_bucket()
+        return False
+    system, path = open_location(uri)
+    try:
+        info = system.get_file_info(path)
+        if info.type == fs.FileType.Directory:
+            return False
+        system.create_dir(path, recursive=True)
+    except OSError as error:
+        raise Unavailable(f"directory {uri!r} cannot be made: {error}", location=uri) from error
+    return True
+
+
+def delete_directory(uri: str) -> None:
+    """Deletes the directory and what is in it; nothing happens if it is not there. Raises Unavailable, StorageRefused.
+
+    On S3 multipart uploads that go on in it end, too.
+    """
+    if is_s3(uri):
+        S3Directory(uri).delete()
+        return
+    system, path = open_location(uri)
+    try:
+        if system.get_file_info(path).type == fs.FileType.Directory:
+            system.delete_dir(path)
+    except OSError as error:
+        raise Unavailable(f"directory {uri!r} cannot be deleted: {error}", location=uri) from error
+
+
+def delete_with_directories(uri: str, paths: Iterable[str]) -> dict[str, LakemarkError]:
+    """Deletes files, each of which is alone in its directory, with these directories; by path, why some are left.
+
+    ``paths`` are relative to ``uri``. Those that are not there are as good as deleted. On S3 a request deletes
+    ``KEYS_A_REQUEST`` keys: of each file its own, and the marker of its directory.
+    """
+    left: dict[str, LakemarkError] = {}
+    if is_s3(uri):
+        directory = S3Directory(uri)
+        file_of = {
+            directory.place.prefix + key: path for path in paths for key in (path, f"{posixpath.dirname(path)}/")
+        }
+        for key, error in directory.delete_keys(list(file_of)).items():
+            left[file_of[key]] = error
+        return left
+    for path in paths:
+        try:
+            delete_directory(join(uri, posixpath.dirname(path)))
+        except LakemarkError as error:
+            left[path] = error
+    return left
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A directory on the way from ``source`` to ``target``, where it can be read already.
+
+    Either ``finish`` or ``undo`` ends it. ``happened``: there was something to move.
+    """
+
+    source: str
+    target: str
+    happened: bool
+
+    def finish(self) -> None:
+        """On S3 deletes what was copied. Raises Unavailable, StorageRefused."""
+        if self.happened and is_s3(self.source):
+            S3Directory(self.source).delete()
+
+    def undo(self) -> None:
+        """Raises Unavailable, StorageRefused, AlreadyExists."""
+        if not self.happened:
+            return
+        if is_s3(self.target):
+            S3Directory(self.target).delete()
+        else:
+            begin_move(self.target, self.source)
+
+
+def begin_move(source: str, target: str) -> Move:
+    """Moves a directory within one file system, making the parents. On S3 it is copied, object by object.
+
+    Raises AlreadyExists if there is something at ``target`` (an empty directory may be), Unavailable, StorageRefused,
+    InvalidArgument if ``target`` is on another file system.
+    """
+    system, path = open_location(source)
+    target_system, target_path = open_location(target)
+    if system != target_system:
+        raise InvalidArgument(f"{source!r} cannot be moved to {target!r}: that is another file system")
+    if is_s3(source):
+        if not is_empty(target):
+            raise _taken(target)
+        return Move(source, target, S3Directory(source).copy_to(S3Directory(target)))
+    try:
+        if system.get_file_info(path).type != fs.FileType.Directory:
+            return Move(source, target, happened=False)
+        remove_if_empty(target)
+        if system.get_file_info(target_path).type != fs.FileType.NotFound:
+            raise _taken(target)
+        system.create_dir(posixpath.dirname(target_path), recursive=True)
+        system.move(path, target_path)
+    except OSError as error:
+        raise Unavailable(f"directory {source!r} cannot be moved to {target!r}: {error}", location=source) from error
+    return Move(source, target, happened=True)
+
+
+def _taken(target: str) -> AlreadyExists:
+    return AlreadyExists(f"the directory {target!r} exists already", location=target)
+
+
+def empty_directory(uri: str) -> None:
+    """Deletes what is in the directory and keeps it where there are directories. Raises Unavailable, StorageRefused."""
+    if is_s3(uri):
+        S3Directory(uri).delete(uploads=False)
+        return
+    system, path = open_location(uri)
+    try:
+        system.delete_dir_contents(path, missing_dir_ok=True)
+    except OSError as error:
+        raise Unavailable(f"directory {uri!r} cannot be emptied: {error}", location=uri) from error
+
+
+def remove_if_empty(uri: str) -> None:
+    """Removes an empty local directory; anything else stays."""
+    path = local_path(uri)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            path.rmdir()

@@ -1,0 +1,170 @@
+"""Directories of S3 buckets by boto3, which the service has: listing, deletion in batches, copies, lost uploads.
+
+A directory is nothing but the keys that begin with its name and a slash; a key that is exactly that is a marker, which
+other programs write. pyarrow's file system would keep up markers of its own, at several requests for each, and deletes
+single keys one by one.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final
+
+from lakemark_core.errors import FailedPrecondition, LakemarkError
+from lakemark_core.storage.connections import s3_client, s3_settings
+from lakemark_core.storage.errors import translated
+from lakemark_core.storage.uris import S3Place
+
+KEYS_A_REQUEST: Final = 1_000
+COPIES_AT_ONCE: Final = 16
+_COPY_BYTES_MAX: Final = 5 << 30  # of an object that one request copies
+_PAUSE_S_FIRST, _PAUSE_S_MOST = 0.1, 5.0
+_AGAIN: Final = ("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout")
+_NO_UPLOADS: Final = ("AccessDenied", "NotImplemented", "MethodNotAllowed", "NoSuchUpload")
+
+Error = tuple[str, str]
+"""A key, and the code of what S3 says about it."""
+
+
+class S3Directory:
+    """The keys below a location. Methods raise StorageRefused, StorageUnavailable."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.place = S3Place.of(uri)
+        self._settings = s3_settings(self.place)
+        self._client = s3_client(self._settings)
+
+    def is_there(self) -> bool:
+        """Whether there is a key in it, or a marker of it."""
+        with self._telling("cannot be looked at"):
+            return bool(self._first_keys(1))
+
+    def is_empty(self) -> bool:
+        """Whether there is no key in it but perhaps a marker of it."""
+        with self._telling("cannot be read"):
+            return all(key == self.place.prefix for key in self._first_keys(2))
+
+    def check_bucket(self) -> None:
+        """Raises unless its bucket can be listed."""
+        with self._telling("cannot be made"):
+            self._first_keys(1)
+
+    def delete(self, *, uploads: bool = True) -> None:
+        """Deletes all keys in it, by ``KEYS_A_REQUEST``. ``uploads``: ends multipart uploads that go on in it, too."""
+        self._require_not_bucket()
+        with self._telling("cannot be deleted"):
+            for page in self._pages():
+                self._delete([str(each["Key"]) for each in page])
+            if uploads:
+                self._abort_uploads()
+
+    def delete_keys(self, keys: Sequence[str]) -> dict[str, LakemarkError]:
+        """Deletes single keys by ``KEYS_A_REQUEST``, whether they are there or not; why some could not be deleted."""
+        failed: dict[str, LakemarkError] = {}
+        for batch in _batches(keys):
+            try:
+                with self._telling("has files that cannot be deleted"):
+                    self._delete(batch)
+            except LakemarkError as error:
+                failed.update(dict.fromkeys(batch, error))
+        return failed
+
+    def copy_to(self, target: S3Directory) -> bool:
+        """Copies all keys, within the server; False if there is none. What was copied is deleted if a copy fails."""
+        copied = False
+        try:
+            with self._telling(f"cannot be copied to {target.uri!r}"), ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
+                for page in self._pages():
+                    copied = True
+                    list(pool.map(lambda each: self._copy(each, target.place), page))
+        except LakemarkError:
+            if copied:
+                target.delete()
+            raise
+        return copied
+
+    def _copy(self, listed: Any, target: S3Place) -> None:
+        key = target.prefix + listed["Key"].removeprefix(self.place.prefix)
+        source = {"Bucket": self.place.bucket, "Key": listed["Key"]}
+        copy = self._client.copy_object if listed["Size"] <= _COPY_BYTES_MAX else self._client.copy
+        copy(CopySource=source, Bucket=target.bucket, Key=key)
+
+    def _first_keys(self, count: int) -> list[str]:
+        answer = self._client.list_objects_v2(Bucket=self.place.bucket, Prefix=self.place.prefix, MaxKeys=count)
+        return [str(each["Key"]) for each in answer.get("Contents", ())]
+
+    def _pages(self) -> Iterator[list[Any]]:
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.place.bucket, Prefix=self.place.prefix, PaginationConfig={"PageSize": KEYS_A_REQUEST}
+        )
+        for page in pages:
+            if page.get("Contents"):
+                yield page["Contents"]
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        """Keys that the server could not delete just now are tried again, others are not."""
+        left = list(keys)
+        for attempt in range(self._settings.max_attempts):
+            answer = self._client.delete_objects(
+                Bucket=self.place.bucket, Delete={"Objects": [{"Key": key} for key in left], "Quiet": True}
+            )
+            wrong: list[Error] = [(each["Key"], each["Code"]) for each in answer.get("Errors", ())]
+            left = [key for key, code in wrong if code in _AGAIN]
+            final = next((code for _, code in wrong if code not in _AGAIN), wrong[0][1] if wrong else "")
+            if len(left) < len(wrong) or (left and attempt + 1 == self._settings.max_attempts):
+                raise _KeysLeftError(final)
+            if not left:
+                return
+            pause = min(_PAUSE_S_MOST, _PAUSE_S_FIRST * 2.0**attempt)
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+
+    def _abort_uploads(self) -> None:
+        """Their parts are paid for, and no list of keys shows them. Left alone where that is not allowed or known."""
+        from botocore.exceptions import ClientError
+
+        pages = self._client.get_paginator("list_multipart_uploads").paginate(
+            Bucket=self.place.bucket, Prefix=self.place.prefix
+        )
+        try:
+            for page in pages:
+                for upload in page.get("Uploads", ()):
+                    self._client.abort_multipart_upload(
+                        Bucket=self.place.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+                    )
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") not in _NO_UPLOADS:
+                raise
+
+    def _require_not_bucket(self) -> None:
+        if not self.place.key:
+            raise FailedPrecondition(f"{self.uri!r} is a whole bucket, which is not deleted", location=self.uri)
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
+        except (BotoCoreError, ClientError, _KeysLeftError) as error:
+            raise translated(f"directory {self.uri!r} {what}", self.uri, error, self._settings) from error
+
+
+class _KeysLeftError(Exception):
+    """DeleteObjects was answered, but not all of the keys were deleted; in the form of boto3's ClientError."""
+
+    operation_name = "DeleteObjects"
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.response = {"Error": {"Code": code}}
+
+
+def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
+    listed = list(keys)
+    for start in range(0, len(listed), KEYS_A_REQUEST):
+        yield listed[start : start + KEYS_A_REQUEST]

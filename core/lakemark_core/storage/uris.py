@@ -1,0 +1,122 @@
+"""Locations as texts: their normal form, their parts, and locations below them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lakemark_core.errors import InvalidArgument
+
+_SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
+_S3_SCHEMES: Final = ("s3", "s3a", "s3n")
+_WITH_DIRECTORIES: Final = ("file", "hdfs", "viewfs")
+
+
+def normal_uri(location: str) -> str:
+    """``location`` as an absolute URI without a trailing slash: ``/a/b/`` -> ``file:/a/b`` (as Hadoop writes it).
+
+    Raises InvalidArgument if it is empty or relative.
+    """
+    text = location.strip()
+    if not text:
+        raise InvalidArgument("the location is empty")
+    if not _SCHEME.match(text):
+        if not text.startswith("/"):
+            raise InvalidArgument(f"location {location!r} is relative; give an absolute path or a URI")
+        text = "file:" + text
+    if text.startswith("file:"):
+        return "file:" + posixpath.normpath("/" + text[len("file:") :].lstrip("/"))
+    return text.rstrip("/")
+
+
+def canonical_uri(location: str) -> str:
+    """The normal form in which all names of a place are the same: ``s3a:`` and ``s3n:`` are ``s3:``.
+
+    Raises InvalidArgument if it is empty or relative.
+    """
+    return _as_s3(normal_uri(location))
+
+
+def is_same_place(first: str, second: str) -> bool:
+    """Of two locations in normal form."""
+    return _as_s3(first) == _as_s3(second)
+
+
+def lies_in(location: str, directory: str) -> bool:
+    """Whether ``location`` is ``directory`` or lies below it, both in normal form; nothing lies in ""."""
+    place, above = _as_s3(location), _as_s3(directory)
+    return bool(above) and (place == above or place.startswith(above + "/"))
+
+
+def in_scheme(location: str, schemes: Mapping[str, str]) -> str:
+    """``location`` with another scheme, if ``schemes`` has one for its own."""
+    scheme = scheme_of(location)
+    return schemes[scheme] + location[len(scheme) :] if scheme in schemes else location
+
+
+def _as_s3(uri: str) -> str:
+    return f"s3{uri[uri.index(':') :]}" if is_s3(uri) else uri
+
+
+def join(location: str, *parts: str) -> str:
+    """A location or path below another one."""
+    return "/".join((location.rstrip("/"), *(part.strip("/") for part in parts if part)))
+
+
+def scheme_of(uri: str) -> str:
+    """In lower case; "" for a path without one."""
+    match = _SCHEME.match(uri)
+    return match[1].lower() if match else ""
+
+
+def is_s3(uri: str) -> bool:
+    return scheme_of(uri) in _S3_SCHEMES
+
+
+def keeps_directories(uri: str) -> bool:
+    """Whether the store has directories of their own; elsewhere one is only the beginning that keys have in common."""
+    return (scheme_of(uri) or "file") in _WITH_DIRECTORIES
+
+
+def local_path(uri: str) -> Path | None:
+    """The path of a ``file:`` URI; None for other schemes."""
+    if uri.startswith("file:"):
+        return Path("/" + uri[len("file:") :].lstrip("/"))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class S3Place:
+    """A bucket and a key in it, without a slash at its end; the key "" is the bucket itself."""
+
+    bucket: str
+    key: str
+
+    @classmethod
+    def of(cls, uri: str) -> S3Place:
+        """Raises InvalidArgument if no bucket is named."""
+        bucket, _, key = uri.partition(":")[2].removeprefix("//").partition("/")
+        if not bucket:
+            raise InvalidArgument(f"location {uri!r} names no bucket")
+        return cls(bucket, key.strip("/"))
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of all keys below it."""
+        return f"{self.key}/" if self.key else ""
+
+    @property
+    def path(self) -> str:
+        """As pyarrow's file system has it."""
+        return f"{self.bucket}/{self.key}" if self.key else self.bucket
+
+
+def authority_and_path(uri: str) -> tuple[str, str]:
+    """``hdfs://host:8020/a/b`` -> ``("hdfs://host:8020/", "a/b")``."""
+    scheme, _, rest = uri.partition(":")
+    authority, _, path = rest.removeprefix("//").partition("/") if rest.startswith("//") else ("", "", rest.lstrip("/"))
+    return f"{scheme.lower()}://{authority}/", path.strip("/")
