@@ -29,6 +29,7 @@ from lakemark_server.snapshots.comparisons import DryMerge, VersionName
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
+from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, open_lake, profile
 
@@ -243,7 +244,7 @@ class BranchesMachine(RuleBasedStateMachine):
         owner = parent
         while owner != "main" and version <= self.branches[owner].fork:
             owner = self.branches[owner].parent
-        request = c.CreateReferenceRequest(name=name, kind=c.BRANCH, from_branch=parent, from_version=version)
+        request = ReferenceDraft(name=name, kind=c.BRANCH, from_branch=parent, from_version=version)
         made = self.lake.timeline.references.create(self.t, request)
         if version == 0:  # 0 means the latest
             version, owner = branch.head, parent
@@ -280,7 +281,7 @@ class BranchesMachine(RuleBasedStateMachine):
         if work:
             {"append": self.append, "overwrite": self.overwrite}[work](which, months)
         self.lake.clock.advance(1)
-        request = c.MergeBranchRequest(branch=name, into=into, fast_forward_only=fast)
+        request = MergeDraft(branch=name, into=into, fast_forward_only=fast)
         if name == into:
             with pytest.raises(InvalidArgument, match="into itself"):
                 self.lake.timeline.references.merge(self.t, request)
@@ -322,7 +323,7 @@ class BranchesMachine(RuleBasedStateMachine):
         version = 1 + version % branch.head
         if not self.readable(self.pick(which), version):
             return
-        request = c.CreateReferenceRequest(
+        request = ReferenceDraft(
             name=name, kind=c.TAG, from_branch=self.pick(which), from_version=version, request_id=name
         )
         first = self.lake.timeline.references.create(self.t, request)

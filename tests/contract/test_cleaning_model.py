@@ -26,6 +26,7 @@ from lakemark_server.store.keyspace import BRANCH_KEYS, HEADS, MERGES, VERSION_T
 from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
+from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
 from lakemark_server.verify import verify
 from tests.contract.test_branches_model import BranchesMachine, Files
 from tests.lakes import Lake, file, files, open_lake
@@ -243,11 +244,11 @@ def test_a_branch_that_was_merged_and_dropped_leaves_nothing(tmp_path: Path) -> 
         table = lake.table()
         number, references = table.table_id, lake.timeline.references
         write(lake, "t", t.APPEND, 1)
-        references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH))
+        references.create(table, ReferenceDraft(name="dev", kind=c.BRANCH))
         job = OpenJob(operation=t.APPEND, branch="dev", profile=t.WorkProfile())
         instant = lake.timeline.open(number, job).record.instant
         lake.commit(table, instant, [file(instant, "g", 2)])
-        references.merge(table, c.MergeBranchRequest(branch="dev", into="main"))
+        references.merge(table, MergeDraft(branch="dev", into="main"))
         references.drop(table, "dev")
         fold(lake)
         lake.cleaner.clean(table, Retention(versions=1))
@@ -269,13 +270,13 @@ def test_a_live_branch_can_be_merged_after_its_parent_was_cleaned(tmp_path: Path
         table = lake.table()
         for _ in range(3):
             write(lake, "t", t.OVERWRITE_TABLE, 1)
-        lake.timeline.references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH, from_version=2))
+        lake.timeline.references.create(table, ReferenceDraft(name="dev", kind=c.BRANCH, from_version=2))
         for _ in range(5):
             write(lake, "t", t.APPEND, 2)
         fold(lake)
         lake.cleaner.clean(table, Retention(versions=1))
         assert [version for *_, version in keys(lake, VERSIONS, table.table_id)] == [2, 3, 4, 5, 6, 7, 8]
-        merged = lake.timeline.references.merge(table, c.MergeBranchRequest(branch="main", into="dev"))
+        merged = lake.timeline.references.merge(table, MergeDraft(branch="main", into="dev"))
         assert merged.replayed == 6
         assert verify(lake.store) == []
 

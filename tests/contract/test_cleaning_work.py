@@ -21,6 +21,7 @@ from lakemark_server.snapshots.versions.loader import Loading
 from lakemark_server.store.keyspace import MAIN, VERSIONS
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.lineage import Lineage
+from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
 from lakemark_server.verify import verify
 from tests.contract.test_cleaning_model import fold, keys, write
 from tests.lakes import Lake, file, open_lake
@@ -33,12 +34,12 @@ def test_merges_that_have_nothing_to_do_with_what_ends_are_not_loaded(
         table, references = lake.table(), lake.timeline.references
         (first,) = write(lake, "t", t.APPEND, 1)
         write(lake, "t", t.OVERWRITE_TABLE, 1)
-        references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH))
+        references.create(table, ReferenceDraft(name="dev", kind=c.BRANCH))
         for number in range(4):
             job = OpenJob(operation=t.APPEND, branch="dev", profile=t.WorkProfile())
             instant = lake.timeline.open(table.table_id, job).record.instant
             lake.commit(table, instant, [file(instant, f"g{number}", 2)])
-            references.merge(table, c.MergeBranchRequest(branch="dev", into="main"))
+            references.merge(table, MergeDraft(branch="dev", into="main"))
         loaded: set[tuple[str, int]] = set()
         load = Loading.load
 

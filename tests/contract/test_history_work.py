@@ -14,6 +14,7 @@ from lakemark_server.snapshots.base_builds import Folding, Thresholds
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
 from tests.lakes import Lake, file, open_lake
 from tests.work import Work, counted
 
@@ -41,7 +42,7 @@ def live(lake: Lake, table: LakeTable, folding: Folding, number: int) -> None:
     for _ in range(APPENDS):
         lake.put(table, [1])
     on_branch(lake, table, f"b{number}")
-    lake.timeline.references.merge(table, c.MergeBranchRequest(branch=f"b{number}"))
+    lake.timeline.references.merge(table, MergeDraft(branch=f"b{number}"))
     lake.timeline.references.drop(table, f"b{number}")
     folding.run(lake.catalog.get_lake_table("", "default", "t"))
     lake.cleaner.clean(table, Retention(versions=2 * VERSIONS_A_ROUND))
@@ -56,7 +57,7 @@ def alter(lake: Lake, number: int) -> None:
 
 def on_branch(lake: Lake, table: LakeTable, name: str) -> None:
     """Creates a branch with a commit of its own."""
-    lake.timeline.references.create(table, c.CreateReferenceRequest(name=name, kind=c.BRANCH))
+    lake.timeline.references.create(table, ReferenceDraft(name=name, kind=c.BRANCH))
     job = OpenJob(operation=t.APPEND, branch=name, profile=t.WorkProfile())
     instant = lake.timeline.open(table.table_id, job).record.instant
     lake.commit(table, instant, [file(instant, "g", 2)])

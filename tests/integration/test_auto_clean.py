@@ -15,6 +15,7 @@ from lakemark_server.catalog.clean_schedule import AGE_PROPERTY, KEEP_PROPERTY
 from lakemark_server.kv import Store, Transaction
 from lakemark_server.maintenance.cleaning import auto_clean
 from lakemark_server.maintenance.cleaning.auto_clean import AutoClean, backoff_ms
+from lakemark_server.timeline.references import ReferenceDraft
 from lakemark_server.verify import verify
 from tests.contract.test_cleaning_model import write
 from tests.lakes import Lake, open_lake
@@ -169,9 +170,9 @@ def test_tags_savepoints_branches_and_writers_keep_what_they_have(lake: Lake) ->
     table = lake.table()
     paths = [write(lake, "t", t.OVERWRITE_TABLE, 1)[0] for _ in range(6)]
     references = lake.timeline.references
-    references.create(table, c.CreateReferenceRequest(name="tag", kind=c.TAG, from_version=1))
+    references.create(table, ReferenceDraft(name="tag", kind=c.TAG, from_version=1))
     lake.timeline.savepoints.create(table, 2)
-    references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH, from_version=3))
+    references.create(table, ReferenceDraft(name="dev", kind=c.BRANCH, from_version=3))
     slow = lake.open(table, t.UPSERT, start=False, read_version=5)
     ask(lake)
     auto = cleans(lake)
@@ -233,8 +234,8 @@ def test_a_crash_anywhere_is_made_good_by_the_next_round(tmp_path: Path, *, comm
             table = lake.table()
             paths = [write(lake, "t", t.OVERWRITE_TABLE, 1)[0] for _ in range(3)]
             references = lake.timeline.references
-            references.create(table, c.CreateReferenceRequest(name="tag", kind=c.TAG, from_version=2))
-            references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH))
+            references.create(table, ReferenceDraft(name="tag", kind=c.TAG, from_version=2))
+            references.create(table, ReferenceDraft(name="dev", kind=c.BRANCH))
             references.drop(table, "dev")
             ask(lake)
             auto, crashes = cleans(lake), 0

@@ -12,6 +12,7 @@ from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_server.kv import Space
 from lakemark_server.store import requests
 from lakemark_server.store.keyspace import REQUEST_TIMES, REQUESTS
+from lakemark_server.timeline.references import ReferenceDraft
 from lakemark_server.verify import verify
 from tests.lakes import Lake, open_lake
 
@@ -32,9 +33,7 @@ def test_every_kind_of_answer_is_forgotten_and_others_stay(tmp_path: Path) -> No
         lake.open(table, request_id="instant")
         lake.timeline.restore(table, 1, request_id="restore")
         lake.timeline.savepoints.create(table, 1, request_id="savepoint")
-        lake.timeline.references.create(
-            table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH, request_id="reference")
-        )
+        lake.timeline.references.create(table, ReferenceDraft(name="dev", kind=c.BRANCH, request_id="reference"))
         lake.clock.advance(DAY)
         lake.catalog.create_database(DatabaseRecord(name="e"), request_id="young")
         old = {"database", "properties", "instant", "restore", "savepoint", "reference"}

@@ -22,6 +22,7 @@ from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.pages import cut, unknown_token
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.jobs.alteration import AlterJob, check_branch
+from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
 from lakemark_server.timeline.service import Timeline
 
 PAGE_MAX: Final = 1_000
@@ -213,7 +214,15 @@ class CatalogServicer(CatalogServiceServicer):
 
     @method(Rank.WRITE)
     def CreateReference(self, request: pb.CreateReferenceRequest, context: Context) -> pb.Reference:
-        return self._timeline.references.create(self._lake_table(request.table), request)
+        draft = ReferenceDraft(
+            request.name,
+            request.kind,
+            request.from_branch,
+            request.from_version,
+            request.retain_ms,
+            request.request_id,
+        )
+        return self._timeline.references.create(self._lake_table(request.table), draft)
 
     @method(Rank.READ)
     def ListReferences(self, request: pb.ListReferencesRequest, context: Context) -> pb.ListReferencesResponse:
@@ -228,7 +237,9 @@ class CatalogServicer(CatalogServiceServicer):
 
     @method(Rank.WRITE)
     def MergeBranch(self, request: pb.MergeBranchRequest, context: Context) -> pb.MergeBranchResponse:
-        return self._timeline.references.merge(self._lake_table(request.table), request)
+        draft = MergeDraft(request.branch, request.into, request.fast_forward_only, request.request_id)
+        merged = self._timeline.references.merge(self._lake_table(request.table), draft)
+        return pb.MergeBranchResponse(**merged._asdict())
 
     def _lake_table(self, name: TableName) -> LakeTable:
         require_name(name)

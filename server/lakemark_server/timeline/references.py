@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import structlog
+from google.protobuf.empty_pb2 import Empty
 
 from lakemark_core.errors import InvalidArgument, InvalidName, NotFound, VersionNotFound
-from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, TagRecord
+from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, MergedRecord, TagRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import caller
@@ -27,26 +29,62 @@ EXPIRED_AT_ONCE_MAX: Final = 100
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class ReferenceDraft:
+    """A branch or tag to create.
+
+    ``from_branch`` "": main; ``from_version`` 0: the latest of that branch; ``retain_ms`` 0: for ever.
+    """
+
+    name: str
+    kind: pb.ReferenceKind.ValueType
+    from_branch: str = ""
+    from_version: int = 0
+    retain_ms: int = 0
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDraft:
+    """A merge of ``branch`` into another one; "": main."""
+
+    branch: str
+    into: str = ""
+    fast_forward_only: bool = False
+    request_id: str = ""
+
+
+class Merged(NamedTuple):
+    """A merge that was made. ``replayed``: how many versions; ``fast_forward``: both branches are the same now."""
+
+    version: int
+    replayed: int
+    fast_forward: bool
+
+
 class References:
-    """Thread-safe; holds no state that another process would need."""
+    """Branches and tags of tables; they are told as the data message ``Reference``, which is also what is recorded.
+
+    Thread-safe; holds no state that another process would need.
+    """
 
     def __init__(self, mutations: Mutations, log: ChangeLog) -> None:
         self._mutations = mutations
         self._store = mutations.store
         self._log = log
 
-    def create(self, table: LakeTable, request: pb.CreateReferenceRequest) -> pb.Reference:
+    def create(self, table: LakeTable, draft: ReferenceDraft) -> pb.Reference:
         """Makes a tag, which keeps a version, or a branch, which goes on from a version. Costs O(1).
 
         Raises InvalidName, AlreadyExists, BranchNotFound, VersionNotFound, InvalidArgument, LimitExceeded.
         """
-        if request.retain_ms < 0 or request.from_version < 0:
+        if draft.retain_ms < 0 or draft.from_version < 0:
             raise InvalidArgument("retain_ms and from_version are not negative")
-        if request.kind not in (pb.BRANCH, pb.TAG):
+        if draft.kind not in (pb.BRANCH, pb.TAG):
             raise InvalidArgument("kind is missing: say BRANCH or TAG")
 
         kind = f"CreateReference of table {table.table_id}"
-        return self._mutations.once(request.request_id, kind, pb.Reference, partial(_create, table, request)).answer
+        return self._mutations.once(draft.request_id, kind, pb.Reference, partial(_create, table, draft)).answer
 
     def find(self, table: LakeTable, kind: int = pb.REFERENCE_KIND_UNSPECIFIED) -> list[pb.Reference]:
         """Branches and tags, or only those of one ``kind``, in order of name and main first."""
@@ -75,33 +113,34 @@ class References:
         if name in ("", MAIN) and kind != pb.TAG:
             raise InvalidName("main cannot be dropped; drop the table")
 
-        def body(mutation: Mutation) -> pb.DropReferenceResponse:
+        def body(mutation: Mutation) -> Empty:
             forks.require_kind(mutation.tx, table.table_id, name, kind)
             forks.drop(mutation.tx, table.table_id, name)
-            return pb.DropReferenceResponse()
+            return Empty()
 
         request_kind = f"DropReference of table {table.table_id}"
-        if not self._mutations.once(request_id, request_kind, pb.DropReferenceResponse, body).repeated:
+        if not self._mutations.once(request_id, request_kind, Empty, body).repeated:
             _log.info("dropped a branch or tag", table=table.name, name=name, by=caller.current())
 
-    def merge(self, table: LakeTable, request: pb.MergeBranchRequest, owner: str = "") -> pb.MergeBranchResponse:
+    def merge(self, table: LakeTable, draft: MergeDraft, owner: str = "") -> Merged:
         """Replays on one branch the versions of another, as one version. Raises what ``direct.merge`` raises."""
 
-        def body(mutation: Mutation) -> pb.MergeBranchResponse:
+        def body(mutation: Mutation) -> MergedRecord:
             state = TableState(mutation.tx, table.table_id)
             version, replayed, fast_forward = direct.merge(
                 state,
-                request.branch,
-                request.into,
-                fast_forward_only=request.fast_forward_only,
+                draft.branch,
+                draft.into,
+                fast_forward_only=draft.fast_forward_only,
                 owner=owner,
                 now_ms=mutation.now_ms,
                 log=self._log,
             )
-            return pb.MergeBranchResponse(version=version.version, replayed=replayed, fast_forward=fast_forward)
+            return MergedRecord(version=version.version, replayed=replayed, fast_forward=fast_forward)
 
         kind = f"MergeBranch of table {table.table_id}"
-        return self._mutations.once(request.request_id, kind, pb.MergeBranchResponse, body).answer
+        merged = self._mutations.once(draft.request_id, kind, MergedRecord, body).answer
+        return Merged(merged.version, merged.replayed, merged.fast_forward)
 
     def drop_expired(self) -> list[tuple[int, str]]:
         """Drops at most ``EXPIRED_AT_ONCE_MAX`` branches and tags whose ``retain_ms`` is over.
@@ -118,22 +157,22 @@ class References:
         ]
 
 
-def _create(table: LakeTable, request: pb.CreateReferenceRequest, mutation: Mutation) -> pb.Reference:
-    tx, table_id, name = mutation.tx, table.table_id, request.name
+def _create(table: LakeTable, draft: ReferenceDraft, mutation: Mutation) -> pb.Reference:
+    tx, table_id, name = mutation.tx, table.table_id, draft.name
     forks.check_free(tx, table_id, name)
-    lineage = forks.resolve(tx, table_id, request.from_branch)
+    lineage = forks.resolve(tx, table_id, draft.from_branch)
     latest = records.head(tx, table_id, lineage.key).version
-    version = request.from_version or latest
+    version = draft.from_version or latest
     if version > latest:
         raise VersionNotFound(
-            f"{table.name} has no version {version} on branch {request.from_branch or MAIN!r}; the latest is {latest}",
+            f"{table.name} has no version {version} on branch {draft.from_branch or MAIN!r}; the latest is {latest}",
             version=str(version),
             latest=str(latest),
         )
     retention.require_readable(tx, table_id, table.name, lineage, version)
     owner = lineage.at(version)
     parent = forks.name_of(owner.key)
-    if request.kind == pb.TAG:
+    if draft.kind == pb.TAG:
         if version == 0:
             raise VersionNotFound(f"{table.name} has no version yet that a tag could keep")
         tag = TagRecord(
@@ -142,7 +181,7 @@ def _create(table: LakeTable, request: pb.CreateReferenceRequest, mutation: Muta
             branch_name=parent,
             version=version,
             created_ms=mutation.now_ms,
-            retain_ms=request.retain_ms,
+            retain_ms=draft.retain_ms,
         )
         forks.put_tag(tx, table_id, tag)
         _expires(tx, table_id, tag)
@@ -154,7 +193,7 @@ def _create(table: LakeTable, request: pb.CreateReferenceRequest, mutation: Muta
         parent_name=parent,
         fork_version=version,
         created_ms=mutation.now_ms,
-        retain_ms=request.retain_ms,
+        retain_ms=draft.retain_ms,
     )
     forks.put_branch(tx, table_id, record, owner)
     _expires(tx, table_id, record)

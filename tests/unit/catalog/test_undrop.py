@@ -31,6 +31,7 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.context import caller
 from lakemark_server.kv import open_store
 from lakemark_server.store.keyspace import OF_TABLE
+from lakemark_server.timeline.references import ReferenceDraft
 from lakemark_server.verify import verify
 from tests.lakes import SCHEMA, Lake
 
@@ -54,8 +55,8 @@ def test_it_comes_back_with_its_versions_branches_tags_and_files(lake: Lake) -> 
     table = lake.table()
     lake.put(table, [1])
     lake.put(table, [2])
-    lake.timeline.references.create(table, c.CreateReferenceRequest(name="dev", kind=c.BRANCH))
-    lake.timeline.references.create(table, c.CreateReferenceRequest(name="first", kind=c.TAG, from_version=1))
+    lake.timeline.references.create(table, ReferenceDraft(name="dev", kind=c.BRANCH))
+    lake.timeline.references.create(table, ReferenceDraft(name="first", kind=c.TAG, from_version=1))
     (directory(table.record) / "file").touch()
     before = lake.paths(table)
     dropped = drop(lake)

@@ -20,6 +20,7 @@ from lakemark_server.rpc.plans import PlanResponses
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.lineage import Lineage
+from lakemark_server.timeline.references import ReferenceDraft
 from tests.lakes import Lake, file, open_lake, stat
 
 FILES = 40
@@ -107,9 +108,9 @@ def test_whatever_happens_to_the_table_answers_are_those_of_now(lake: Lake) -> N
     table = lake.table()
     append(lake)
     for name, kind in (("dev", c.BRANCH), ("kept", c.TAG)):
-        lake.timeline.references.create(table, c.CreateReferenceRequest(name=name, kind=kind))
+        lake.timeline.references.create(table, ReferenceDraft(name=name, kind=kind))
     servicer = new(lake)
-    again = c.CreateReferenceRequest(name="kept", kind=c.TAG)
+    again = ReferenceDraft(name="kept", kind=c.TAG)
     changes: list[Callable[[], object]] = [
         lambda: None,
         lambda: append(lake, first=30),
@@ -123,7 +124,7 @@ def test_whatever_happens_to_the_table_answers_are_those_of_now(lake: Lake) -> N
             *(lake.timeline.references.create(lake.catalog.get_lake_table("", "default", "t"), one) for one in made),
         ),
     ]
-    made = [c.CreateReferenceRequest(name="dev", kind=c.BRANCH), again]
+    made = [ReferenceDraft(name="dev", kind=c.BRANCH), again]
     answered = 0
     for change in changes:
         change()

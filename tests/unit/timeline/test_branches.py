@@ -25,6 +25,7 @@ from lakemark_server.timeline.branches import divergence, merges
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication import direct
 from lakemark_server.timeline.publication.commits import CommitDraft
+from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
 from lakemark_server.verify import verify
 from tests.lakes import Lake, file, files, profile
 
@@ -39,12 +40,12 @@ def put(lake: Lake, table: LakeTable, branch: str, *months: int, operation: t.Op
 
 
 def branch(lake: Lake, table: LakeTable, name: str, **more: str | int) -> c.Reference:
-    request = c.CreateReferenceRequest(name=name, kind=c.BRANCH, **more)  # type: ignore[arg-type]
+    request = ReferenceDraft(name=name, kind=c.BRANCH, **more)  # type: ignore[arg-type]
     return lake.timeline.references.create(table, request)
 
 
 def merge(lake: Lake, table: LakeTable, name: str, **more: str | bool) -> tuple[int, int]:
-    request = c.MergeBranchRequest(branch=name, **more)  # type: ignore[arg-type]
+    request = MergeDraft(branch=name, **more)  # type: ignore[arg-type]
     done = lake.timeline.references.merge(table, request)
     return done.version, done.replayed
 
@@ -262,7 +263,7 @@ def test_branches_and_tags_share_their_names(lake: Lake) -> None:
     branch(lake, table, "dev")
     for kind in (c.BRANCH, c.TAG):
         with pytest.raises(AlreadyExists, match="branch 'dev'"):
-            lake.timeline.references.create(table, c.CreateReferenceRequest(name="dev", kind=kind))
+            lake.timeline.references.create(table, ReferenceDraft(name="dev", kind=kind))
     with pytest.raises(AlreadyExists):
         branch(lake, table, "main")
     with pytest.raises(VersionNotFound, match="no version 9"):
@@ -275,7 +276,7 @@ def test_who_drops_a_tag_does_not_drop_a_branch(lake: Lake) -> None:
     table = lake.table()
     put(lake, table, "", 1)
     branch(lake, table, "dev")
-    lake.timeline.references.create(table, c.CreateReferenceRequest(name="kept", kind=c.TAG))
+    lake.timeline.references.create(table, ReferenceDraft(name="kept", kind=c.TAG))
     drop = lake.timeline.references.drop
     with pytest.raises(NotFound, match="'dev' is a branch of the table, not a tag"):
         drop(table, "dev", kind=c.TAG)
@@ -299,7 +300,7 @@ def test_references_are_dropped_when_their_time_is_over(lake: Lake) -> None:
     branch(lake, table, "short", retain_ms=1_000)
     branch(lake, table, "long")
     branch(lake, table, "again", retain_ms=1_000)
-    tag = c.CreateReferenceRequest(name="brief", kind=c.TAG, retain_ms=1_000)
+    tag = ReferenceDraft(name="brief", kind=c.TAG, retain_ms=1_000)
     lake.timeline.references.create(table, tag)
     lake.timeline.references.drop(table, "again")
     branch(lake, table, "again")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lakemark_proto.store.v1.store_pb2 import CommittedRecord, CommittedTogetherRecord
+from lakemark_proto.store.v1.store_pb2 import CommittedRecord, CommittedTogetherRecord, MergedRecord
+from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.timeline.publication.commits import Committed
 
@@ -21,3 +22,8 @@ def test_so_is_the_answer_of_a_transaction() -> None:
     records = CommittedTogetherRecord.FromString(stored).commits
     assert [Committed.of_record(record) for record in records] == [COMMITTED, COMMITTED]
     assert CommittedTogetherRecord(commits=[COMMITTED.to_record()] * 2).SerializeToString() == stored
+
+
+def test_so_is_the_answer_of_a_merge() -> None:
+    stored = c.MergeBranchResponse(version=9, replayed=4, fast_forward=True).SerializeToString()
+    assert MergedRecord(version=9, replayed=4, fast_forward=True).SerializeToString() == stored
