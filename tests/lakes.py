@@ -10,6 +10,7 @@ from lakemark_core.types import BIGINT, DOUBLE, INT, STRING, Field, Schema, Stru
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
+from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import POLICY_PROPERTY, LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.file_index.arrow import texts
@@ -99,16 +100,21 @@ def profile(*months: int, whole_table: bool = False) -> t.WorkProfile:
     return t.WorkProfile(partitions=partitions, whole_table=whole_table)
 
 
+KEPT_S = 86_400.0
+
+
 class Lake:
     """The domains of one process over a store."""
 
     def __init__(self, store: Store, directory: Path, clock: Clock) -> None:
         self.store, self.clock = store, clock
         store_format.ensure(store)
-        self.catalog = Catalog(store, f"file:{directory}/warehouse", clock)
+        # Limits are read once: what requests read must not depend on how long a test takes.
+        quotas = Quotas(store, cache_s=KEPT_S)
+        self.catalog = Catalog(store, f"file:{directory}/warehouse", clock, quotas)
         self.catalog.ensure_default_database()
         self.snapshots = Snapshots(store)
-        self.timeline = Timeline(store, self.snapshots, clock)
+        self.timeline = Timeline(store, self.snapshots, clock, quotas)
         self.comparer = Comparer(store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
