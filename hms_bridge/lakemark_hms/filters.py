@@ -41,6 +41,7 @@ from lakemark_core.expressions import (
     escape_like,
 )
 from lakemark_core.expressions.tree import MIRRORED
+from lakemark_core.tokens import Token, tokenize
 from lakemark_core.types import (
     BIGINT,
     DATE,
@@ -81,16 +82,6 @@ _OPERATORS: dict[str, Operator] = {
     ">": ">",
     ">=": ">=",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    position: int
-
-    def is_word(self, *words: str) -> bool:
-        return self.kind == "word" and self.text.lower() in words
 
 
 def parse_filter(text: str) -> Expr:
@@ -169,17 +160,8 @@ def evaluate(expr: Expr, columns: PartitionColumns, size: int) -> npt.NDArray[np
     return prune(bound, FileStats(np.ones(size, dtype=np.int64), partition=values)).may_match
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    position, end = 0, len(text.rstrip())
-    while position < end:
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise InvalidPredicate(f"partition filter: cannot read {text[position : position + 20]!r} at {position}")
-        kind = match.lastgroup or ""
-        tokens.append(_Token(kind, match.group(kind), match.start(kind)))
-        position = match.end()
-    return tokens
+def _unreadable(rest: str, position: int) -> InvalidPredicate:
+    return InvalidPredicate(f"partition filter: cannot read {rest!r} at {position}")
 
 
 class _Parser:
@@ -187,7 +169,7 @@ class _Parser:
 
     def __init__(self, text: str):
         self._text = text
-        self._tokens = _tokens(text)
+        self._tokens = tokenize(_TOKEN, text, _unreadable)
         self._next = 0
 
     def whole(self) -> Expr:
@@ -326,7 +308,7 @@ class _Parser:
             return Literal(float(token.text), DOUBLE)
         return Literal(int(token.text), BIGINT)
 
-    def _peek(self, ahead: int = 0) -> _Token | None:
+    def _peek(self, ahead: int = 0) -> Token | None:
         position = self._next + ahead
         return self._tokens[position] if position < len(self._tokens) else None
 
@@ -375,14 +357,14 @@ class _Parser:
         return InvalidPredicate(f"partition filter '{shown}': expected {wanted}, found {here}")
 
 
-def _unquoted(token: _Token) -> str:
+def _unquoted(token: Token) -> str:
     text = token.text[1:-1]
     if "\\" + token.text[0] in text:
         raise InvalidPredicate(f"partition filter: the end of the text at position {token.position} is ambiguous")
     return text
 
 
-def _date(token: _Token) -> Literal:
+def _date(token: Token) -> Literal:
     text = token.text[1:-1] if token.kind == "text" else token.text
     try:
         return Literal(datetime.date.fromisoformat(text), DATE)

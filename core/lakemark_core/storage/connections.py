@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -40,7 +41,7 @@ def configure(settings: StorageSettings | None) -> None:
     with _lock:
         _settings = settings
         _s3_file_system.cache_clear()
-        _s3_client.cache_clear()
+        s3_client.cache_clear()
         _other_file_system.cache_clear()
         _region_of.cache_clear()
 
@@ -51,7 +52,7 @@ def s3_settings(place: S3Place) -> S3Settings:
     if settings.region:
         return settings
     region = _REGION_OF_ENDPOINTS if settings.endpoint else _region_of(place.bucket, settings)
-    return settings.with_values({"region": region})
+    return replace(settings, region=region)
 
 
 def _settings_at(place: S3Place) -> S3Settings:
@@ -83,11 +84,6 @@ def open_location(uri: str) -> tuple[fs.FileSystem, str]:
     return system, f"{base.rstrip('/')}/{path}" if path else base
 
 
-def s3_client(settings: S3Settings) -> Any:
-    """boto3's client, for any number of threads. Raises FailedPrecondition if boto3 is not installed."""
-    return _s3_client(settings)
-
-
 def storage_error(what: str, system: fs.FileSystem, path: str, error: Exception) -> LakemarkError:
     """What ``system`` raised about a path in it. ``what``: the beginning of a sentence that says what was not done.
 
@@ -115,9 +111,14 @@ def again(system: fs.FileSystem, path: str, read: Callable[[], T]) -> T:
                 raise
             if attempt + 1 >= _settings_at(S3Place.of(f"s3://{path}")).max_attempts:
                 raise
-        pause = min(_PAUSE_S_MOST, _PAUSE_S_FIRST * 2.0**attempt)
-        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+        pause(attempt)
         attempt += 1
+
+
+def pause(attempt: int) -> None:
+    """Sleeps before a request is sent again, twice as long after each attempt (from 0), up to ``_PAUSE_S_MOST``."""
+    longest = min(_PAUSE_S_MOST, _PAUSE_S_FIRST * 2.0**attempt)
+    time.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311 - spreads the requests; nothing secret depends on it
 
 
 def has_directories(system: fs.FileSystem) -> bool:
@@ -149,7 +150,8 @@ def _s3_file_system(settings: S3Settings) -> fs.S3FileSystem:
 
 
 @lru_cache(_KEPT_MAX)
-def _s3_client(settings: S3Settings) -> Any:
+def s3_client(settings: S3Settings) -> Any:
+    """boto3's client, for any number of threads. Raises FailedPrecondition if boto3 is not installed."""
     try:
         import boto3
         from botocore import UNSIGNED

@@ -7,22 +7,19 @@ single keys one by one.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
 from lakemark_core.errors import FailedPrecondition, LakemarkError
-from lakemark_core.storage.connections import s3_client, s3_settings
+from lakemark_core.storage.connections import pause, s3_client, s3_settings
 from lakemark_core.storage.errors import translated
 from lakemark_core.storage.uris import S3Place
 
 KEYS_A_REQUEST: Final = 1_000
 COPIES_AT_ONCE: Final = 16
 _COPY_BYTES_MAX: Final = 5 << 30  # of an object that one request copies
-_PAUSE_S_FIRST, _PAUSE_S_MOST = 0.1, 5.0
 _AGAIN: Final = ("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout")
 _NO_UPLOADS: Final = ("AccessDenied", "NotImplemented", "MethodNotAllowed", "NoSuchUpload")
 
@@ -120,8 +117,7 @@ class S3Directory:
                 raise _KeysLeftError(final)
             if not left:
                 return
-            pause = min(_PAUSE_S_MOST, _PAUSE_S_FIRST * 2.0**attempt)
-            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+            pause(attempt)
 
     def _abort_uploads(self) -> None:
         """Their parts are paid for, and no list of keys shows them. Left alone where that is not allowed or known."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from lakemark_core.errors import InvalidSchema
+from lakemark_core.tokens import Token, tokenize
 from lakemark_core.types.model import Char, Decimal, Field, ListOf, MapOf, Primitive, Struct, Type, Varchar
 from lakemark_core.types.primitives import PRIMITIVES
 
@@ -23,13 +23,6 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<punct>[<>(),:])|`(?P<name>(?:[^`]|``)+)`|'(?P<text>(?:[^'\\]|\\.|'')*)'|(?P<word>[^\s<>(),:`']+))",
     re.DOTALL,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    position: int
 
 
 def parse_type(text: str) -> Type:
@@ -69,17 +62,8 @@ def _quote(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    position, end = 0, len(text.rstrip())
-    while position < end:
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise InvalidSchema(f"type string: cannot read {text[position : position + 20]!r} at position {position}")
-        kind = match.lastgroup or ""
-        tokens.append(_Token(kind, match.group(kind), match.start(kind)))
-        position = match.end()
-    return tokens
+def _unreadable(rest: str, position: int) -> InvalidSchema:
+    return InvalidSchema(f"type string: cannot read {rest!r} at position {position}")
 
 
 class _Parser:
@@ -87,7 +71,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = _tokens(text)
+        self._tokens = tokenize(_TOKEN, text, _unreadable)
         self._next = 0
 
     def type(self, depth: int) -> Type:
@@ -181,10 +165,10 @@ class _Parser:
             raise InvalidSchema(f"expected a number, found '{token.text}' at position {token.position}")
         return int(token.text)
 
-    def _peek(self) -> _Token | None:
+    def _peek(self) -> Token | None:
         return self._tokens[self._next] if self._next < len(self._tokens) else None
 
-    def _take(self, kind: str, wanted: str) -> _Token:
+    def _take(self, kind: str, wanted: str) -> Token:
         token = self._peek()
         if token is None or token.kind != kind:
             raise self._unexpected(wanted)
@@ -204,7 +188,7 @@ class _Parser:
 
     def _word_if(self, word: str) -> bool:
         token = self._peek()
-        if token is None or token.kind != "word" or token.text.lower() != word:
+        if token is None or not token.is_word(word):
             return False
         self._next += 1
         return True

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +20,8 @@ from lakemark_server.kv import Store, keys_below
 from lakemark_server.snapshots.base_builds import GRACE_MS, Folding, Thresholds
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import HEADS
-from lakemark_server.store.leases import FencedStore, Lease, LeaseLost, Leases
+from lakemark_server.store.leased_thread import LeasedThread
+from lakemark_server.store.leases import FencedStore, Lease
 
 LEASE: Final = "fold"
 _TTL_MS: Final = 60_000
@@ -34,8 +33,8 @@ _NICE: Final = 10
 _log = structlog.get_logger(__name__)
 
 
-class BaseFolder:
-    """A thread between ``start`` and ``stop``, which waits for a fold in progress."""
+class BaseFolder(LeasedThread):
+    """Folds branches that have changed, one table after the other."""
 
     def __init__(
         self,
@@ -46,25 +45,13 @@ class BaseFolder:
         thresholds: Thresholds,
         grace_ms: int = GRACE_MS,
     ) -> None:
-        self.holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._store, self._snapshots, self._clock = store, snapshots, clock
+        super().__init__(store, clock, name="folder", lease=LEASE, ttl_ms=_TTL_MS, lost="another process folds now")
+        self._snapshots, self._clock = snapshots, clock
         self._interval_s = interval_s
         self._thresholds = thresholds
         self._grace_ms = grace_ms
-        self._leases = Leases(store, clock)
-        self._lease: Lease | None = None
         self._seen: dict[tuple[int, str], int] = {}  # table and branch: the version at which it was looked at
         self._sweeping: set[int] = set()  # tables with bases that wait to be removed
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="folder", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
 
     def once(self) -> list[BaseRecord]:
         """Runs one round over all tables that have changed, unless another process has the lease.
@@ -74,7 +61,7 @@ class BaseFolder:
         published: list[BaseRecord] = []
         changed: dict[int, dict[tuple[int, str], int]] = {}
         seen: dict[tuple[int, str], int] = {}
-        if not self._hold():
+        if self._hold() is None:
             return published
         for table_id, key, version in self._heads():
             name = table_id, key
@@ -84,9 +71,9 @@ class BaseFolder:
                 changed.setdefault(table_id, {})[name] = version
         self._seen = seen  # without tables and branches that were dropped
         for table_id in sorted({*changed, *self._sweeping}):
-            if self._stopped.is_set() or not self._hold() or self._lease is None:
+            if self._stopped.is_set() or (lease := self._hold()) is None:
                 break
-            published += self._fold(table_id, self._lease)
+            published += self._fold(table_id, lease)
             seen |= changed.get(table_id, {})
         return published
 
@@ -113,18 +100,7 @@ class BaseFolder:
             if isinstance(table_id, int):
                 yield table_id, str(branch), HeadRecord.FromString(value).version
 
-    def _hold(self) -> bool:
-        if self._lease is not None:
-            try:
-                self._lease = self._leases.renew(self._lease, _TTL_MS)
-            except LeaseLost as error:
-                _log.info("another process folds now", reason=error.message)
-                self._lease = None
-        if self._lease is None:
-            self._lease = self._leases.acquire(LEASE, self.holder, _TTL_MS)
-        return self._lease is not None
-
-    def _run(self) -> None:
+    def _rounds(self) -> None:
         with contextlib.suppress(OSError, AttributeError):  # where threads have priorities of their own: Linux
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         pause_s = self._interval_s
@@ -135,8 +111,3 @@ class BaseFolder:
             except LakemarkError as error:
                 _log.warning("folding failed; it is tried again", reason=error.message)
             pause_s = max(self._interval_s, (time.monotonic() - began) / _SHARE_MAX)
-        if self._lease is not None:
-            try:
-                self._leases.release(self._lease)
-            except LakemarkError as error:
-                _log.warning("the lease was not given back; it runs out by itself", reason=error.message)

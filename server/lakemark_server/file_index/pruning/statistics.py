@@ -32,18 +32,21 @@ def _small(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.integer[Any]]:
     return rows.astype(np.int32) if low >= -(1 << 31) and high < 1 << 31 else rows
 
 
-class _Columns(Mapping[int, ColumnStats]):
-    """Column ids to statistics in the types of the reader's schema, computed on demand."""
+class StatisticsById(Mapping[int, ColumnStats]):
+    """Column ids of a schema to statistics, computed on demand."""
 
-    def __init__(self, part: Part, schema: Schema) -> None:
-        self._part = part
+    def __init__(self, schema: Schema) -> None:
         self._schema = schema
+
+    def of(self, field: Field) -> ColumnStats:
+        """The statistics of a column or field of the schema."""
+        raise NotImplementedError
 
     def __getitem__(self, column_id: int) -> ColumnStats:
         field = self._schema.find_id(column_id)
         if field is None:
             raise KeyError(column_id)
-        return column_stats(self._part, field)
+        return self.of(field)
 
     def __iter__(self) -> Iterator[int]:
         return iter(column.id for column in self._schema.columns)
@@ -53,6 +56,17 @@ class _Columns(Mapping[int, ColumnStats]):
 
     def __contains__(self, column_id: object) -> bool:
         return isinstance(column_id, int) and self._schema.find_id(column_id) is not None
+
+
+class _Columns(StatisticsById):
+    """The statistics of a part's entries, in the types of the reader's schema."""
+
+    def __init__(self, part: Part, schema: Schema) -> None:
+        super().__init__(schema)
+        self._part = part
+
+    def of(self, field: Field) -> ColumnStats:
+        return column_stats(self._part, field)
 
 
 class _Partitions(Mapping[int, AnyArray]):

@@ -6,7 +6,7 @@ unchanged (small materialized aggregates, Moerkotte 1998). A column is aggregate
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from lakemark_server.file_index.pages.zone_table import KINDS, ZoneTable
 from lakemark_server.file_index.parts.evolution import converted, statistic
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.parts.part import Part
-from lakemark_server.file_index.pruning.statistics import partition_values_by_name
+from lakemark_server.file_index.pruning.statistics import StatisticsById, partition_values_by_name
 
 
 class Zone(NamedTuple):
@@ -49,17 +49,14 @@ def _prepared(snapshot: Snapshot) -> _PreparedZones:
     return _PreparedZones(FileStats(rows, _Zones(snapshot.parts, snapshot.schema)))
 
 
-class _Zones(Mapping[int, ColumnStats]):
-    """Column ids to statistics, computed on demand."""
+class _Zones(StatisticsById):
+    """The zones of a snapshot's parts, an entry for each part."""
 
     def __init__(self, parts: tuple[Part, ...], schema: Schema) -> None:
+        super().__init__(schema)
         self._parts = parts
-        self._schema = schema
 
-    def __getitem__(self, column_id: int) -> ColumnStats:
-        field = self._schema.find_id(column_id)
-        if field is None:
-            raise KeyError(column_id)
+    def of(self, field: Field) -> ColumnStats:
         pieces = []
         for table, group in groupby(self._parts, lambda part: part.entries.zone_table):
             parts = list(group)
@@ -68,15 +65,6 @@ class _Zones(Mapping[int, ColumnStats]):
         if len(pieces) == 1:
             return ColumnStats(*pieces[0])
         return ColumnStats(*(pa.concat_arrays(arrays) for arrays in zip(*pieces, strict=True)))
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(column.id for column in self._schema.columns)
-
-    def __len__(self) -> int:
-        return len(self._schema.columns)
-
-    def __contains__(self, column_id: object) -> bool:
-        return isinstance(column_id, int) and self._schema.find_id(column_id) is not None
 
 
 class ZoneArrays(NamedTuple):
