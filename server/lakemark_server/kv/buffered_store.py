@@ -96,7 +96,7 @@ class BufferedStore(Store):
                 return apply(batch)
             finally:
                 for transaction in batch:
-                    self._changes.announce(transaction.writes)
+                    self._changes.announce(transaction)
 
         return announcing
 

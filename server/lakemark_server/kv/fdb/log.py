@@ -15,8 +15,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ..buffer import KeyRange
-from ..overlay import Overlay
+from ..api import STAMP_BYTES
+from ..buffer import KeyRange, PendingTransaction
+from ..keys import stamped_key
+from ..stamps import stamp_of_batch
 from ..write_sets import encode_writes
 from .client import FdbClient
 from .layout import EXPORTS, EXPORTS_END, LOG
@@ -46,13 +48,20 @@ class ChangeLog:
                     self._look()
         return read_version < self._until
 
-    def note(self, transaction: Any, writes: Overlay) -> None:
-        """Notes in the native transaction what ``writes`` changes."""
-        for number, entry in enumerate(_entries(list(writes.points), list(writes.cleared_ranges()))):
+    def note(self, native: Any, transaction: PendingTransaction, read_version: int) -> None:
+        """Notes in the native transaction what ``transaction`` changes."""
+        writes, stamps = transaction.writes, transaction.stamps
+        keys = [*writes.points, *stamps.values]
+        ranges = list(writes.cleared_ranges())
+        for prefix in {prefix for prefix, _, _ in stamps.keys}:
+            # Their keys are not known yet, but lie behind those of all commits that the transaction may have read.
+            begin = stamped_key(prefix, stamp_of_batch(read_version, 0), 0)
+            ranges.append((begin, stamped_key(prefix, b"\xff" * STAMP_BYTES, (1 << 16) - 1)))
+        for number, entry in enumerate(_entries(keys, ranges)):
             # The versionstamp replaces ten bytes, whose position the last four bytes tell.
-            key = self._prefix + LOG + bytes(10) + number.to_bytes(2, "big")
+            key = self._prefix + LOG + bytes(STAMP_BYTES) + number.to_bytes(2, "big")
             at = len(self._prefix) + len(LOG)
-            transaction.set_versionstamped_key(key + at.to_bytes(4, "little"), entry)
+            native.set_versionstamped_key(key + at.to_bytes(4, "little"), entry)
 
     def _look(self) -> None:
         snapshot = FdbSnapshot(self._client, self._prefix)

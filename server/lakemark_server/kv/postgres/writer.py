@@ -54,11 +54,11 @@ class PostgresWriter:
         try:
             connection, now = self._taken_turn()
             stored = _stored(connection, _counters(batch))
-            writes, errors = resolve(self._window, batch)
+            version = max(self._window.newest + 1, now)
+            writes, errors = resolve(self._window, batch, version)
             if all(errors):
                 connection.rollback()
                 return errors
-            version = max(self._window.newest + 1, now)
             calls = [*self._written(writes, stored, version), ("commit", ())]
             commit = len(calls) - 1
             connection.run(*calls, seconds_max=ANSWER_SECONDS_MAX)
