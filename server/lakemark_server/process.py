@@ -25,6 +25,7 @@ from lakemark_server.backup import refuse_half_restored
 from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host import cores, logs, memory, ports
 from lakemark_server.kv import Store, backend_of, open_store, public_url
@@ -115,6 +116,7 @@ class Service:
                     request_retain_ms=int(settings.request_retain_s * 1_000),
                     clean_interval_ms=int(settings.clean_interval_s * 1_000),
                     clean_grace_ms=int(settings.clean_grace_s * 1_000),
+                    event_retention=EventRetention(int(settings.event_retain_s * 1_000), settings.event_retain_bytes),
                 ).round
             ),
         )

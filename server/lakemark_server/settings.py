@@ -80,6 +80,8 @@ class Settings(BaseSettings):
     dropped_retain_s: float = Field(
         7 * 86_400.0, ge=0, description="how long a dropped lake table can be brought back; 0: not at all"
     )
+    event_retain_s: float = Field(7 * 86_400.0, gt=0, description="how long events are kept in the log")
+    event_retain_bytes: int = Field(1 << 30, ge=1 << 20, description="of events of a catalog; older ones are trimmed")
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
         "one", description="on which the threads run; one is faster, and left while other programs leave no room on it"

@@ -10,6 +10,7 @@ from lakemark_core.errors import CorruptStore, NotEmpty
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import CommitUnknownResult, KeyValue, Store, Transaction
 from lakemark_server.kv.api import KEYS_END
+from lakemark_server.store import event_log
 from lakemark_server.store.keyspace import DROPPED_DUE, RESTORED
 from lakemark_server.verify import verify
 
@@ -56,12 +57,13 @@ def restore(
 
 
 def _end(tx: Transaction, now_ms: int) -> None:
-    """Ends the restore: the store may be served from now on.
+    """Ends the restore: the store may be served from now on. Events get another epoch.
 
     Dropped tables whose time has passed since the backup are kept once more for as long as they were to be kept
     (``catalog.dropped_tables``), because tables that were brought back after the backup are dropped in it.
     """
     tx.clear(marker.KEY)
+    event_log.begin_epoch(tx)
     if tx.get_range(*DROPPED_DUE.range(), limit=1):
         tx.set(RESTORED, now_ms.to_bytes(8, "big"))
 

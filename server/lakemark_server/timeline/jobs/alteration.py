@@ -13,7 +13,9 @@ from lakemark_core.errors import InvalidArgument
 from lakemark_core.evolution import SchemaChange
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.catalog import lake, schemas
+from lakemark_proto.v1.events_pb2 import SCHEMA_CHANGED
+from lakemark_server.catalog import definitions, lake, schemas
+from lakemark_server.catalog.events import of_lake_table
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.schema_changes import describe
 from lakemark_server.store.keyspace import MAIN
@@ -61,6 +63,8 @@ class AlterJob(Job):
         fields = VersionRecord(schema_id=table.schema.schema_id, metadata={"changes": words})
         version = publish_now(state, state.branch(MAIN), fields, pb.ALTER_SCHEMA, batch.mutation.now_ms)
         schemas.put(state.tx, table, self.changes, version.version, version.committed_ms)
+        before, after = (definitions.lake_table(one, version.version) for one in (state.table, table))
+        batch.mutation.tell(of_lake_table(SCHEMA_CHANGED, before, after, request_id=self.request_id))
         state.table = table
         return table.record
 

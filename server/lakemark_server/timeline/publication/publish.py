@@ -9,7 +9,7 @@ from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, Removed
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
 from lakemark_server.store.keyspace import ALIVE, INSTANTS
-from lakemark_server.timeline import records
+from lakemark_server.timeline import events, records
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.conflicts.changes import Change, of_record
 from lakemark_server.timeline.conflicts.partition_list import PartitionList
@@ -98,6 +98,7 @@ def put(state: TableState, branch: BranchState, record: InstantRecord, version: 
         staging.forget_slices(tx, table_id, record.instant)
     branch.head = HeadRecord(version=version.version, committed_ms=version.committed_ms)
     records.put_head(tx, table_id, key, branch.head)
+    state.mutation.tell(events.of_commit(state.table.record, key, version))
     branch.fresh.append(of_record(version))
 
 
