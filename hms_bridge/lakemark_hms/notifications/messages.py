@@ -238,12 +238,13 @@ class Messages:
 
     def _noted_insert(self, event: Event) -> Message:
         note = event.note
-        data = decode_struct(ttypes.InsertEventRequestData, note.hive or b"\0")
+        data = decode_struct(ttypes.InsertEventRequestData, note.hive)
+        # Hive takes an INSERT of which nobody said so for one that replaces what was there.
         table = self._tables.warehouse(event)
         values = tuple(note.partition_values)
         partition = self._partition_now(event, table, values) if values else None
         files = encoded_files(note.files, data.subDirectoryList or ())
-        return self._insert(event, table, partition, files, replaces=bool(data.replace))
+        return self._insert(event, table, partition, files, replaces=data.replace is not False)
 
     def _insert(
         self, event: Event, table: ToldTable, partition: str | None, files: Sequence[str], *, replaces: bool = False
