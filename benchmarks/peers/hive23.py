@@ -41,8 +41,8 @@ def hive_metastore(
 
     `work_dir` gets the Derby database, the warehouse directory `warehouse`, the configuration and the log
     `metastore.log`; it must be empty or absent. The server answers Thrift calls when the block starts, and is gone when
-    it ends. `settings` are added to its configuration, `jars` to its classes. Raises `MetastoreStartError` if it does not
-    answer within `START_TIMEOUT_S` seconds.
+    it ends. `settings` are added to its configuration, `jars` to its classes. Raises `MetastoreStartError` if it does
+    not answer within `START_TIMEOUT_S` seconds.
     """
     work_dir.mkdir(parents=True, exist_ok=True)
     _write_configuration(work_dir, settings or {})

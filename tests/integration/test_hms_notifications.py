@@ -50,7 +50,7 @@ FIELDS = {
     "DROP_PARTITION": [*_TABLE, "tableObjJson", "timestamp", "partitions"],
     "CREATE_FUNCTION": [*_HEAD, "db", "functionObjJson", "timestamp"],
     "DROP_FUNCTION": [*_HEAD, "db", "functionName", "timestamp"],
-    "INSERT": [*_TABLE, "tableObjJson", "ptnObjJson", "timestamp", "replace", "files"],
+    "INSERT": [*_TABLE, "tableObjJson", "ptnObjJson", "timestamp", "replace", "files", "partKeyVals"],
     "UPDATE_TBL_COL_STAT_EVENT": [
         "writeId", "timestamp", *_HEAD, "database", "colStatsJson", "parameters", "tableObjJson",
     ],
@@ -259,7 +259,7 @@ def test_clients_of_hive_2_tell_of_inserts(client: Client) -> None:
     client.fire_listener_event(inserted("t", ["file:/f1", "file:/f2"], ["1"], "default"))
     told = last_message(client, "INSERT")
     assert (told["files"], told["replace"]) == (["file:/f1###", "file:/f2###"], "true")
-    assert plain(told["ptnObjJson"])[1] == ["1"]
+    assert (plain(told["ptnObjJson"])[1], told["partKeyVals"]) == (["1"], {"p": "1"})
 
 
 def test_clients_of_hive_4_tell_of_inserts_and_get_the_ids(client: Client, raw: Raw, start: int) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from google.protobuf import json_format
 
 from lakemark_core.errors import PartitionNotFound
+from lakemark_core.types import partition_name
 from lakemark_core.types.partitions import parse_partition_name
 from lakemark_hms.notifications import kinds
 from lakemark_hms.notifications.formats import Message
@@ -146,7 +147,9 @@ class Messages:
             "timestamp": _seconds(event),
             "partitions": [_key_values(change.columns, one.values) for one in change.partitions],
             "partitionListJson": [_partition(event, table, one.values, one.after) for one in change.partitions],
-            "partitionFiles": [],
+            "partitionFiles": [
+                {"partitionName": partition_name(change.columns, one.values), "files": []} for one in change.partitions
+            ],
         }
 
     def _dropped_partitions(self, event: Event) -> Message:
@@ -232,9 +235,9 @@ class Messages:
             return self._noted_insert(event)
         if event.kind == pb.COMMITTED:
             replaces = event.commit.operation in _REPLACING
-            return self._insert(event, self._tables.committed(event), None, [], replaces=replaces)
+            return self._insert(event, self._tables.committed(event), replaces=replaces)
         table = self._tables.warehouse(event, event.partitions_change.columns)
-        return self._insert(event, table, None, [])
+        return self._insert(event, table)
 
     def _noted_insert(self, event: Event) -> Message:
         note = event.note
@@ -242,18 +245,21 @@ class Messages:
         # Hive takes an INSERT of which nobody said so for one that replaces what was there.
         table = self._tables.warehouse(event)
         values = tuple(note.partition_values)
-        partition = self._partition_now(event, table, values) if values else None
-        files = encoded_files(note.files, data.subDirectoryList or ())
-        return self._insert(event, table, partition, files, replaces=data.replace is not False)
+        told = self._insert(event, table, replaces=data.replace is not False)
+        told["files"] = encoded_files(note.files, data.subDirectoryList or ())
+        if values:
+            told["ptnObjJson"] = self._partition_now(event, table, values)
+            told["partKeyVals"] = _key_values(table.columns, values)
+        return told
 
-    def _insert(
-        self, event: Event, table: ToldTable, partition: str | None, files: Sequence[str], *, replaces: bool = False
-    ) -> Message:
+    def _insert(self, event: Event, table: ToldTable, *, replaces: bool = False) -> Message:
+        """An INSERT of the whole table. Hive 2.3 reads ``partKeyVals`` where later releases read ``ptnObjJson``."""
         return self._of_table(event, table) | {
-            "ptnObjJson": partition,
+            "ptnObjJson": None,
             "timestamp": _seconds(event),
             "replace": "true" if replaces else "false",
-            "files": list(files),
+            "files": [],
+            "partKeyVals": {},
         }
 
     def _acid_write(self, event: Event) -> Message:
@@ -262,7 +268,7 @@ class Messages:
         subdirectories = request.fileInfo.subDirectoryList if request.fileInfo else None
         table = self._tables.warehouse(event)
         values = tuple(note.partition_values)
-        partition = table.hive.partition_name(values) if table.hive is not None and values else ""
+        partition = partition_name(table.columns, values) if values else ""
         return (
             {"txnid": request.txnId, "writeId": request.writeId, "timestamp": _seconds(event)}
             | _head()

@@ -20,7 +20,7 @@ from lakemark_hms.lake.tables import SCHEMA_PARAMETER, hive_columns, parquet_sto
 from lakemark_hms.notifications.thrift_json import struct_json
 from lakemark_hms.objects import EXTERNAL, storage_of, stored_type, with_names
 from lakemark_hms.services import Services
-from lakemark_hms.wire.codec import encode_struct
+from lakemark_hms.wire.codec import decode_struct, encode_struct
 from lakemark_proto.v1.catalog_pb2 import Table
 from lakemark_proto.v1.events_pb2 import Event
 from lakemark_server.catalog import definitions
@@ -46,6 +46,11 @@ class ToldTable:
     @cached_property
     def hive_type(self) -> str:
         return stored_type(self.raw)
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The names of the partition columns."""
+        return [key.name or "" for key in decode_struct(ttypes.Table, self.raw).partitionKeys or ()]
 
     @cached_property
     def storage(self) -> bytes:
