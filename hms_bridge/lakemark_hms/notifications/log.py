@@ -18,6 +18,7 @@ from lakemark_core.errors import UnknownOutcome
 from lakemark_hms.notifications.formats import MessageFormat
 from lakemark_hms.notifications.kinds import event_type
 from lakemark_hms.notifications.messages import Messages
+from lakemark_hms.notifications.tables import TableTexts
 from lakemark_hms.services import Services
 from lakemark_hms.wire.cut import I32, I64, STRING
 from lakemark_hms.wire.splice import i32_value, i64_value, string_value, struct, value_field
@@ -89,6 +90,7 @@ class NotificationLog:
         self._format = message_format
         self._events = EventLog(services.catalog.store)
         self._kept: ByteLru[tuple[str, int], Notification] = ByteLru(_KEPT_BYTES_MAX, _kept_bytes)
+        self._texts = TableTexts()
         self._positions = _Positions()
 
     def after(self, catalog: str, offset: int, wanted: Wanted, count_max: int) -> list[bytes]:
@@ -109,7 +111,7 @@ class NotificationLog:
     def _after(self, catalog: str, at: int, wanted: Wanted, count_max: int) -> list[bytes]:
         answer: list[bytes] = []
         size_bytes = 0
-        messages = Messages(self._services)
+        messages = Messages(self._services, self._texts)
         for one in self._read(catalog, at, count_max):
             notification = one.kept
             if notification is None:

@@ -18,7 +18,7 @@ from lakemark_core.types import partition_name
 from lakemark_core.types.partitions import parse_partition_name
 from lakemark_hms.notifications import kinds
 from lakemark_hms.notifications.formats import Message
-from lakemark_hms.notifications.tables import ToldTable, ToldTables
+from lakemark_hms.notifications.tables import TableTexts, ToldTable, ToldTables
 from lakemark_hms.notifications.thrift_json import struct_json
 from lakemark_hms.objects import database_struct
 from lakemark_hms.partition_objects import ending_of, full_struct, undetailed
@@ -44,9 +44,9 @@ _REPLACING: Final = frozenset(
 class Messages:
     """Makes the messages of one call. Not thread-safe."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, texts: TableTexts) -> None:
         self._services = services
-        self._tables = ToldTables(services)
+        self._tables = ToldTables(services, texts)
 
     def of(self, event: Event, event_type: str) -> Message:
         """The message of an event that is told as this type."""
@@ -128,7 +128,7 @@ class Messages:
         }
 
     def _told(self, table: Table, hive: bytes) -> ToldTable:
-        return ToldTable(hive) if table.kind == WAREHOUSE else self._tables.lake(table)
+        return self._tables.of_struct(hive) if table.kind == WAREHOUSE else self._tables.lake(table)
 
     def _of_table(self, event: Event, table: ToldTable) -> Message:
         return _head() | {
@@ -175,13 +175,14 @@ class Messages:
 
     def _partition_now(self, event: Event, table: ToldTable, values: Values) -> str:
         """The partition as it is when the notification is made."""
-        if table.hive is not None:
+        hive = self._tables.now(event)
+        if hive is not None:
             try:
-                row = self._services.warehouse.partitions.get(table.hive, values)
+                row = self._services.warehouse.partitions.get(hive, values)
             except PartitionNotFound:
                 pass
             else:
-                return struct_json(full_struct(table.hive, row), ttypes.Partition.thrift_spec)
+                return struct_json(full_struct(hive, row), ttypes.Partition.thrift_spec)
         return _partition(event, table, values, PartitionState())
 
     # -- statistics

@@ -26,22 +26,34 @@ from lakemark_proto.v1.events_pb2 import Event
 from lakemark_server.catalog import definitions
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.warehouse_records import HiveTable
+from lakemark_server.file_index.cache import ByteLru
 from lakemark_thrift import ttypes
 
 _EXTERNAL_PARAMETER: Final = "EXTERNAL"
+_TEXTS_BYTES_MAX: Final = 8 << 20
+
+
+class TableTexts:
+    """Thread-safe. Texts of tables by their structs: most tables are told many times before they change."""
+
+    def __init__(self) -> None:
+        self._texts: ByteLru[bytes, str] = ByteLru(_TEXTS_BYTES_MAX, lambda text: 2 * len(text))
+
+    def of(self, raw: bytes) -> str:
+        """The struct in Thrift's JSON protocol."""
+        text = self._texts.get(raw)
+        if text is None:
+            text = struct_json(raw, ttypes.Table.thrift_spec)
+            self._texts.put(raw, text)
+        return text
 
 
 class ToldTable:
-    """A table as a notification tells it. ``hive``: the warehouse table, if there still is one."""
+    """A table as a notification tells it: the struct, and its text in Thrift's JSON protocol."""
 
-    def __init__(self, raw: bytes, hive: HiveTable | None = None) -> None:
+    def __init__(self, raw: bytes, text: str) -> None:
         self.raw = raw
-        self.hive = hive
-
-    @cached_property
-    def text(self) -> str:
-        """The struct in Thrift's JSON protocol."""
-        return struct_json(self.raw, ttypes.Table.thrift_spec)
+        self.text = text
 
     @cached_property
     def hive_type(self) -> str:
@@ -61,10 +73,12 @@ class ToldTable:
 class ToldTables:
     """Looks tables up, each only once: for the notifications of one call. Not thread-safe."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, texts: TableTexts) -> None:
         self._services = services
+        self._texts = texts
         self._known: dict[tuple[int, str, str, int], ToldTable] = {}
         self._told: dict[int, bytes] = {}
+        self._now: dict[tuple[int, str, str], HiveTable | None] = {}
 
     def remember(self, table_id: int, hive: bytes) -> None:
         """Notes what an event has told of a warehouse table, for the notifications behind it."""
@@ -80,12 +94,22 @@ class ToldTables:
         return told
 
     def _warehouse(self, event: Event, columns: Sequence[str]) -> ToldTable:
-        names = (event.catalog, event.database, event.table)
-        table = self._services.warehouse.tables.by_id(event.table_id, *names)
-        hive = self._told.get(event.table_id) or (table.record.hive if table is not None else b"")
-        if not hive:
-            return ToldTable(encode_struct(_dropped(event.database, event.table, columns)))
-        return ToldTable(with_names(hive, event.database, event.table), table)
+        hive = self._told.get(event.table_id)
+        if hive is None:
+            table = self.now(event)
+            if table is None:
+                return self._made(_dropped(event.database, event.table, columns))
+            hive = table.record.hive
+        return self.of_struct(with_names(hive, event.database, event.table))
+
+    def now(self, event: Event) -> HiveTable | None:
+        """The warehouse table of an event as it is now, under the names that it had; None if it was dropped."""
+        key = (event.table_id, event.database, event.table)
+        if key not in self._now:
+            self._now[key] = self._services.warehouse.tables.by_id(
+                event.table_id, event.catalog, event.database, event.table
+            )
+        return self._now[key]
 
     def committed(self, event: Event) -> ToldTable:
         """The lake table of a commit, with the schema of that commit."""
@@ -93,7 +117,7 @@ class ToldTables:
         told = self._known.get(key)
         if told is None:
             table = self._services.catalog.lake_table_by_id(event.table_id, event.commit.schema_id)
-            told = self._known[key] = ToldTable(encode_struct(self._committed(event, table)))
+            told = self._known[key] = self._made(self._committed(event, table))
         return told
 
     def _committed(self, event: Event, table: LakeTable | None) -> ttypes.Table:
@@ -105,7 +129,14 @@ class ToldTables:
 
     def lake(self, table: Table) -> ToldTable:
         """A lake table as an event tells it."""
-        return ToldTable(encode_struct(self._external(table, schema_from_proto(table.schema))))
+        return self._made(self._external(table, schema_from_proto(table.schema)))
+
+    def of_struct(self, raw: bytes) -> ToldTable:
+        """A warehouse table as an event tells it."""
+        return ToldTable(raw, self._texts.of(raw))
+
+    def _made(self, table: ttypes.Table) -> ToldTable:
+        return self.of_struct(encode_struct(table))
 
     def _external(self, table: Table, schema: Schema) -> ttypes.Table:
         parameters = dict(table.properties) | {

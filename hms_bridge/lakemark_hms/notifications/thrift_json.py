@@ -38,7 +38,7 @@ _LAYOUTS: Final = {
 }
 _DOUBLE: Final = Layout("!d")
 _LENGTH: Final = Layout("!i")
-_FIELD: Final = Layout("!bh")
+_NUMBER: Final = Layout("!h")
 _BINARY: Final = "BINARY"
 
 
@@ -54,9 +54,10 @@ def _struct(data: bytes, at: int, spec: tuple[Any, ...]) -> tuple[str, int]:
     pieces: list[str] = []
     known = len(spec)
     while ttype := data[at]:
-        _, number = _FIELD.unpack_from(data, at)
+        number = _NUMBER.unpack_from(data, at + 1)[0]
         entry = spec[number] if 0 < number < known else None
-        text, at = _value(data, at + 3, ttype, entry[3] if entry is not None and entry[1] == ttype else None)
+        inner = entry[3] if entry is not None and entry[1] == ttype else None
+        text, at = _text(data, at + 3, inner) if ttype == STRING else _value(data, at + 3, ttype, inner)
         pieces.append(f'"{number}":{{"{_NAMES[ttype]}":{text}}}')
     return "{" + ",".join(pieces) + "}", at + 1
 
