@@ -32,9 +32,11 @@ def epoch(tx: ReadTransaction) -> int:
     return 0 if stored is None else int.from_bytes(stored, "big")
 
 
-def begin_epoch(tx: Transaction) -> None:
-    """After a restore: what is appended from now on comes behind all that the backup holds."""
-    tx.set(EPOCH, (epoch(tx) + 1).to_bytes(8, "big"))
+def begin_epoch(tx: Transaction) -> int:
+    """After a restore: what is appended with this epoch comes behind all that the backup holds."""
+    begun = epoch(tx) + 1
+    tx.set(EPOCH, begun.to_bytes(8, "big"))
+    return begun
 
 
 def append(tx: Transaction, epoch: int, catalog: str, events: Sequence[Event]) -> None:
