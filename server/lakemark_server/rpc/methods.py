@@ -118,7 +118,8 @@ def _served(
     async def quickly(data: bytes, context: Context) -> bytes:
         if quick is None or len(data) > QUICK_BYTES_MAX:
             return await in_lane(data, context)
-        taken = quick.takes(decoded(data))
+        with caller.named(partial(_caller_of, context)):
+            taken = quick.takes(decoded(data))
         if taken is None:
             return await in_lane(data, context)
         until = _deadline_of(context, request_s_max)
