@@ -134,7 +134,7 @@ class EventTail:
         try:
             self._read_on()
         except StoreClosed:
-            self.fail(Unavailable("the service is being stopped; ask again"))
+            self.fail(_stopping())
         except LakemarkError as error:
             _log.warning("the log of events cannot be read", catalog=self.catalog, reason=error.message)
             self.fail(error)
@@ -185,8 +185,7 @@ class EventFeed:
         """
         place = None if catalog in self._tails else self._event_log.end(catalog)
         with self._lock:
-            if self._closed:
-                raise Unavailable("the service is being stopped; ask again")
+            self.check()
             tail = self._tails.get(catalog)
             if tail is None:
                 place = place or self._event_log.end(catalog)
@@ -195,6 +194,16 @@ class EventFeed:
             watcher = Watcher(tail, after, epoch, wanted, wake)
             tail.enter(watcher)
         return watcher
+
+    def check(self) -> None:
+        """Raises Unavailable after ``close``."""
+        if self._closed:
+            raise _stopping()
+
+    def end(self, catalog: str) -> int:
+        """The offset of the last event of which this process knows without asking; 0 if nobody watches."""
+        tail = self._tails.get(catalog)
+        return 0 if tail is None else tail.ring.end
 
     @property
     def watched(self) -> dict[str, int]:
@@ -208,7 +217,7 @@ class EventFeed:
             self._closed = True
             tails = list(self._tails.values())
         for tail in tails:
-            tail.fail(Unavailable("the service is being stopped; ask again"))
+            tail.fail(_stopping())
 
     def _forget(self, tail: EventTail) -> bool:
         """Whether the tail is not to be watched any more: it has failed, or nobody does."""
@@ -218,3 +227,7 @@ class EventFeed:
             if self._tails.get(tail.catalog) is tail:
                 del self._tails[tail.catalog]
             return True
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("the service is being stopped; ask again")
