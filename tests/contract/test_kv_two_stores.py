@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from lakemark_server.kv import Conflict, Store, Transaction, TransactionTooOld, counter, open_store
+from lakemark_server.kv.postgres import store as postgres_store
 from tests.contract.conftest import SHARED_URLS
 from tests.contract.test_kv_isolation import CONFLICTS, NO_CONFLICTS, seed
 
@@ -161,3 +163,15 @@ def test_a_register_of_several_processes_is_linearizable(url: str) -> None:
         for began, _, later, writes in history:
             if ended < began:
                 assert earlier < later if writes else earlier <= later
+
+
+def test_postgresql_tells_of_changes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the notification, the change would be overlooked for an hour."""
+    url = SHARED_URLS["postgresql"](tmp_path)
+    for seconds in ("_LISTENING_S", "_POLLING_S"):
+        monkeypatch.setattr(postgres_store, seconds, 3_600.0)
+    with closing(open_store(url)) as here, closing(open_store(url)) as there, ThreadPoolExecutor(1) as threads:
+        for seen, value in ((None, b"1"), (b"1", b"2")):
+            woken = threads.submit(here.wait_for_change, b"a", seen, 3_600.0)
+            there.transact(lambda tx, value=value: tx.set(b"a", value))  # type: ignore[misc]
+            assert woken.result()

@@ -31,11 +31,15 @@ class LogPosition(NamedTuple):
 
 
 class EventPage(NamedTuple):
-    """Some events with their offsets, and where to read on. ``whole``: when it was read, there were no more."""
+    """Some events with their offsets, and where to read on. ``whole``: when it was read, there were no more.
+
+    ``places`` are the ends of batches, by the offset of the last event before each.
+    """
 
     events: list[Event]
     position: LogPosition
     whole: bool
+    places: dict[int, bytes]
 
 
 class LogExtent(NamedTuple):
@@ -185,10 +189,12 @@ def _page(
     pairs = tx.get_range(begin, stop, limit=pairs_max, snapshot=True) if begin < stop else []
     events: list[Event] = []
     offset, key = position.offset, position.key
-    for key, _, batch in event_log.batches(catalog, pairs):  # noqa: B007 - the last key is where to go on
+    places: dict[int, bytes] = {}
+    for key, _, batch in event_log.batches(catalog, pairs):
         for event in batch:
             offset += 1
             if offset > position.after:
                 event.offset = offset
                 events.append(event)
-    return EventPage(events, LogPosition(offset, key, max(position.after, offset)), len(pairs) < pairs_max)
+        places[offset] = key
+    return EventPage(events, LogPosition(offset, key, max(position.after, offset)), len(pairs) < pairs_max, places)
