@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from lakemark_core.errors import EventsLost, EventsTrimmed, OffsetUnknown
 from lakemark_proto.store.v1.store_pb2 import EventMark
 from lakemark_proto.v1.events_pb2 import Event
-from lakemark_server.events.errors import EventsLost, EventsTrimmed, OffsetUnknown
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.store import event_log
 from lakemark_server.store.keyspace import EVENT_ENDS, EVENT_MARKS, EVENTS
@@ -50,6 +50,15 @@ class LogExtent(NamedTuple):
     epoch: int
 
 
+class LogSummary(NamedTuple):
+    """What a log holds: the times of its first and last event (0: there is none), and its size in the store."""
+
+    extent: LogExtent
+    first_ms: int
+    last_ms: int
+    size_bytes: int
+
+
 class EventLog:
     """Thread-safe; holds no state. Catalogs are named in lower case."""
 
@@ -73,6 +82,10 @@ class EventLog:
         return self._store.read(
             lambda tx: LogExtent(_trimmed(tx, catalog) + 1, _end(tx, catalog).offset, event_log.epoch(tx))
         )
+
+    def summary(self, catalog: str) -> LogSummary:
+        """What the log holds."""
+        return self._store.read(lambda tx: _summary(tx, catalog))
 
     def page(self, catalog: str, position: LogPosition, pairs: int = PAGE_PAIRS) -> EventPage:
         """The events behind ``position``; none if there are no more. Raises EventsTrimmed."""
@@ -159,6 +172,25 @@ def _before_epoch(tx: ReadTransaction, catalog: str, epoch: int) -> LogPosition:
 def _end(tx: ReadTransaction, catalog: str) -> LogPosition:
     mark = last_mark(tx, catalog)
     return _last(tx, catalog, _from_mark(mark, mark.offset), EVENTS.range(catalog)[1])
+
+
+def _summary(tx: ReadTransaction, catalog: str) -> LogSummary:
+    begun, mark = first_mark(tx, catalog), last_mark(tx, catalog)
+    begin, end = EVENTS.range(catalog)
+    first = next(event_log.batches(catalog, tx.get_range(begin, end, limit=PAGE_PAIRS, snapshot=True)), None)
+    last, last_ms = mark.offset, mark.time_ms
+    size_bytes = mark.bytes - (begun.bytes if begun.trimmed else 0)
+    key = mark.key
+    while True:
+        begin = key + b"\0" if key else begin
+        pairs = tx.get_range(begin, end, limit=PAGE_PAIRS, snapshot=True) if begin < end else []
+        for key, batch_bytes, events in event_log.batches(catalog, pairs):  # noqa: B007 - the last key is used
+            last, last_ms = last + len(events), events[-1].time_ms
+            size_bytes += batch_bytes
+        if len(pairs) < PAGE_PAIRS:
+            break
+    extent = LogExtent(_trimmed(tx, catalog) + 1, last, event_log.epoch(tx))
+    return LogSummary(extent, first[2][0].time_ms if first else 0, last_ms if first else 0, size_bytes)
 
 
 def _last(tx: ReadTransaction, catalog: str, position: LogPosition, end: bytes) -> LogPosition:

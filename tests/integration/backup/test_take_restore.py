@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import FailedPrecondition, NotEmpty
+from lakemark.errors import EventsLost, FailedPrecondition, NotEmpty
 from lakemark_proto.v1.events_pb2 import EventKind
 from lakemark_server.backup import BackupNotFound, HalfRestored, Repository, restore, take
-from lakemark_server.events.errors import EventsLost
 from lakemark_server.events.log import EventLog
 from lakemark_server.kv import Store, counter, open_store
 from lakemark_server.kv.api import KEYS_END
