@@ -82,10 +82,9 @@ def _told(spark: SparkSession, place: str, error: Exception) -> StorageRefused |
     text = str(error)
     parts = urlsplit(place)
     for sign, reason, missing in _MISSING:
-        match = sign.search(text)
-        if match is None:
+        if not sign.search(text):
             continue
-        line = next((one.strip() for one in text.splitlines() if sign.search(one)), match[0])
+        line = next(one.strip(": ") for one in text.splitlines() if sign.search(one))
         known = missing or f"it has no file system for {parts.scheme}: {_jars(spark, parts.scheme)}"
         return StorageRefused(
             f"Spark does not reach {place}: {known}{_settings_hint(spark, parts.scheme)} [{line[:_SAID_MAX]}]",
@@ -108,7 +107,9 @@ def _settings_hint(spark: SparkSession, scheme: str) -> str:
     """Whoever has told Lakemark an endpoint may think that Spark knows it, too."""
     wanted = os.environ.get(_ENDPOINT, "")
     context: Any = spark._jsc
-    if scheme != "s3a" or not wanted or context.hadoopConfiguration().get("fs.s3a.endpoint"):
+    # Spark itself writes AWS's own where none is set.
+    known = str(context.hadoopConfiguration().get("fs.s3a.endpoint") or "")
+    if scheme != "s3a" or not wanted or urlsplit(wanted).netloc in known:
         return ""
     return (
         f"; {_ENDPOINT} is {wanted}, which is for Lakemark alone: Spark needs spark.hadoop.fs.s3a.endpoint={wanted}, "

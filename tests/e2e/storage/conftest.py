@@ -96,7 +96,7 @@ def spark(
     spark_version: str, service: Service, proxy: S3Proxy, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkProcess]:
     work = tmp_path_factory.mktemp(f"s3a{spark_version}")
-    settings = s3a_settings(spark_version, proxy.endpoint)
+    settings = s3a_settings(spark_version, proxy.endpoint, committers=True)
     variables = lakemark_variables(proxy.endpoint)
     with SparkProcess(
         interpreter(spark_version), service.hms_uri, work, settings=settings, variables=variables
