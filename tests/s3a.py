@@ -41,12 +41,19 @@ def lakemark_variables(endpoint: str) -> dict[str, str]:
 
 
 def committer_settings(name: str) -> dict[str, str]:
-    """Of a Spark that was started with ``committers``, and writes parquet by one of ``COMMITTERS``."""
+    """Settings of a session by which Spark writes parquet with one of ``COMMITTERS``.
+
+    Spark 4 takes the magic one by itself if it has the classes of ``committers``, so the plain one is named, too.
+    """
     if name == "plain":
-        return {}
+        return {
+            "spark.sql.sources.commitProtocolClass": (
+                "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+            ),
+            "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+        }
     return {
-        "spark.hadoop.fs.s3a.committer.name": name,
-        "spark.hadoop.fs.s3a.committer.magic.enabled": "true",
+        "fs.s3a.committer.name": name,
         "spark.sql.sources.commitProtocolClass": "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol",
         "spark.sql.parquet.output.committer.class": "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter",
     }

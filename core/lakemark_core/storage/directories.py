@@ -89,13 +89,16 @@ def delete_with_directories(uri: str, paths: Iterable[str]) -> dict[str, Lakemar
     """Deletes files, each of which is alone in its directory, with these directories; by path, why some are left.
 
     ``paths`` are relative to ``uri``. Those that are not there are as good as deleted. On S3 a request deletes
-    ``KEYS_A_REQUEST`` keys: of each file its own, and the marker of its directory.
+    ``KEYS_A_REQUEST`` keys: of each file its own and the marker of its directory, and that of the first directory on
+    the way to it, which Hadoop's committers leave there.
     """
     left: dict[str, LakemarkError] = {}
     if is_s3(uri):
         directory = S3Directory(uri)
         file_of = {
-            directory.place.prefix + key: path for path in paths for key in (path, f"{posixpath.dirname(path)}/")
+            directory.place.prefix + key: path
+            for path in paths
+            for key in (path, f"{posixpath.dirname(path)}/", f"{path.partition('/')[0]}/")
         }
         for key, error in directory.delete_keys(list(file_of)).items():
             left[file_of[key]] = error

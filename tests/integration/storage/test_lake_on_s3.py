@@ -72,6 +72,7 @@ def test_a_clean_deletes_the_files_of_ended_versions_and_the_markers_of_their_di
     gone = files(world)
     for key in gone:
         world.bucket.put(key.rpartition("/")[0] + "/", b"")
+        world.bucket.put("/".join(key.split("/")[:4]) + "/", b"")  # of the instant
     world.append(name, 3, operation="overwrite_table")
     cleaned = world.client.timeline.clean(name, retain_versions=1)
     assert (cleaned.files, len(world.bucket.keys()), world.months(name)) == (2, 1, [3])
