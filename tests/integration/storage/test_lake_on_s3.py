@@ -14,7 +14,7 @@ from lakemark.errors import FailedPrecondition, StorageRefused, TableNotFound
 from lakemark.parquet.adoption import adopt_files
 from lakemark_core import storage
 from lakemark_core.storage import s3
-from lakemark_server.verify import check_files, verify
+from lakemark_server.verify import FilesFound, check_files, verify
 from tests.integration.storage.conftest import S3World, rows
 
 
@@ -148,6 +148,19 @@ def test_verify_tells_files_that_are_missing_or_too_short(world: S3World) -> Non
     assert [each.rpartition(" ")[0].partition("parquet ")[2] for each in problems] == [
         "has 4 bytes, and should have", "is"
     ]  # fmt: skip
+
+
+def test_verify_finds_files_that_nobody_has(world: S3World) -> None:
+    name = world.table()
+    world.append(name, 1, 2)
+    world.append(name, 3, operation="overwrite_table")
+    instant = "/".join(files(world)[0].split("/")[:4])
+    world.bucket.put(f"{instant}/", b"")
+    world.bucket.put(f"{instant}/lost/a.parquet", b"lost")
+    found: list[FilesFound] = []
+    counts = world.requests_of(lambda: found.append(check_files(world.service.store, orphans=True)))
+    assert (found[0].orphans, found[0].orphan_bytes) == ([f"{world.bucket.uri}/{instant}/lost/a.parquet"], 4)
+    assert counts == {"HeadObject": 1, "ListObjects": 2}, "the second time because there was one"
 
 
 def test_a_database_in_a_bucket_that_is_not_there_is_refused(world: S3World) -> None:

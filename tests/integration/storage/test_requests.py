@@ -41,6 +41,7 @@ def measured(world: S3World) -> dict[str, dict[str, int]]:
     writer.write(rows(4))
     count("roll back a writer of one file", writer.rollback)
     count("`lakemark verify --files`, 4 files", lambda: check_files(world.service.store))
+    count("`lakemark verify --files --orphans`, 4 files", lambda: check_files(world.service.store, orphans=True))
     world.append(name, 9, operation="overwrite_table")
     count("clean, 4 files", lambda: client.timeline.clean(name, retain_versions=1))
     count("create and drop a branch", lambda: (client.branches.create(name, "b"), client.branches.drop(name, "b")))
