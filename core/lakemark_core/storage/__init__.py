@@ -31,6 +31,7 @@ from lakemark_core.storage.uris import (
     lies_in,
     local_path,
     normal_uri,
+    spellings,
 )
 
 __all__ = [
@@ -60,5 +61,6 @@ __all__ = [
     "normal_uri",
     "open_location",
     "remove_if_empty",
+    "spellings",
     "storage_error",
 ]

@@ -53,6 +53,13 @@ def is_same_place(first: str, second: str) -> bool:
     return _as_s3(first) == _as_s3(second)
 
 
+def spellings(location: str) -> tuple[str, ...]:
+    """All names of a place in normal form: of one on S3 with each alias of the scheme, the canonical one first."""
+    if not is_s3(location):
+        return (location,)
+    return tuple(f"{scheme}{location[location.index(':') :]}" for scheme in _S3_SCHEMES)
+
+
 def lies_in(location: str, directory: str) -> bool:
     """Whether ``location`` is ``directory`` or lies below it, both in normal form; nothing lies in ""."""
     place, above = _as_s3(location), _as_s3(directory)
