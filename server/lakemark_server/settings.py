@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lakemark_core.defaults import STORE_URL
-from lakemark_core.storage import S3Settings, StorageSettings
+from lakemark_core.storage import ENGINE_SCHEMES, S3Settings, StorageSettings
 from lakemark_server.admission.limits import NAMES, Limits
 
 
@@ -32,7 +32,7 @@ class Settings(BaseSettings):
     s3_request_timeout: float = Field(S3Settings().request_timeout, gt=0, description="seconds without a byte")
     s3_max_attempts: int = Field(S3Settings().max_attempts, ge=1, le=100, description="of a request")
     engine_schemes: dict[str, str] = Field(
-        {"s3": "s3a"}, description="schemes of locations as engines of the Metastore protocol read them"
+        dict(ENGINE_SCHEMES), description="schemes of locations as engines of the Metastore protocol read them"
     )
     storage_config: str = Field("", description="TOML file with other S3 settings for some prefixes")
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told otherwise")

@@ -21,10 +21,12 @@ from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, new_partition
 from lakemark_server.catalog.warehouse_tables import TableChange, TableDefinition
 from lakemark_server.events.log import EventLog
+from lakemark_server.store.keyspace import EVENTS
 from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
+from tests.event_replay import replay_problems
 from tests.lakes import FLAT, Lake, file, profile
 
 HIVE = "hive"
@@ -420,3 +422,27 @@ def test_catalogs_have_logs_of_their_own(lake: Lake, told: Told) -> None:
     assert [(event.offset, pb.EventKind.Name(event.kind)) for event in page.events] == [
         (1, "DATABASE_CREATED"), (2, "TABLE_CREATED"),
     ]  # fmt: skip
+
+
+def test_the_log_replayed_is_the_metadata(
+    lake: Lake, warehouse: Warehouse, hive_table: HiveTable, tmp_path: Path
+) -> None:
+    """What the replay of other tests looks for, on a bit of everything."""
+    lake.catalog.create_database(DatabaseRecord(name="sales"))
+    warehouse.partitions.add(hive_table, [row(hive_table, "1"), row(hive_table, "2")])
+    warehouse.partitions.drop(hive_table, [("1",)], delete_data=False, if_exists=False)
+    warehouse.functions.create(HIVE, "sales", "f", b"1")
+    table = lake.table()
+    for month in (1, 2):
+        lake.put(table, [month])
+    lake.timeline.references.create(table, ReferenceDraft("dev", catalog_pb2.BRANCH))
+    lake.timeline.references.create(table, ReferenceDraft("first", catalog_pb2.TAG, from_version=1))
+    lake.timeline.alter_schema(table.table_id, AlterJob((AddColumn(Field(0, "y", BIGINT)),)))
+    lake.timeline.rollback(table, lake.open(table), "no more")
+    lake.catalog.rename_lake_table(HIVE, "default", "t", "sales", "t2")
+    assert replay_problems(lake.store) == []
+    # Without its log, every part of it is missed.
+    lake.store.transact(lambda tx: tx.clear_range(*EVENTS.range()))
+    problems = "\n".join(replay_problems(lake.store))
+    for what in ("databases", "functions of sales", "tables"):
+        assert what in problems
