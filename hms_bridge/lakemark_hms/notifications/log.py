@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from lakemark_core.errors import UnknownOutcome
+from lakemark_core.errors import EventsTrimmed, OffsetUnknown, UnknownOutcome
 from lakemark_hms.notifications.formats import MessageFormat
 from lakemark_hms.notifications.kinds import event_type
 from lakemark_hms.notifications.messages import Messages
@@ -24,7 +24,6 @@ from lakemark_hms.wire.cut import I32, I64, STRING
 from lakemark_hms.wire.splice import i32_value, i64_value, string_value, struct, value_field
 from lakemark_proto.v1.events_pb2 import Event
 from lakemark_server.context import deadline
-from lakemark_server.events.errors import EventsTrimmed, OffsetUnknown
 from lakemark_server.events.log import PAGE_PAIRS, EventLog, LogPosition
 from lakemark_server.file_index.cache import ByteLru
 
@@ -145,9 +144,11 @@ class NotificationLog:
             page = self._events.page(catalog, position, min(max(count_max, _PAIRS_MIN), PAGE_PAIRS))
             if not page.events and not page.whole:  # a batch of more pieces than were asked for
                 page = self._events.page(catalog, position)
+            here = position
             for event in page.events:
                 at = event.offset
-                here = page.position if at == page.position.offset else position._replace(after=at)
+                key = page.places.get(at)
+                here = LogPosition(at, key, at) if key is not None else here._replace(after=at)
                 yield _Read(at, self._kept.get((catalog, at)), event, here)
             self._positions.put(catalog, at, page.position)
             if page.whole:
