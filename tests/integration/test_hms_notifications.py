@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.events import upkeep
 from lakemark_server.events.upkeep import EventRetention, LogUpkeep
 from lakemark_thrift import ttypes
-from tests.integration.conftest import Client
+from tests.integration.conftest import Client, Connect
 from tests.integration.hms_notifications import (
     external,
     function,
@@ -111,7 +112,11 @@ def test_ids_are_dense_and_types_are_in_order(client: Client, start: int, tmp_pa
 
 def test_pages_are_the_whole(client: Client, start: int, tmp_path: Path) -> None:
     make_changes(client, tmp_path.as_uri())
+    client.create_table(table("t", keys="p string"))
+    client.add_partitions([partition([str(value)], of="t") for value in range(5)])
+    client.alter_partitions("default", "t", client.get_partitions("default", "t", -1))  # five events in one batch
     whole = following(client, start)
+    assert types(whole)[-5:] == ["ALTER_PARTITION"] * 5
     for size in (1, 2, 7):
         read: list[h.NotificationEvent] = []
         while page := following(client, read[-1].eventId if read else start, size):
@@ -274,6 +279,26 @@ def test_clients_of_hive_4_tell_of_inserts_and_get_the_ids(client: Client, raw: 
     assert [plain(one["ptnObjJson"])[1] for one in told] == [["1"], ["2"]]
     assert {(one["replace"], *one["files"]) for one in told} == {("true", "f1###s")}
     assert fire(raw, "t", ttypes.FireEventRequestData(insertData=inserts[0])) == [start + 5]
+
+
+def test_ids_are_those_of_the_caller_s_own_notifications(connect: Connect, hms: HmsBridge, start: int) -> None:
+    """However many tell at once, each gets the ids under which its own files are found."""
+    connect().create_table(table("t"))
+
+    def tell(number: int) -> tuple[list[int], list[str]]:
+        raw = Raw(hms.port)
+        files = [f"f{number}-{at}" for at in range(2)]
+        inserts = [ttypes.InsertEventRequestData(filesAdded=[name]) for name in files]
+        ids = fire(raw, "t", ttypes.FireEventRequestData(insertDatas=inserts))
+        raw.close()
+        return ids, [f"{name}###" for name in files]
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(tell, range(24)))
+    told = {event.eventId: message(event)["files"] for event in following(connect(), start + 1)}
+    assert sorted(told) == list(range(start + 2, start + 50))
+    for ids, files in answers:
+        assert [told[one] for one in ids] == [[name] for name in files]
 
 
 def test_a_refresh_is_told(client: Client, raw: Raw, start: int) -> None:
