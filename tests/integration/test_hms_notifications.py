@@ -15,6 +15,7 @@ from hmsclient.genthrift.hive_metastore import ttypes as h
 from lakemark_hms.bridge import HmsBridge
 from lakemark_hms.notifications import log
 from lakemark_hms.notifications.formats import BY_SETTING
+from lakemark_proto.v1.admin_pb2 import Quota
 from lakemark_server.catalog import events
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.events import upkeep
@@ -387,18 +388,22 @@ def test_a_reader_asks_for_some_of_them(client: Client, raw: Raw, start: int) ->
     assert ask(raw, start, catName="HIVE") == ask(raw, start)
 
 
-def test_notifications_are_counted(client: Client, raw: Raw, start: int) -> None:
+def test_notifications_are_counted(client: Client, raw: Raw, catalog: Catalog, start: int) -> None:
     client.create_database(database("d"))
     for name in ("t", "u", "v"):
         client.create_table(table(name, db="d"))
-    assert count(raw, start) == 4
-    assert count(raw, start, "d") == 4
+    assert count(raw, start) == count(raw, start, "*") == 4
+    assert count(raw, start, "D") == 4
     assert count(raw, start, "d", tableNames=["t", "V"]) == 2
     assert count(raw, start, "d", toEventId=start + 2) == 2
     assert count(raw, start, "d", limit=3) == 3
     assert count(raw, start, "default") == 0
     assert count(raw, start + 99) == count(raw, start, toEventId=start - 1) == 0
     assert count(raw, 0, "d", catName="elsewhere") == 0
+    catalog.quotas.set("hive", Quota(tables=1_000))
+    assert types(ask(raw, start + 4)) == ["LAKEMARK_QUOTA_CHANGED"]
+    assert ask(raw, start + 4, dbName="d") == []
+    assert count(raw, start, "d") == 5  # Hive counts what is of no database, too
     assert client.get_next_notification(h.NotificationEventRequest(-5, 1)).events[0].eventId == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.handlers.subject import Subject, method
@@ -34,6 +35,8 @@ from lakemark_thrift.ttypes import (
 # Field ids.
 _REQUEST, _DATA, _INSERT, _INSERTS = 1, 2, 1, 2
 _FILES, _FILE_INFO = 2, 5
+
+_ALL_DATABASES: Final = "*"
 
 Noted = tuple[HiveTable, ClientNote]
 
@@ -66,9 +69,14 @@ class Notifications(Subject, title="Notifications"):
 
     @method("get_notification_events_count", Rank.READ)
     def count(self, call: Call) -> NotificationEventsCountResponse:
+        """As Hive: those of no database count with those of any; ``*`` asks for all databases."""
         request = call.args.rqst
         database = database_name(request.dbName, request.catName)
-        wanted = Wanted(database.name, frozenset(name.lower() for name in request.tableNames or ()))
+        wanted = Wanted(
+            database="" if database.name == _ALL_DATABASES else database.name,
+            tables=frozenset(name.lower() for name in request.tableNames or ()),
+            or_no_database=True,
+        )
         count = self._log.count(database.catalog, request.fromEventId or 0, wanted, request.toEventId)
         return NotificationEventsCountResponse(count if request.limit is None else min(count, max(request.limit, 0)))
 

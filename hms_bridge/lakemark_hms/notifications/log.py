@@ -53,16 +53,20 @@ class Notification(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which notifications a reader asks for; names in lower case. Empty: all. ``skipped``: types it does not want."""
+    """Which notifications a reader asks for; names in lower case. Empty: all. ``skipped``: types it does not want.
+
+    ``or_no_database``: also those of no database.
+    """
 
     database: str = ""
     tables: Collection[str] = ()
     types: Collection[str] = ()
     skipped: Collection[str] = ()
+    or_no_database: bool = False
 
     def takes(self, event_type: str, database: str, table: str) -> bool:
         return (
-            (not self.database or database == self.database)
+            (not self.database or database == self.database or (self.or_no_database and not database))
             and (not self.tables or table in self.tables)
             and (not self.types or event_type in self.types)
             and event_type not in self.skipped
@@ -197,7 +201,7 @@ class NotificationLog:
         begin = max(offset, extent.first - 1)
         if last <= begin:
             return 0
-        if wanted == Wanted():
+        if not (wanted.database or wanted.tables or wanted.types or wanted.skipped):
             return last - begin
         count = 0
         position = self._events.begin(catalog, begin)
