@@ -53,6 +53,8 @@ class HiveJvm:
 
     def __init__(self, gateway: Any) -> None:
         self._jvm = gateway.jvm
+        thrift = gateway.jvm.org.apache.thrift
+        self._json = thrift.TSerializer(thrift.protocol.TJSONProtocol.Factory())
         self.hive = gateway.jvm.org.apache.hadoop.hive
         self.metastore = self.hive.metastore
 
@@ -61,6 +63,11 @@ class HiveJvm:
         for value in values:
             made.add(value)
         return made
+
+    def json_of(self, made: Any) -> str:
+        """A Thrift object of Java as text of Thrift's JSON protocol."""
+        text: str = self._json.toString(made)
+        return text
 
     def client(self, configuration: Any, port: int, settings: Mapping[str, str] | None = None) -> Any:
         """Hive's own client of the Metastore at the port."""
