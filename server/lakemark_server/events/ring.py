@@ -87,6 +87,12 @@ class EventRing:
             del self._events[:forgotten]
             self._begin += forgotten
 
+    def restart(self, begin: int) -> None:
+        """Forgets all events; the next ones follow the event ``begin``."""
+        with self._lock:
+            self._begin, self._bytes = begin, 0
+            self._events.clear()
+
     def holds(self, after: int) -> bool:
         """Whether all events behind that offset are here, as far as there are any."""
         with self._lock:
