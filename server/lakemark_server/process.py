@@ -25,6 +25,8 @@ from lakemark_server.backup import refuse_half_restored
 from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.events.consumers import Consumers
+from lakemark_server.events.log import EventLog
 from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host import cores, logs, memory, ports
@@ -35,6 +37,8 @@ from lakemark_server.maintenance.housekeeping import Housekeeping
 from lakemark_server.maintenance.sweeper import Sweeper
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
+from lakemark_server.sinks.registry import Sinks
+from lakemark_server.sinks.runner import SinkRunner
 from lakemark_server.snapshots.base_builds import Thresholds
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
@@ -81,6 +85,7 @@ class Service:
         self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
+        self.sinks = self._sinks(clock)
         self.planner = Planner(self.snapshots.cache)
         self.grpc = GrpcServer(
             self.catalog,
@@ -89,6 +94,7 @@ class Service:
             self.planner,
             self.comparer,
             self.cleaner,
+            self.sinks,
             self.tenants,
             self.inflight,
             host=settings.host,
@@ -129,6 +135,12 @@ class Service:
             int(settings.fold_grace_s * 1_000),
         )
 
+        self._sink_runner = SinkRunner(self.store, clock, settings.sinks)
+
+    def _sinks(self, clock: ClockMs) -> Sinks:
+        log = EventLog(self.store)
+        return Sinks(self.store, log, Consumers(self.store, log, clock), clock, self.settings.sinks.policy)
+
     def _measured(self, catalog: str, database: str, name: str) -> Size:
         snapshots = self.snapshots
         snapshot = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, SnapshotReference()).snapshot)
@@ -149,12 +161,14 @@ class Service:
             self.hms.start()
         self._sweeper.start()
         self._folder.start()
+        self._sink_runner.start()
         _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
     def stop(self) -> None:
         if self.hms:
             self.hms.stop()
         self.grpc.stop()
+        self._sink_runner.stop()
         self._sweeper.stop()
         self._folder.stop()
         self.quotas.close()

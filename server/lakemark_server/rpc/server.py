@@ -11,7 +11,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
+from lakemark_proto.v1 import admin_pb2, catalog_pb2, sinks_pb2, snapshot_pb2, timeline_pb2
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
@@ -24,8 +24,10 @@ from lakemark_server.rpc.admission import Receiving
 from lakemark_server.rpc.catalog import CatalogServicer
 from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.methods import Methods
+from lakemark_server.rpc.sinks import SinkServicer
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.rpc.timeline import TimelineServicer
+from lakemark_server.sinks.registry import Sinks
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
@@ -62,6 +64,7 @@ class GrpcServer:
         planner: Planner,
         comparer: Comparer,
         cleaner: Cleaner,
+        sinks: Sinks,
         tenants: Tenants,
         inflight: InflightBytes,
         *,
@@ -77,6 +80,7 @@ class GrpcServer:
             _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
             _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner, limits.message_bytes_max),
             _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
+            _service(sinks_pb2, "SinkService"): SinkServicer(sinks),
         }
         self._services = tuple(service.full_name for service in servicers)
         methods = Methods(

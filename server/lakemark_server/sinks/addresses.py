@@ -93,8 +93,8 @@ def endpoints(host: str, port: int, allowed: Sequence[Network]) -> list[Endpoint
     ]
     if not usable:
         raise AddressRefused(
-            f"{host!r} is at {', '.join(address for _, address in places)}: webhooks are sent to public addresses only, "
-            f"and to networks in the service's setting webhook_networks"
+            f"{host!r} is at {', '.join(address for _, address in places)}: webhooks are sent to public addresses, and "
+            f"to networks that the service's setting webhook_networks names"
         )
     return usable
 

@@ -29,6 +29,12 @@ class EventRefused(InvalidArgument):
     code = "event_refused"
 
 
+class DeliveryAborted(Unavailable):
+    """The sink was stopped during an attempt."""
+
+    code = "delivery_aborted"
+
+
 class Sender(Protocol):
     """The way to one receiver. For one thread, except for ``abort``."""
 
@@ -38,11 +44,12 @@ class Sender(Protocol):
     def send(self, events: Sequence[Event], *, resent: bool = False) -> int:
         """Delivers some of the first events, at least one. Returns how many, once the receiver has said so.
 
-        ``resent``: a dead letter on its way again, behind later events. Raises DeliveryFailed and EventRefused.
+        ``resent``: a dead letter on its way again, behind later events. Raises DeliveryFailed, EventRefused,
+        DeliveryAborted.
         """
 
     def abort(self) -> None:
-        """Ends an attempt that is under way, and lets every later one fail. For any thread."""
+        """Ends an attempt that is under way, and every later one, too. For any thread."""
 
     def close(self) -> None:
         """Gives up connections. What was not confirmed counts as not delivered."""

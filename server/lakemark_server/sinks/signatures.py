@@ -15,7 +15,7 @@ from typing import Final
 
 from lakemark_core.errors import InvalidArgument
 
-SECRET_PREFIX: Final = "whsec_"
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every secret begins with
 SECRET_BYTES_LEAST: Final = 24
 SECRET_BYTES_MOST: Final = 64
 

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
@@ -18,11 +18,12 @@ import urllib3.connection
 import urllib3.exceptions
 
 from lakemark_core.errors import LakemarkError
+from lakemark_core.messages.cloud_events import BATCH_CONTENT_TYPE, CONTENT_TYPE, cloud_event_json, event_id
 from lakemark_proto.v1.events_pb2 import Event
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.sinks.addresses import Endpoint, Network, endpoints
 from lakemark_server.sinks.backoff import retry_after_s
-from lakemark_server.sinks.delivery import DeliveryFailed, EventRefused
+from lakemark_server.sinks.delivery import DeliveryAborted, DeliveryFailed, EventRefused
 from lakemark_server.sinks.signatures import signed_headers
 
 BODY_BYTES_MAX: Final = 4 << 20
@@ -66,19 +67,11 @@ class WebhookPolicy:
 
 
 class WebhookSender:
-    """A ``Sender``. ``encode`` makes the JSON of an event, ``id_of`` its id."""
+    """A ``Sender``."""
 
-    def __init__(
-        self,
-        target: WebhookTarget,
-        policy: WebhookPolicy,
-        encode: Callable[[Event], bytes],
-        id_of: Callable[[Event], str],
-        clock: ClockMs,
-    ) -> None:
+    def __init__(self, target: WebhookTarget, policy: WebhookPolicy, clock: ClockMs) -> None:
         self.events_max = BATCH_EVENTS_MAX if target.batch else 1
-        self._target, self._policy = target, policy
-        self._encode, self._id_of, self._clock = encode, id_of, clock
+        self._target, self._policy, self._clock = target, policy, clock
         parts = urlsplit(target.url)
         self._host = parts.hostname or ""
         self._tls = parts.scheme == "https"
@@ -90,24 +83,25 @@ class WebhookSender:
         self._aborted = threading.Event()
 
     def send(self, events: Sequence[Event], *, resent: bool = False) -> int:
-        """One POST request. Raises DeliveryFailed, EventRefused."""
+        """One POST request. Raises DeliveryFailed, EventRefused, DeliveryAborted."""
         body, count = self._body(events)
-        first, last = self._id_of(events[0]), self._id_of(events[count - 1])
+        first, last = event_id(events[0]), event_id(events[count - 1])
+        message_id = f"{events[0].catalog}-{first}" + ("" if count == 1 else f"..{last}")
         headers = {
             **self._target.headers,
             "Host": self._host_header,
-            "Content-Type": f"application/cloudevents{'-batch' if self._target.batch else ''}+json; charset=utf-8",
+            "Content-Type": f"{BATCH_CONTENT_TYPE if self._target.batch else CONTENT_TYPE}; charset=utf-8",
             "User-Agent": "lakemark",
             **({"lakemark-resent": "true"} if resent else {}),
-            **signed_headers(
-                self._target.keys, first if count == 1 else f"{first}..{last}", self._clock() // 1_000, body
-            ),
+            **signed_headers(self._target.keys, message_id, self._clock() // 1_000, body),
         }
         try:
             status, told = self._post(body, headers)
         except LakemarkError as error:
             raise DeliveryFailed(error.message, events=count) from error
         except _LOST as error:
+            if self._aborted.is_set():
+                raise DeliveryAborted("the sink was stopped") from error
             raise DeliveryFailed(self._in_words(error), events=count) from error
         if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             raise DeliveryFailed(
@@ -133,7 +127,7 @@ class WebhookSender:
         texts: list[bytes] = []
         size = 2
         for event in events[: self.events_max]:
-            text = self._encode(event)
+            text = cloud_event_json(event).encode()
             if size + len(text) + 1 > BODY_BYTES_MAX:
                 if texts:
                     break
@@ -233,8 +227,6 @@ class WebhookSender:
 
     def _in_words(self, error: Exception) -> str:
         place = f"{self._host}:{self._port}"
-        if self._aborted.is_set():
-            return "the sink was stopped"
         if isinstance(error, TimeoutError | urllib3.exceptions.TimeoutError):
             return f"{place} did not answer within {self._target.timeout_s:g} s"
         if isinstance(error, urllib3.exceptions.NewConnectionError | ConnectionRefusedError):
