@@ -113,7 +113,6 @@ class SinkMachine(RuleBasedStateMachine):
         assert self.receiver.events == sorted(self.receiver.events)
         assert set(self.receiver.events) | given_up == set(self.wanted)
         assert self.receiver.resent <= set(self.wanted)
-        status = self.sinks.get(SINK)
         self.store.close()
         self._directory.cleanup()
 

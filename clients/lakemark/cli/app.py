@@ -19,6 +19,7 @@ from lakemark.cli import (
     references,
     retention,
     schema,
+    sinks,
     tables,
     timeline,
 )
@@ -45,6 +46,7 @@ app.add_typer(references.tag, name="tag")
 app.add_typer(retention.app, name="savepoint")
 app.command("clean")(retention.clean)
 app.add_typer(quota.app, name="quota")
+app.add_typer(sinks.app, name="sinks")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
 app.command("plan")(files.plan)
