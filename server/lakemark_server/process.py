@@ -25,8 +25,7 @@ from lakemark_server.backup import refuse_half_restored
 from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import ClockMs, now_ms
-from lakemark_server.events.consumers import Consumers
-from lakemark_server.events.log import EventLog
+from lakemark_server.events.service import Events
 from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host import cores, logs, memory, ports
@@ -85,8 +84,10 @@ class Service:
         self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
-        self.sinks = self._sinks(clock)
         self.planner = Planner(self.snapshots.cache)
+        retention = EventRetention(int(settings.event_retain_s * 1_000), settings.event_retain_bytes)
+        self.events = Events(self.store, retention, clock)
+        self.sinks = Sinks(self.store, self.events.log, self.events.consumers, clock, settings.sinks.policy)
         self.grpc = GrpcServer(
             self.catalog,
             self.timeline,
@@ -94,6 +95,7 @@ class Service:
             self.planner,
             self.comparer,
             self.cleaner,
+            self.events,
             self.sinks,
             self.tenants,
             self.inflight,
@@ -105,6 +107,7 @@ class Service:
                 waiting_max=settings.grpc_waiting_max,
                 message_bytes_max=settings.grpc_message_bytes_max,
                 request_s_max=settings.request_s_max,
+                watchers_max=settings.grpc_watchers_max,
             ),
         )
         self.hms = self._bridge() if settings.hms_enabled else None
@@ -122,7 +125,7 @@ class Service:
                     request_retain_ms=int(settings.request_retain_s * 1_000),
                     clean_interval_ms=int(settings.clean_interval_s * 1_000),
                     clean_grace_ms=int(settings.clean_grace_s * 1_000),
-                    event_retention=EventRetention(int(settings.event_retain_s * 1_000), settings.event_retain_bytes),
+                    event_retention=retention,
                 ).round
             ),
         )
@@ -136,10 +139,6 @@ class Service:
         )
 
         self._sink_runner = SinkRunner(self.store, clock, settings.sinks)
-
-    def _sinks(self, clock: ClockMs) -> Sinks:
-        log = EventLog(self.store)
-        return Sinks(self.store, log, Consumers(self.store, log, clock), clock, self.settings.sinks.policy)
 
     def _measured(self, catalog: str, database: str, name: str) -> Size:
         snapshots = self.snapshots
@@ -165,6 +164,7 @@ class Service:
         _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
     def stop(self) -> None:
+        self.events.close()
         if self.hms:
             self.hms.stop()
         self.grpc.stop()

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from lakemark.cli.context import invocation
-from lakemark.cli.options import listed
-from lakemark.cli.output import counted, show_done, show_fields, show_json, show_rows, time_text
+from lakemark.cli.output import counted, plain, show_done, show_fields, show_json, show_rows, time_text
 from lakemark.cli.pairs import parse_pairs
 from lakemark.client.sinks import KafkaFormat, Sink, new_secret
 
@@ -18,9 +17,12 @@ create = typer.Typer(help="Creates a sink.", no_args_is_help=True)
 app.add_typer(create, name="create")
 
 Name = Annotated[str, typer.Argument(help="its name")]
-Catalog = Annotated[str, typer.Option(help="the catalog whose events it delivers; default: hive")]
-Tables = Annotated[str, typer.Option(help="databases and tables: sales,hr.orders_*; default: all")]
-Kinds = Annotated[str, typer.Option(help="kinds of events: committed,table_dropped; default: all")]
+Catalog = Annotated[str, typer.Option(help="of this catalog; default: hive")]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Option("--only", help="of these names: sales, sales.orders, 'sales.*', '*.orders_*'; may be repeated"),
+]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", help="of this kind, as committed; may be repeated")]
 After = Annotated[
     int | None, typer.Option(min=0, help="begin behind this offset; 0: with the first event; default: with the next")
 ]
@@ -53,8 +55,8 @@ def webhook(
     attempts_max: Annotated[
         int, typer.Option(help="after which events become dead letters; 0: 8, negative: never")
     ] = 0,
-    tables: Tables = "",
-    kinds: Kinds = "",
+    only: Patterns = None,
+    kind: Kinds = None,
     after: After = None,
     paused: Paused = False,
     catalog: Catalog = "",
@@ -70,8 +72,8 @@ def webhook(
             batch=batch,
             timeout_ms=timeout_ms,
             attempts_max=attempts_max,
-            patterns=listed(tables),
-            kinds=listed(kinds),
+            patterns=only or (),
+            kinds=kind or (),
             after=after,
             paused=paused,
             catalog=catalog,
@@ -90,8 +92,8 @@ def kafka(
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="of librdkafka")
     ] = None,
     secrets_file: PairsFile = None,
-    tables: Tables = "",
-    kinds: Kinds = "",
+    only: Patterns = None,
+    kind: Kinds = None,
     after: After = None,
     paused: Paused = False,
     catalog: Catalog = "",
@@ -106,8 +108,8 @@ def kafka(
             format=format,
             properties=parse_pairs(properties or [], "property"),
             secret_properties=_pairs(secrets_file),
-            patterns=listed(tables),
-            kinds=listed(kinds),
+            patterns=only or (),
+            kinds=kind or (),
             after=after,
             paused=paused,
             catalog=catalog,
@@ -243,21 +245,21 @@ def dead_letters(
     with call.client() as client:
         letters = [letter for letter, _ in zip(client.sinks.dead_letters(name, catalog=catalog), range(limit))]  # noqa: B905
     if call.as_json:
-        show_json(letters)
+        show_json([{**plain(letter), "event": letter.event.cloud_event()} for letter in letters])
         return
     rows = [
         [
             letter.id,
-            letter.event["id"],
-            letter.event["type"],
-            letter.event.get("subject"),
+            letter.event.offset,
+            letter.event.kind,
+            letter.event.subject,
             letter.attempts,
             time_text(letter.failed_ms),
             "is sent again" if letter.resending else letter.reason,
         ]
         for letter in letters
     ]
-    show_rows(["id", "event", "type", "subject", "attempts", "failed (UTC)", "reason"], rows, below=6)
+    show_rows(["id", "offset", "kind", "subject", "attempts", "failed (UTC)", "reason"], rows, below=6)
 
 
 @app.command()

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 from uuid import uuid4
 
-from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
-
-from lakemark.arguments import Count, Natural, checked
+from lakemark.arguments import Count, checked
 from lakemark.client.calls import Calls
-from lakemark_core.errors import InvalidArgument
-from lakemark_core.messages.cloud_events import cloud_event, kind_word
+from lakemark.client.events import Event, Place, event_from, filter_from, position_of
+from lakemark_core.messages.cloud_events import kind_word
 from lakemark_core.user import user_name
-from lakemark_proto.v1 import events_pb2
 from lakemark_proto.v1 import sinks_pb2 as pb
 from lakemark_proto.v1.sinks_pb2_grpc import SinkServiceStub
 
@@ -68,10 +65,10 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An event that a sink has given up. ``event`` is a CloudEvent; ``resending``: another attempt was asked for."""
+    """An event that a sink has given up. ``resending``: another attempt was asked for."""
 
     id: int
-    event: Mapping[str, Any]
+    event: Event
     reason: str
     attempts: int
     failed_ms: int
@@ -87,9 +84,7 @@ def new_secret() -> str:
 class Sinks:
     """``client.sinks``. ``catalog`` "" is the default catalog.
 
-    ``patterns`` and ``kinds`` choose events: ``["sales", "hr.orders_*"]`` and ``["committed", "table_dropped"]``; none:
-    all. ``after``: the first event that is delivered is the one behind this offset (0: the first that there is); None:
-    the next one that happens.
+    ``patterns``, ``kinds`` and ``after`` choose events as in ``Client.events``: None: those that come from now on.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -108,7 +103,7 @@ class Sinks:
         attempts_max: int = 0,
         patterns: Iterable[str] = (),
         kinds: Iterable[str] = (),
-        after: Natural | None = None,
+        after: Place = None,
         paused: bool = False,
         catalog: str = "",
     ) -> Sink:
@@ -134,7 +129,7 @@ class Sinks:
         secret_properties: Mapping[str, str] | None = None,
         patterns: Iterable[str] = (),
         kinds: Iterable[str] = (),
-        after: Natural | None = None,
+        after: Place = None,
         paused: bool = False,
         catalog: str = "",
     ) -> Sink:
@@ -165,14 +160,14 @@ class Sinks:
         request = pb.PauseSinkRequest(catalog=catalog, name=name, request_id=str(uuid4()))
         return _sink(self._call(self._stub.PauseSink, request, mutation=True))
 
-    def resume(self, name: str, *, after: Natural | None = None, end: bool = False, catalog: str = "") -> Sink:
-        """Goes on where the sink is, behind the offset ``after``, or at the ``end`` of the log.
+    def resume(self, name: str, *, after: Place = None, end: bool = False, catalog: str = "") -> Sink:
+        """Goes on where the sink is, behind ``after``, or at the ``end`` of the log.
 
         A failing sink tries again at once. Raises SinkNotFound, OffsetUnknown, EventsTrimmed.
         """
         request = pb.ResumeSinkRequest(catalog=catalog, name=name, request_id=str(uuid4()))
         if after is not None or end:
-            getattr(request, "from").CopyFrom(events_pb2.EventPosition(after=after or 0, end=end))
+            request.begin.CopyFrom(position_of(after))
         return _sink(self._call(self._stub.ResumeSink, request, mutation=True))
 
     def set_webhook_secrets(
@@ -223,19 +218,17 @@ class Sinks:
         return self._call(self._stub.DropDeadLetters, request, mutation=True).letters
 
     def _request(
-        self, name: str, patterns: Iterable[str], kinds: Iterable[str], after: int | None, paused: bool, catalog: str
+        self, name: str, patterns: Iterable[str], kinds: Iterable[str], after: Place, paused: bool, catalog: str
     ) -> pb.CreateSinkRequest:
-        request = pb.CreateSinkRequest(
+        return pb.CreateSinkRequest(
             catalog=catalog,
             name=name,
-            filter=events_pb2.EventFilter(patterns=patterns, kinds=map(_kind, kinds)),
+            filter=filter_from(kinds=kinds, patterns=patterns),
+            begin=position_of(after),
             owner=user_name(),
             paused=paused,
             request_id=str(uuid4()),
         )
-        if after is not None:
-            getattr(request, "from").CopyFrom(events_pb2.EventPosition(after=after))
-        return request
 
     def _create(self, request: pb.CreateSinkRequest) -> Sink:
         return _sink(self._call(self._stub.CreateSink, request, mutation=True))
@@ -243,14 +236,6 @@ class Sinks:
     def _set(self, name: str, catalog: str, given: pb.SinkSecrets) -> Sink:
         request = pb.SetSinkSecretsRequest(catalog=catalog, name=name, secrets=given, request_id=str(uuid4()))
         return _sink(self._call(self._stub.SetSinkSecrets, request, mutation=True))
-
-
-def _kind(word: str) -> events_pb2.EventKind.ValueType:
-    kinds: EnumTypeWrapper[Any] = events_pb2.EventKind  # type: ignore[assignment]
-    if word.upper() not in kinds.keys() or not kinds.Value(word.upper()):
-        words = ", ".join(kind_word(number) for number in kinds.values() if number)
-        raise InvalidArgument(f"there is no kind of events {word!r}; there are: {words}")
-    return events_pb2.EventKind.ValueType(kinds.Value(word.upper()))
 
 
 def _sink(message: pb.Sink) -> Sink:
@@ -302,7 +287,7 @@ def _sink(message: pb.Sink) -> Sink:
 def _letter(message: pb.DeadLetter) -> DeadLetter:
     return DeadLetter(
         message.id,
-        cloud_event(message.event),
+        event_from(message.event),
         message.reason,
         message.attempts,
         message.failed_ms,

@@ -41,7 +41,7 @@ class SinkServicer(SinkServiceServicer):
                 request.webhook if kind == "webhook" else request.kafka,
                 request.secrets,
                 request.filter,
-                _start(getattr(request, "from")) if request.HasField("from") else END,
+                _start(request.begin) if request.HasField("begin") else END,
                 owner=request.owner,
                 paused=request.paused,
                 request_id=request.request_id,
@@ -62,7 +62,7 @@ class SinkServicer(SinkServiceServicer):
 
     @method(Rank.WRITE)
     def ResumeSink(self, request: pb.ResumeSinkRequest, context: Context) -> pb.Sink:
-        start = _start(getattr(request, "from")) if request.HasField("from") else None
+        start = _start(request.begin) if request.HasField("begin") else None
         sink = _sink_id(request.catalog, request.name)
         return _sink(self._sinks.resume(sink, start, request_id=request.request_id))
 
