@@ -227,10 +227,11 @@ class WebhookSender:
 
     def _in_words(self, error: Exception) -> str:
         place = f"{self._host}:{self._port}"
-        if isinstance(error, TimeoutError | urllib3.exceptions.TimeoutError):
-            return f"{place} did not answer within {self._target.timeout_s:g} s"
+        # It counts as one of the time-outs, too.
         if isinstance(error, urllib3.exceptions.NewConnectionError | ConnectionRefusedError):
             return f"{place} cannot be connected to: {_reason(error)}"
+        if isinstance(error, TimeoutError | urllib3.exceptions.TimeoutError):
+            return f"{place} did not answer within {self._target.timeout_s:g} s"
         if isinstance(error, ssl.SSLError | urllib3.exceptions.SSLError):
             return f"{place} offers no TLS that can be trusted: {_reason(error)}"
         return f"{place} cut the connection before it answered: {_reason(error)}"
