@@ -23,8 +23,10 @@ from lakemark_server.kv import StoreClosed
 BATCH_EVENTS: Final = 1_000
 BATCH_BYTES: Final = 1 << 20
 
-LINGER_S: Final = 0.005
-"""Between two reads of a log: under load, events of this time are read and sent together."""
+LINGER_S: Final = 0.0015
+LINGER_S_MAX: Final = 0.05
+"""Between two reads of a log at least, for each watcher and in all: under load, the events of this time are sent
+together, so that sending takes a small part of the processor. An event after a pause is sent at once."""
 
 IDLE_S: Final = 5.0
 """How long a thread goes on when nobody watches."""
@@ -155,7 +157,8 @@ class EventTail:
                 self._wake()
             if not page.whole:
                 continue
-            self._stopped.wait(max(0.0, since + LINGER_S - time.monotonic()))
+            linger_s = min(LINGER_S * self.watchers, LINGER_S_MAX)
+            self._stopped.wait(max(0.0, since + linger_s - time.monotonic()))
             since = time.monotonic()
             last, seen = seen, self.log.wait(self.catalog, seen, IDLE_S)
             if last == seen and not self.watchers and self._ended(self):
