@@ -21,6 +21,7 @@ from lakemark.cli import (
     references,
     retention,
     schema,
+    sinks,
     tables,
     timeline,
 )
@@ -49,6 +50,7 @@ app.command("clean")(retention.clean)
 app.add_typer(quota.app, name="quota")
 app.add_typer(events.app, name="events")
 app.add_typer(consumers.app, name="consumers")
+app.add_typer(sinks.app, name="sinks")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
 app.command("plan")(files.plan)
