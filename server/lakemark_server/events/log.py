@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from lakemark_core.errors import EventsLost, EventsTrimmed, OffsetUnknown
 from lakemark_proto.store.v1.store_pb2 import EventMark
 from lakemark_proto.v1.events_pb2 import Event
-from lakemark_server.events.errors import EventsLost, EventsTrimmed, OffsetUnknown
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.store import event_log
 from lakemark_server.store.keyspace import EVENT_ENDS, EVENT_MARKS, EVENTS
