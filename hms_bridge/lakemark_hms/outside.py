@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -72,6 +74,7 @@ class Metastore:
         self._addresses = addresses(uri)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
+        self._socket: TSocket | None = None
         self._transport: TBufferedTransport | None = None
 
     def call(self, method: str, **args: Any) -> Any:
@@ -110,6 +113,13 @@ class Metastore:
         with self._lock:
             self._close()
 
+    def interrupt(self) -> None:
+        """Makes a call that another thread waits for fail."""
+        opened = self._socket
+        if opened is not None:
+            with contextlib.suppress(OSError, AttributeError):  # closed meanwhile
+                opened.handle.shutdown(socket.SHUT_RDWR)
+
     def __enter__(self) -> Self:
         return self
 
@@ -127,14 +137,15 @@ class Metastore:
     def _connected(self) -> TBufferedTransport:
         last: Exception | None = None
         for host, port in self._addresses:
-            socket = TSocket(host, port)
-            socket.setTimeout(self._timeout_s * 1_000)
+            opened = TSocket(host, port)
+            opened.setTimeout(self._timeout_s * 1_000)
             try:
-                socket.open()
+                opened.open()
             except (OSError, TTransportException) as error:
                 last = error
                 continue
-            return TBufferedTransport(socket, 1 << 16)
+            self._socket = opened
+            return TBufferedTransport(opened, 1 << 16)
         raise last or EOFError("no address")
 
     def _exchange(self, transport: TBufferedTransport, call: Call) -> Any:

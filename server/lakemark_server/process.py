@@ -24,15 +24,20 @@ from lakemark_server.admission.tenants import Tenants
 from lakemark_server.backup import refuse_half_restored
 from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.events.consumers import Consumers
+from lakemark_server.events.log import EventLog
 from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host import cores, logs, memory, ports
 from lakemark_server.kv import Store, backend_of, open_store, public_url
+from lakemark_server.listeners.registry import Listeners
 from lakemark_server.maintenance.base_folder import BaseFolder
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.maintenance.housekeeping import Housekeeping
 from lakemark_server.maintenance.sweeper import Sweeper
+from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
 from lakemark_server.snapshots.base_builds import Thresholds
@@ -43,6 +48,7 @@ from lakemark_server.timeline.service import Timeline
 
 if TYPE_CHECKING:
     from lakemark_hms.bridge import HmsBridge
+    from lakemark_hms.listener.runner import Domains
 
 _FOLD_CACHE_BYTES: Final = 32 << 20
 
@@ -82,6 +88,11 @@ class Service:
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
+        self.events = EventLog(self.store)
+        self.consumers = Consumers(self.store, self.events, clock)
+        self.listeners = Listeners(self.store, self.events, self.consumers, clock)
+        mirrored = self._mirrored(clock)
+        self._listener_runners = mirrored.runners(settings.listener_interval_s, settings.listener_lease_s)
         self.grpc = GrpcServer(
             self.catalog,
             self.timeline,
@@ -91,6 +102,7 @@ class Service:
             self.cleaner,
             self.tenants,
             self.inflight,
+            ListenerServicer(self.listeners, mirrored.comparison()),
             host=settings.host,
             port=settings.grpc_port,
             limits=GrpcLimits(
@@ -129,6 +141,21 @@ class Service:
             int(settings.fold_grace_s * 1_000),
         )
 
+    def _mirrored(self, clock: ClockMs) -> Domains:
+        from lakemark_hms.listener.runner import Domains
+
+        return Domains(
+            self.store,
+            clock,
+            self.catalog,
+            Warehouse(self.catalog),
+            self.snapshots,
+            self.events,
+            self.consumers,
+            self.listeners,
+            self.settings.engine_schemes,
+        )
+
     def _measured(self, catalog: str, database: str, name: str) -> Size:
         snapshots = self.snapshots
         snapshot = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, SnapshotReference()).snapshot)
@@ -149,12 +176,14 @@ class Service:
             self.hms.start()
         self._sweeper.start()
         self._folder.start()
+        self._listener_runners.start()
         _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
     def stop(self) -> None:
         if self.hms:
             self.hms.stop()
         self.grpc.stop()
+        self._listener_runners.stop()
         self._sweeper.stop()
         self._folder.stop()
         self.quotas.close()

@@ -16,6 +16,7 @@ LAYERS = (
     "kv",
     "store",
     "events",
+    "listeners",
     "admission",
     "catalog",
     "file_index",

@@ -14,6 +14,7 @@ from lakemark.cli import (
     databases,
     files,
     health,
+    listeners,
     process,
     quota,
     references,
@@ -45,6 +46,7 @@ app.add_typer(references.tag, name="tag")
 app.add_typer(retention.app, name="savepoint")
 app.command("clean")(retention.clean)
 app.add_typer(quota.app, name="quota")
+app.add_typer(listeners.app, name="listeners")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
 app.command("plan")(files.plan)

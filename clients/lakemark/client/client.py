@@ -15,6 +15,7 @@ from lakemark.client.begin import begin
 from lakemark.client.calls import TIMEOUT_S_DEFAULT, Backoff, Calls
 from lakemark.client.databases import Databases
 from lakemark.client.heartbeat import Heartbeats
+from lakemark.client.listeners import Listeners
 from lakemark.client.model import Commit, Operation, Snapshot, SnapshotOf, snapshot_from
 from lakemark.client.names import parse_table_name
 from lakemark.client.partitions import Partition
@@ -56,6 +57,7 @@ class Client:
         self._branches = Branches(self._calls)
         self._tags = Tags(self._calls)
         self._quotas = Quotas(self._calls)
+        self._listeners = Listeners(self._calls)
 
     @property
     def databases(self) -> Databases:
@@ -87,6 +89,11 @@ class Client:
     def tags(self) -> Tags:
         """Names that keep a version of a table: ``create``, ``list``, ``drop``."""
         return self._tags
+
+    @property
+    def listeners(self) -> Listeners:
+        """Outside Hive Metastores that follow a catalog: ``create``, ``compare``, ``repair``, ``pause``, ``drop``."""
+        return self._listeners
 
     @property
     def quotas(self) -> Quotas:

@@ -4,7 +4,8 @@ Pure. A decision depends on the two objects alone, never on the event that drew 
 again at any time, and after its calls the next one has none.
 
 * An object that no mark says to be the listener's is left alone, whatever it looks like.
-* An object of the listener that somebody changed by hand is left alone, too, unless the listener is told to overwrite it.
+* An object of the listener that somebody changed by hand is left alone, too, unless the listener is told to overwrite
+  it.
 * Nothing that is dropped there takes data with it.
 """
 

@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-
 from lakemark_thrift.ttypes import Database, FieldSchema, Function, Partition, StorageDescriptor, Table
 
 Facts: TypeAlias = dict[str, Any]
@@ -32,9 +31,9 @@ _CHARS_TOLD: Final = 120
 
 # Written by Metastores and engines beside the definition.
 _STATISTICS: Final = frozenset(
-    {"transient_lastDdlTime", "numFiles", "totalSize", "numRows", "rawDataSize", "numFilesErasureCoded", "numPartitions",
-     "COLUMN_STATS_ACCURATE", "STATS_GENERATED", "STATS_GENERATED_VIA_STATS_TASK", "last_modified_by",
-     "last_modified_time", "bucketing_version", "DO_NOT_UPDATE_STATS", "EXTERNAL"}
+    {"transient_lastDdlTime", "numFiles", "totalSize", "numRows", "rawDataSize", "numFilesErasureCoded",
+     "numPartitions", "COLUMN_STATS_ACCURATE", "STATS_GENERATED", "STATS_GENERATED_VIA_STATS_TASK",
+     "last_modified_by", "last_modified_time", "bucketing_version", "DO_NOT_UPDATE_STATS", "EXTERNAL"}
 )  # fmt: skip
 _STATISTICS_PREFIXES: Final = ("spark.sql.statistics.", "impala.")
 
@@ -123,9 +122,7 @@ def _told(value: Any) -> str:
 
 
 def _parameters(parameters: Mapping[str, str] | None) -> dict[str, str]:
-    return {
-        name: value for name, value in (parameters or {}).items() if name not in MARKS and not is_statistic(name)
-    }
+    return {name: value for name, value in (parameters or {}).items() if name not in MARKS and not is_statistic(name)}
 
 
 def _columns(columns: Sequence[FieldSchema] | None) -> list[list[str]]:

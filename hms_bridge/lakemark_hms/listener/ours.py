@@ -33,7 +33,7 @@ from lakemark_server.file_index.parts.changes import added_between, removed_betw
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.planning.merge_on_read import merged_on_read
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots, TableSnapshot
-from lakemark_thrift.ttypes import Database, Function, Partition, Table
+from lakemark_thrift.ttypes import Database, FieldSchema, Function, Partition, Table
 
 PAGE: Final = 500
 _MERGE_ON_READ: Final = (
@@ -105,13 +105,15 @@ class LakeSide:
     @cached_property
     def table(self) -> Table:
         record, snapshot = self.latest.table.record, self.latest.snapshot
-        table = tables.hidden(
-            self.latest.table, record.name, self.location, only_scan(snapshot.schema), snapshot
-        )
+        table = tables.hidden(self.latest.table, record.name, self.location, only_scan(snapshot.schema), snapshot)
         own = {name: value for name, value in record.properties.items() if not name.lower().startswith("lakemark.")}
-        table.parameters = own | table.parameters | ({"comment": record.comment} if record.comment else {})
+        table.parameters = own | (table.parameters or {}) | ({"comment": record.comment} if record.comment else {})
         table.catName = None
         return table
+
+    @property
+    def _data_columns(self) -> list[FieldSchema] | None:
+        return self.table.sd.cols if self.table.sd is not None else None
 
     @property
     def statistics(self) -> dict[str, str]:
@@ -120,7 +122,7 @@ class LakeSide:
 
     @property
     def columns(self) -> Sequence[str]:
-        return [key.name for key in self.table.partitionKeys]
+        return [key.name or "" for key in self.table.partitionKeys or ()]
 
     def pages(self) -> Iterator[dict[str, Partition]]:
         """A partition for each file slice, ``PAGE`` at a time, by name."""
@@ -132,9 +134,7 @@ class LakeSide:
             for values, _ in slices_of(part):
                 yield partition_name(self.columns, values)
 
-    def changes(
-        self, snapshots: Snapshots, since: int
-    ) -> tuple[Iterator[dict[str, Partition]], Iterator[str]] | None:
+    def changes(self, snapshots: Snapshots, since: int) -> tuple[Iterator[dict[str, Partition]], Iterator[str]] | None:
         """The partitions added since a version, and the names of those removed; None if that is not known any more."""
         try:
             older = snapshots.load_beside(self.latest, since)
@@ -156,7 +156,7 @@ class LakeSide:
 
     def _partition(self, values: Values, directory: str) -> Partition:
         record = self.latest.table.record
-        storage = tables.parquet_storage(self.table.sd.cols, f"{self.location}/{directory}")
+        storage = tables.parquet_storage(self._data_columns, f"{self.location}/{directory}")
         return Partition(
             values=list(values),
             dbName=record.database,

@@ -11,7 +11,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
+from lakemark_proto.v1 import admin_pb2, catalog_pb2, listeners_pb2, snapshot_pb2, timeline_pb2
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
@@ -23,6 +23,7 @@ from lakemark_server.rpc.admin import AdminServicer
 from lakemark_server.rpc.admission import Receiving
 from lakemark_server.rpc.catalog import CatalogServicer
 from lakemark_server.rpc.lanes import Lanes
+from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.methods import Methods
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.rpc.timeline import TimelineServicer
@@ -64,6 +65,7 @@ class GrpcServer:
         cleaner: Cleaner,
         tenants: Tenants,
         inflight: InflightBytes,
+        listeners: ListenerServicer,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -77,6 +79,7 @@ class GrpcServer:
             _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
             _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner, limits.message_bytes_max),
             _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
+            _service(listeners_pb2, "ListenerService"): listeners,
         }
         self._services = tuple(service.full_name for service in servicers)
         methods = Methods(

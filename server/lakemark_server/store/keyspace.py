@@ -65,6 +65,13 @@ EVENT_ENDS: Final = Space.of("evente")  # (catalog) -> stamp of the log's last b
 EVENT_MARKS: Final = Space.of("eventm")  # (catalog, offset) -> EventMark
 CONSUMERS: Final = Space.of("consumer")  # (catalog, name) -> ConsumerRecord
 CONSUMER_PLACES: Final = Space.of("consumerp")  # (catalog, name) -> ConsumerPlace: how far it has come
+LISTENERS: Final = Space.of("listener")  # (catalog, name) -> Listener: what was configured
+LISTENER_STATES: Final = Space.of("listeners")  # (catalog, name) -> ListenerState, which its runner tells
+# (catalog, listener, kind, name) -> ListenerDifference: what stays different outside
+LISTENER_PROBLEMS: Final = Space.of("listenerp")
+LISTENER_FUNCTIONS: Final = Space.of(
+    "listenerf"
+)  # (catalog, listener, database, function) -> digest of what was written
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord
