@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
-from urllib.parse import urlsplit
 
 from thrift.protocol import fastbinary
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-from lakemark_core.errors import FailedPrecondition, InvalidArgument, Unavailable
+from lakemark_core.errors import FailedPrecondition, Unavailable
 from lakemark_hms.wire.codec import CALL, EXCEPTION, decode_struct, encode_call, encode_struct, read_i32
+from lakemark_server.listeners.addresses import parse_addresses
 from lakemark_thrift.base import DeclaredError, Struct
 from lakemark_thrift.services import METHODS
 from lakemark_thrift.ttypes import NoSuchObjectException
 
-PORT_DEFAULT: Final = 9083
 TIMEOUT_S: Final = 60.0
 REPLY_BYTES_MAX: Final = 1 << 30
 _USER: Final = "lakemark"
 _VERSION_1: Final = 0x80010000
 _NAME_BYTES_MAX: Final = 1 << 10
+
+# It logs each failed attempt to connect as an error; whoever makes the call is told by an exception.
+logging.getLogger("thrift.transport.TSocket").setLevel(logging.CRITICAL)
 
 
 class OutsideUnavailable(Unavailable):
@@ -46,21 +49,6 @@ class Call(NamedTuple):
     args: dict[str, Any]
 
 
-def addresses(uri: str) -> list[tuple[str, int]]:
-    """The hosts and ports in ``thrift://host:9083,thrift://other:9083``. Raises InvalidArgument."""
-    places = []
-    for text in uri.split(","):
-        try:
-            parts = urlsplit(text.strip())
-            port = parts.port or PORT_DEFAULT
-        except ValueError as error:
-            raise InvalidArgument(f"{text!r} is no address of a Metastore: {error}") from error
-        if parts.scheme != "thrift" or not parts.hostname or parts.path.strip("/"):
-            raise InvalidArgument(f"{text!r} is no address of a Metastore: write thrift://host:{PORT_DEFAULT}")
-        places.append((parts.hostname, port))
-    return places
-
-
 class Metastore:
     """One connection at a time to one of the addresses, opened at the first call and again after a failure.
 
@@ -71,7 +59,7 @@ class Metastore:
     def __init__(self, uri: str, timeout_s: float = TIMEOUT_S) -> None:
         self.uri = uri
         self.calls = 0
-        self._addresses = addresses(uri)
+        self._addresses = parse_addresses(uri)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._socket: TSocket | None = None

@@ -142,9 +142,16 @@ def decide_database(ours: Database | None, theirs: Database | None, owner: Owner
 
 
 def decide_table(
-    ours: Table | None, theirs: Table | None, owner: Owner, *, table_id: int = 0, overwrite: bool
+    ours: Table | None,
+    theirs: Table | None,
+    owner: Owner,
+    *,
+    table_id: int = 0,
+    cascade: bool = False,
+    overwrite: bool,
 ) -> Decision:
-    """The definition alone. ``ours`` is without marks; ``table_id`` is its id."""
+    """The definition alone. ``ours`` is without marks; ``table_id`` is its id. ``cascade``: its partitions have its
+    columns, and no facts of their own about them (a lake table's)."""
     if theirs is not None and not owner.owns(theirs.parameters):
         return _left("there is a table of that name which this listener did not make") if ours else EQUAL
     there = None if theirs is None else facts.of_table(theirs)
@@ -170,12 +177,12 @@ def decide_table(
         why = "another table has the name now" if other else facts.differences(there, wanted)
         return Decision(why, (_drop(theirs), _as_new(create)), replaces=True)
     if there.get("columns") != wanted.get("columns"):
-        # The columns of partitions follow. What Hive does not allow for an existing table is made anew.
-        cascade = Call(
+        # What Hive does not allow for an existing table is made anew.
+        alter = Call(
             "alter_table_with_cascade",
-            {"dbname": ours.dbName, "tbl_name": ours.tableName, "new_tbl": ours, "cascade": bool(ours.partitionKeys)},
+            {"dbname": ours.dbName, "tbl_name": ours.tableName, "new_tbl": ours, "cascade": cascade},
         )
-        return Decision(facts.differences(there, wanted), (cascade,), otherwise=(_drop(theirs), _as_new(create)))
+        return Decision(facts.differences(there, wanted), (alter,), otherwise=(_drop(theirs), _as_new(create)))
     return _altered(wanted, there, theirs.parameters, owner, overwrite, (altered_table(ours),))
 
 

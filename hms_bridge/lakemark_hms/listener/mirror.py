@@ -224,6 +224,7 @@ class Mirror:
             theirs,
             self._owner,
             table_id=side.table_id if side else 0,
+            cascade=isinstance(side, LakeSide),
             overwrite=self._orders.overwrites_in(label),
         )
         if decision.replaces and theirs is not None:

@@ -127,42 +127,45 @@ class Runner(LeasedThread):
         journal = self._journal_of(lease)
         if listener.paused:
             return _WAIT_S
+        seen = self._domains.log.wait(self._catalog, None, 0.0)
         if self._is_due(listener, journal.state):
             self._repair(listener, journal, lease)
+            whole = False
         else:
-            self._follow(listener, journal, lease)
+            whole = self._follow(listener, journal, lease)
         if journal.state.failing_since_ms or self._domains.clock() - self._told_ms >= _TELL_MS:
             journal.state.failing_since_ms = journal.state.next_attempt_ms = 0
             self._tell(journal)
+        if whole:
+            self._domains.log.wait(self._catalog, seen, _WAIT_S)
         return 0.0
 
-    def _follow(self, listener: pb.Listener, journal: Journal, lease: Lease) -> None:
+    def _follow(self, listener: pb.Listener, journal: Journal, lease: Lease) -> bool:
+        """Looks at what the next page of events is about. Returns whether there were no more of them."""
         log = self._domains.log
-        seen = log.wait(self._catalog, None, 0.0)
         if self._position is None:
             done = self._domains.consumers.get(self._catalog, consumer_of(self._name)).position
             try:
                 self._position = log.begin(self._catalog, done.offset, done.epoch)
             except (EventsTrimmed, EventsLost):  # it was away for too long, or the store is an older one
                 self._repair(listener, journal, lease)
-                return
+                return False
         try:
             page = log.page(self._catalog, self._position, _PAGE_PAIRS)
         except EventsTrimmed:
             self._repair(listener, journal, lease)
-            return
+            return False
         if page.events:
             looks = looks_of(page.events)
             if looks.everything:
                 self._repair(listener, journal, lease)
-                return
+                return False
             self._mirror(listener, journal).look(looks)
             last = page.events[-1]
             done = EventPosition(last.offset, last.epoch)
             self._domains.consumers.acknowledge(self._catalog, consumer_of(self._name), done, lease.token)
         self._position = page.position
-        if page.whole:
-            log.wait(self._catalog, seen, _WAIT_S)
+        return page.whole
 
     def _repair(self, listener: pb.Listener, journal: Journal, lease: Lease) -> None:
         """Compares everything, as it is now or later, so that no event before is needed any more."""

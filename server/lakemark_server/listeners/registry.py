@@ -16,6 +16,7 @@ from lakemark_server.events.consumers import Consumers, EventPosition, Start, fi
 from lakemark_server.events.filters import filter_of
 from lakemark_server.events.log import EventLog
 from lakemark_server.kv import ReadTransaction, Store, keys_below
+from lakemark_server.listeners.addresses import parse_addresses
 from lakemark_server.store.keyspace import LISTENER_FUNCTIONS, LISTENER_PROBLEMS, LISTENER_STATES, LISTENERS
 from lakemark_server.store.mutations import Mutation, Mutations
 
@@ -28,7 +29,6 @@ COMPARE_INTERVAL_MS: Final = 3_600_000
 COMPARE_INTERVAL_MS_MIN: Final = 10_000
 COMPARE_INTERVAL_MS_MAX: Final = 30 * 86_400_000
 OVERWRITES_MAX: Final = 1_000
-URI_CHARS_MAX: Final = 2_000
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 _MANAGER: Final = "a listener"
@@ -209,8 +209,7 @@ def _check(draft: pb.Listener) -> None:
             "and any of _ . -",
             name=draft.name,
         )
-    if not draft.uri.startswith("thrift://") or len(draft.uri) > URI_CHARS_MAX:
-        raise InvalidArgument(f"{draft.uri[:200]!r} is no address of a Metastore: write thrift://host:9083")
+    parse_addresses(draft.uri)
     interval = draft.compare_interval_ms
     if interval and not COMPARE_INTERVAL_MS_MIN <= interval <= COMPARE_INTERVAL_MS_MAX:
         raise InvalidArgument(

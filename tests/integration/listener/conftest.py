@@ -45,6 +45,7 @@ class Outside:
     """A Metastore that can be stopped and started on the same port."""
 
     def __init__(self, directory: Path) -> None:
+        directory.mkdir()
         self.store = open_store(store_url(directory))
         self.catalog = Catalog(self.store, str(directory / "warehouse"))
         self.catalog.ensure_default_database()
