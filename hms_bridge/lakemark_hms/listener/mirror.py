@@ -227,14 +227,12 @@ class Mirror:
             cascade=isinstance(side, LakeSide),
             overwrite=self._orders.overwrites_in(label),
         )
-        if decision.replaces and theirs is not None:
-            foreign = self._partitions_of_others(theirs)
-            if foreign and not self._orders.overwrites_in(label):
-                decision = Decision(f"{decision.difference}, but stays there: it has {foreign}", left=True)
+        if decision.replaces:
+            decision = self._unless_others(label, theirs, decision)
         if decision.difference and theirs is None and self._orders.applies:
             self.database(database, needed=True)
         fresh = theirs is None or decision.replaces
-        outcome = self._carry_out("table", label, decision)
+        outcome = self._carry_out("table", label, decision, theirs)
         if outcome is _Outcome.LEFT or side is None:
             return
         if decision.difference:
@@ -320,6 +318,13 @@ class Mirror:
         more = f"; and {count - len(left)} partitions more" if count > len(left) else ""
         return "; ".join(left) + more
 
+    def _unless_others(self, label: str, theirs: Table | None, decision: Decision) -> Decision:
+        """The decision to drop a table, unless partitions of somebody else would go with it."""
+        others = "" if theirs is None or self._orders.overwrites_in(label) else self._partitions_of_others(theirs)
+        if not others:
+            return decision
+        return Decision(f"{decision.difference}, but it stays: it has {others}", left=True)
+
     def _partitions_of_others(self, theirs: Table) -> str:
         """In words, the partitions there that the listener did not make or that were changed by hand; "": none."""
         if not theirs.partitionKeys:
@@ -349,7 +354,7 @@ class Mirror:
         partitions = self._metastore.call("get_partitions_by_names", **place, names=list(names))
         return {_name_of(keys, partition): partition for partition in partitions}
 
-    def _carry_out(self, kind: str, label: str, decision: Decision) -> _Outcome:
+    def _carry_out(self, kind: str, label: str, decision: Decision, theirs: Table | None = None) -> _Outcome:
         """Raises OutsideUnavailable, OutsideRefused."""
         if decision.left:
             self._tell(kind, label, pb.DIFFERENCE_LEFT, decision.difference)
@@ -367,7 +372,10 @@ class Mirror:
         except OutsideRefused as error:
             if not decision.otherwise or error.details["error"] != InvalidOperationException.__name__:
                 raise
-            for call in decision.otherwise:
+            instead = self._unless_others(label, theirs, Decision(decision.difference, decision.otherwise))
+            if instead.left:
+                return self._carry_out(kind, label, instead)
+            for call in instead.calls:
                 self._metastore.run(call)
             outcome = _Outcome.REPLACED
         self._tell(kind, label, pb.DIFFERENCE_REPAIRED, decision.difference)
