@@ -37,7 +37,9 @@ from lakemark_server.maintenance.base_folder import BaseFolder
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.maintenance.housekeeping import Housekeeping
 from lakemark_server.maintenance.sweeper import Sweeper
+from lakemark_server.mounts.registry import Mounts
 from lakemark_server.rpc.listeners import ListenerServicer
+from lakemark_server.rpc.mounts import MountServicer
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
 from lakemark_server.snapshots.base_builds import Thresholds
@@ -48,6 +50,7 @@ from lakemark_server.timeline.service import Timeline
 
 if TYPE_CHECKING:
     from lakemark_hms.bridge import HmsBridge
+    from lakemark_hms.federation.mounted import Mounted
     from lakemark_hms.listener.runner import Domains
 
 _FOLD_CACHE_BYTES: Final = 32 << 20
@@ -91,6 +94,8 @@ class Service:
         self.events = EventLog(self.store)
         self.consumers = Consumers(self.store, self.events, clock)
         self.listeners = Listeners(self.store, self.events, self.consumers, clock)
+        self.mounts = Mounts(self.store, clock)
+        self._mounted = self._mounted_databases()
         mirrored = self._mirrored(clock)
         self._listener_runners = mirrored.runners(settings.listener_interval_s, settings.listener_lease_s)
         self.grpc = GrpcServer(
@@ -103,6 +108,8 @@ class Service:
             self.tenants,
             self.inflight,
             ListenerServicer(self.listeners, mirrored.comparison()),
+            MountServicer(self.mounts),
+            self._mounted,
             host=settings.host,
             port=settings.grpc_port,
             limits=GrpcLimits(
@@ -140,6 +147,11 @@ class Service:
             Thresholds(settings.fold_versions, settings.fold_files),
             int(settings.fold_grace_s * 1_000),
         )
+
+    def _mounted_databases(self) -> Mounted:
+        from lakemark_hms.federation.mounted import Mounted
+
+        return Mounted(self.mounts)
 
     def _mirrored(self, clock: ClockMs) -> Domains:
         from lakemark_hms.listener.runner import Domains
@@ -222,6 +234,7 @@ class Service:
             admission=admission,
             timeline=self.timeline,
             engine_schemes=given.engine_schemes,
+            mounted=self._mounted,
         )
 
 

@@ -19,6 +19,7 @@ LAYERS = (
     "listeners",
     "admission",
     "catalog",
+    "mounts",
     "file_index",
     "timeline",
     "snapshots",

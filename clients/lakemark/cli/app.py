@@ -15,6 +15,7 @@ from lakemark.cli import (
     files,
     health,
     listeners,
+    mounts,
     process,
     quota,
     references,
@@ -47,6 +48,7 @@ app.add_typer(retention.app, name="savepoint")
 app.command("clean")(retention.clean)
 app.add_typer(quota.app, name="quota")
 app.add_typer(listeners.app, name="listeners")
+app.add_typer(mounts.app, name="mounts")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
 app.command("plan")(files.plan)

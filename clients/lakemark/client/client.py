@@ -17,6 +17,7 @@ from lakemark.client.databases import Databases
 from lakemark.client.heartbeat import Heartbeats
 from lakemark.client.listeners import Listeners
 from lakemark.client.model import Commit, Operation, Snapshot, SnapshotOf, snapshot_from
+from lakemark.client.mounts import Mounts
 from lakemark.client.names import parse_table_name
 from lakemark.client.partitions import Partition
 from lakemark.client.quotas import Quotas
@@ -58,6 +59,7 @@ class Client:
         self._tags = Tags(self._calls)
         self._quotas = Quotas(self._calls)
         self._listeners = Listeners(self._calls)
+        self._mounts = Mounts(self._calls)
 
     @property
     def databases(self) -> Databases:
@@ -94,6 +96,11 @@ class Client:
     def listeners(self) -> Listeners:
         """Outside Hive Metastores that follow a catalog: ``create``, ``compare``, ``repair``, ``pause``, ``drop``."""
         return self._listeners
+
+    @property
+    def mounts(self) -> Mounts:
+        """Databases of outside Hive Metastores, read through: ``create``, ``get``, ``list``, ``drop``."""
+        return self._mounts
 
     @property
     def quotas(self) -> Quotas:

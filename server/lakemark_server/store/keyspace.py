@@ -72,6 +72,7 @@ LISTENER_PROBLEMS: Final = Space.of("listenerp")
 LISTENER_FUNCTIONS: Final = Space.of(
     "listenerf"
 )  # (catalog, listener, database, function) -> digest of what was written
+MOUNTS: Final = Space.of("mount")  # (catalog, name) -> Mount: a database of an outside Metastore
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord

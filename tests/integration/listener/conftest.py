@@ -17,7 +17,8 @@ from lakemark_server.process import Service
 from tests.integration.grpc_server import connected, running_service
 from tests.stores import store_url
 
-SETTLED_S = 30.0
+SETTLED_S = 120.0
+"""On a busy machine a JVM takes its time."""
 
 
 @pytest.fixture
