@@ -17,6 +17,7 @@ from lakemark_core.types import BIGINT, INT, STRING, Field, Schema
 from lakemark_hms.outside import Metastore
 from lakemark_server.process import Service
 from tests.e2e.conftest import StartSpark
+from tests.e2e.spark_runner import SparkStatementError
 from tests.integration.listener import objects
 from tests.integration.listener.conftest import settled, until
 from tests.integration.listener.objects import add_partitions, alter, append, create, described, get, rows, table
@@ -171,3 +172,10 @@ def test_spark_reads_the_same_rows_there(
                     here_rows = ours.sql(f"SELECT * FROM {db}.{name} WHERE {where} ORDER BY id")
                     assert theirs.sql(query.format(f"{db}.{name}", where)) == here_rows
                     assert here_rows
+        client.mounts.create("mounted", hive23_uri, db, cache_s=0)
+        until(lambda: "mounted" in here.call("get_all_databases"))
+        expected = ours.sql(f"SELECT * FROM {db}.orders ORDER BY id")
+        assert ours.sql(query.format("mounted.orders", "true")) == expected
+        with pytest.raises(SparkStatementError, match="mounted here to be read"):
+            ours.sql("DROP TABLE mounted.orders")
+        client.mounts.drop("mounted")
