@@ -89,7 +89,7 @@ def _write(
         columns = columns_for(df.schema, writer.schema, table)
         attempt = layout.Attempt.new(writer.location)
         layout.write(df.select(*columns), writer.schema, attempt, distribute=distribute)
-        paths = layout.written_files(df.sparkSession, attempt)
+        paths = layout.written_files(attempt)
         files = describe_files(df.sparkSession, paths, writer.location, writer.schema)
         check_not_null(files, writer.schema, writer.table)
         if named is not None and operation == "overwrite_partitions":

@@ -26,8 +26,7 @@ from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.context.clock import ClockMs, now_ms
-from lakemark_server.events.consumers import Consumers
-from lakemark_server.events.log import EventLog
+from lakemark_server.events.service import Events
 from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host import cores, logs, memory, ports
@@ -91,9 +90,9 @@ class Service:
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
-        self.events = EventLog(self.store)
-        self.consumers = Consumers(self.store, self.events, clock)
-        self.listeners = Listeners(self.store, self.events, self.consumers, clock)
+        retention = EventRetention(int(settings.event_retain_s * 1_000), settings.event_retain_bytes)
+        self.events = Events(self.store, retention, clock)
+        self.listeners = Listeners(self.store, self.events.log, self.events.consumers, clock)
         self.mounts = Mounts(self.store, clock)
         self._mounted = self._mounted_databases()
         mirrored = self._mirrored(clock)
@@ -105,6 +104,7 @@ class Service:
             self.planner,
             self.comparer,
             self.cleaner,
+            self.events,
             self.tenants,
             self.inflight,
             ListenerServicer(self.listeners, mirrored.comparison()),
@@ -118,6 +118,7 @@ class Service:
                 waiting_max=settings.grpc_waiting_max,
                 message_bytes_max=settings.grpc_message_bytes_max,
                 request_s_max=settings.request_s_max,
+                watchers_max=settings.grpc_watchers_max,
             ),
         )
         self.hms = self._bridge() if settings.hms_enabled else None
@@ -135,7 +136,7 @@ class Service:
                     request_retain_ms=int(settings.request_retain_s * 1_000),
                     clean_interval_ms=int(settings.clean_interval_s * 1_000),
                     clean_grace_ms=int(settings.clean_grace_s * 1_000),
-                    event_retention=EventRetention(int(settings.event_retain_s * 1_000), settings.event_retain_bytes),
+                    event_retention=retention,
                 ).round
             ),
         )
@@ -162,8 +163,8 @@ class Service:
             self.catalog,
             Warehouse(self.catalog),
             self.snapshots,
-            self.events,
-            self.consumers,
+            self.events.log,
+            self.events.consumers,
             self.listeners,
             self.settings.engine_schemes,
         )
@@ -192,6 +193,7 @@ class Service:
         _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
     def stop(self) -> None:
+        self.events.close()
         if self.hms:
             self.hms.stop()
         self.grpc.stop()

@@ -352,7 +352,7 @@ class Catalog:
 
 def _own_directory(database: DatabaseRecord, name: str) -> str:
     """A directory that no other table ever has: a dropped table keeps its own when another one takes its name."""
-    return storage.join(database.location, f"{name}-{secrets.token_hex(4)}")
+    return storage.canonical_uri(storage.join(database.location, f"{name}-{secrets.token_hex(4)}"))
 
 
 def _check_empty(tx: Transaction, record: DatabaseRecord) -> None:

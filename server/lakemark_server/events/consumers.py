@@ -30,7 +30,7 @@ from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.events.filters import filter_of
 from lakemark_server.events.log import EventLog
 from lakemark_server.kv import ReadTransaction, Store, strinc
-from lakemark_server.store import leases
+from lakemark_server.store import event_log, leases
 from lakemark_server.store.keyspace import CONSUMER_PLACES, CONSUMERS
 from lakemark_server.store.leases import Lease, LeaseLost, Leases
 from lakemark_server.store.mutations import Mutation, Mutations
@@ -88,9 +88,18 @@ class Consumers:
     """Thread-safe. Catalogs are named in lower case. Consumers are named as they were created."""
 
     def __init__(
-        self, store: Store, log: EventLog, clock: ClockMs = now_ms, consumers_max: int = CONSUMERS_MAX
+        self,
+        store: Store,
+        log: EventLog,
+        clock: ClockMs = now_ms,
+        *,
+        consumers_max: int = CONSUMERS_MAX,
+        known_end: Callable[[str], int] = lambda catalog: 0,
     ) -> None:
-        self._store, self._log, self._clock = store, log, clock
+        """``known_end``: an offset that the log of a catalog has reached, by what this process knows already."""
+        self._store, self._log = store, log
+        self._known_end = known_end
+        self._epoch: int | None = None  # the store's, which does not change while anybody serves it
         self._max = consumers_max
         self._mutations = Mutations(store, clock)
         self._leases = Leases(store, clock)
@@ -219,10 +228,7 @@ class Consumers:
         Never moves it back. ``token``: of the lease under which the events were read; 0: nobody has the consumer.
         Raises ConsumerNotFound, ConsumerTaken, OffsetUnknown, EventsLost, InvalidArgument.
         """
-        try:
-            position = self.locate(catalog, Start(done.offset, done.epoch))
-        except EventsTrimmed:  # it has been there
-            position = EventPosition(done.offset, self._log.extent(catalog).epoch)
+        position = self._seen(catalog, done)
 
         def body(mutation: Mutation) -> EventPosition:
             consumer = find(mutation.tx, catalog, name)
@@ -233,6 +239,17 @@ class Consumers:
             return position
 
         return self._mutations.run(body)
+
+    def _seen(self, catalog: str, done: EventPosition) -> EventPosition:
+        """The place of an event that a consumer has seen. Raises OffsetUnknown, EventsLost, InvalidArgument."""
+        if self._epoch is None:
+            self._epoch = self._store.read(event_log.epoch)
+        if done.epoch == self._epoch and 0 <= done.offset <= self._known_end(catalog):
+            return done
+        try:
+            return self.locate(catalog, Start(done.offset, done.epoch))
+        except EventsTrimmed:  # there was such an event
+            return EventPosition(done.offset, self._epoch)
 
     def hold(self, catalog: str, name: str, member: str, ttl_ms: int) -> Lease | None:
         """The consumer for this member, who is unique; None while another one has it.

@@ -31,11 +31,15 @@ class LogPosition(NamedTuple):
 
 
 class EventPage(NamedTuple):
-    """Some events with their offsets, and where to read on. ``whole``: when it was read, there were no more."""
+    """Some events with their offsets, and where to read on. ``whole``: when it was read, there were no more.
+
+    ``places`` are the ends of batches, by the offset of the last event before each.
+    """
 
     events: list[Event]
     position: LogPosition
     whole: bool
+    places: dict[int, bytes]
 
 
 class LogExtent(NamedTuple):
@@ -44,6 +48,15 @@ class LogExtent(NamedTuple):
     first: int
     last: int
     epoch: int
+
+
+class LogSummary(NamedTuple):
+    """What a log holds: the times of its first and last event (0: there is none), and its size in the store."""
+
+    extent: LogExtent
+    first_ms: int
+    last_ms: int
+    size_bytes: int
 
 
 class EventLog:
@@ -69,6 +82,10 @@ class EventLog:
         return self._store.read(
             lambda tx: LogExtent(_trimmed(tx, catalog) + 1, _end(tx, catalog).offset, event_log.epoch(tx))
         )
+
+    def summary(self, catalog: str) -> LogSummary:
+        """What the log holds."""
+        return self._store.read(lambda tx: _summary(tx, catalog))
 
     def page(self, catalog: str, position: LogPosition, pairs: int = PAGE_PAIRS) -> EventPage:
         """The events behind ``position``; none if there are no more. Raises EventsTrimmed."""
@@ -157,6 +174,25 @@ def _end(tx: ReadTransaction, catalog: str) -> LogPosition:
     return _last(tx, catalog, _from_mark(mark, mark.offset), EVENTS.range(catalog)[1])
 
 
+def _summary(tx: ReadTransaction, catalog: str) -> LogSummary:
+    begun, mark = first_mark(tx, catalog), last_mark(tx, catalog)
+    begin, end = EVENTS.range(catalog)
+    first = next(event_log.batches(catalog, tx.get_range(begin, end, limit=PAGE_PAIRS, snapshot=True)), None)
+    last, last_ms = mark.offset, mark.time_ms
+    size_bytes = mark.bytes - (begun.bytes if begun.trimmed else 0)
+    key = mark.key
+    while True:
+        begin = key + b"\0" if key else begin
+        pairs = tx.get_range(begin, end, limit=PAGE_PAIRS, snapshot=True) if begin < end else []
+        for key, batch_bytes, events in event_log.batches(catalog, pairs):  # noqa: B007 - the last key is used
+            last, last_ms = last + len(events), events[-1].time_ms
+            size_bytes += batch_bytes
+        if len(pairs) < PAGE_PAIRS:
+            break
+    extent = LogExtent(_trimmed(tx, catalog) + 1, last, event_log.epoch(tx))
+    return LogSummary(extent, first[2][0].time_ms if first else 0, last_ms if first else 0, size_bytes)
+
+
 def _last(tx: ReadTransaction, catalog: str, position: LogPosition, end: bytes) -> LogPosition:
     while True:
         page = _page(tx, catalog, position, PAGE_PAIRS, end)
@@ -185,10 +221,12 @@ def _page(
     pairs = tx.get_range(begin, stop, limit=pairs_max, snapshot=True) if begin < stop else []
     events: list[Event] = []
     offset, key = position.offset, position.key
-    for key, _, batch in event_log.batches(catalog, pairs):  # noqa: B007 - the last key is where to go on
+    places: dict[int, bytes] = {}
+    for key, _, batch in event_log.batches(catalog, pairs):
         for event in batch:
             offset += 1
             if offset > position.after:
                 event.offset = offset
                 events.append(event)
-    return EventPage(events, LogPosition(offset, key, max(position.after, offset)), len(pairs) < pairs_max)
+        places[offset] = key
+    return EventPage(events, LogPosition(offset, key, max(position.after, offset)), len(pairs) < pairs_max, places)

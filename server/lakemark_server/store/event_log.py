@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
+from google.protobuf.message import DecodeError
 
 from lakemark_core.errors import CorruptStore
 from lakemark_proto.store.v1.store_pb2 import EventBatch
@@ -32,9 +33,11 @@ def epoch(tx: ReadTransaction) -> int:
     return 0 if stored is None else int.from_bytes(stored, "big")
 
 
-def begin_epoch(tx: Transaction) -> None:
-    """After a restore: what is appended from now on comes behind all that the backup holds."""
-    tx.set(EPOCH, (epoch(tx) + 1).to_bytes(8, "big"))
+def begin_epoch(tx: Transaction) -> int:
+    """After a restore: what is appended with this epoch comes behind all that the backup holds."""
+    begun = epoch(tx) + 1
+    tx.set(EPOCH, begun.to_bytes(8, "big"))
+    return begun
 
 
 def append(tx: Transaction, epoch: int, catalog: str, events: Sequence[Event]) -> None:
@@ -82,8 +85,9 @@ def _epoch_of(space: Space, key: bytes, number: int) -> int:
 def _parsed(key: bytes, pieces: Sequence[bytes]) -> EventBatch:
     form, size = pieces[0][2], int.from_bytes(pieces[0][3:_HEADER_BYTES], "big")
     body = b"".join((pieces[0][_HEADER_BYTES:], *pieces[1:]))
-    if form == _ZSTD:
-        body = _CODEC.decompress(body, size, asbytes=True)
-    elif form != _PLAIN:
+    if form not in (_PLAIN, _ZSTD):
         raise CorruptStore(f"the batch of events at {key!r} has form {form}, which this release does not know")
-    return EventBatch.FromString(body)
+    try:
+        return EventBatch.FromString(body if form == _PLAIN else _CODEC.decompress(body, size, asbytes=True))
+    except (OSError, ValueError, DecodeError) as error:
+        raise CorruptStore(f"the batch of events at {key!r} is damaged: {error}") from error

@@ -53,10 +53,11 @@ class Mutation:
     def tell(self, event: Event) -> None:
         """Adds the event of a change to the log of its catalog, together with the change.
 
+        It is told of the current caller unless it says by whom it is, as the changes of a batch must.
         The event must not be changed afterwards, nor hold what the caller changes.
         """
         event.time_ms = self.now_ms
-        event.by = caller.current()
+        event.by = event.by or caller.current()
         self.events.append(event)
 
     def once(self, request_id: str, kind: str, answer: type[M], body: Callable[[Mutation], M]) -> Outcome[M]:

@@ -9,10 +9,12 @@ from lakemark_proto.v1.events_pb2 import Event
 from lakemark_server.timeline.branches.forks import name_of
 
 
-def of_commit(table: LakeTableRecord, branch_key: str, version: VersionRecord) -> Event:
+def of_commit(table: LakeTableRecord, branch_key: str, version: VersionRecord, by: str = "") -> Event:
+    """``by`` "": the current caller."""
     added = version.merged.added if version.HasField("merged") else version.staged
     removed = version.merged.removed if version.HasField("merged") else version.removed
     event = _of_table(pb.COMMITTED, table)
+    event.by = by
     detail = event.commit
     detail.branch = name_of(branch_key)
     detail.version = version.version
@@ -32,8 +34,10 @@ def of_commit(table: LakeTableRecord, branch_key: str, version: VersionRecord) -
     return event
 
 
-def of_rollback(table: LakeTableRecord, record: InstantRecord) -> Event:
+def of_rollback(table: LakeTableRecord, record: InstantRecord, by: str = "") -> Event:
+    """``by`` "": the current caller."""
     event = _of_table(pb.INSTANT_ROLLED_BACK, table)
+    event.by = by
     event.rollback.branch = name_of(record.branch)
     event.rollback.instant = record.instant
     event.rollback.operation = record.operation

@@ -20,9 +20,12 @@ def test_the_names_of_lakemark() -> None:
         "Commit",
         "CommitConflict",
         "Comparison",
+        "Consumer",
         "DataFile",
         "Database",
         "DroppedTable",
+        "Event",
+        "EventStream",
         "Instant",
         "LakemarkError",
         "Merge",
@@ -59,7 +62,7 @@ def test_the_client_needs_no_extra() -> None:
 
 def test_help_names_what_a_client_has() -> None:
     shown = pydoc.plain(pydoc.render_doc(lakemark.Client))
-    for name in ("databases", "tables", "timeline", "branches", "tags", "quotas"):
+    for name in ("databases", "tables", "timeline", "branches", "tags", "quotas", "consumers"):
         attribute = inspect.getattr_static(lakemark.Client, name)
         document = inspect.getdoc(attribute)
         assert document

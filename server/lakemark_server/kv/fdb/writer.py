@@ -87,6 +87,6 @@ class FdbWriter:
         if noted:
             native.add_read_conflict_key(prefix + FENCE)
             if self._log.wanted(read_version):
-                self._log.note(native, transaction, read_version)
+                self._log.note(native, transaction)
         future = native.commit()
         self._client.answer(future.wait, commit_error)

@@ -100,7 +100,7 @@ class _Attempt:
         published = publish(state, [one.commit for one in pending], now_ms, self.batch.log)
         answers: list[Answer | LakemarkError] = []
         for one, answer in zip(pending, published, strict=True):
-            if isinstance(answer, CommitConflict) and refuse(state, one.commit.instant, answer):
+            if isinstance(answer, CommitConflict) and refuse(state, one.commit, answer):
                 self.refused.append((state.table, one.commit.instant))
             answers.append(self._followed(one, answer) if isinstance(answer, Committed) else answer)
         return answers
