@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -21,6 +22,8 @@ from lakemark_thrift.services import METHODS
 from lakemark_thrift.ttypes import NoSuchObjectException
 
 TIMEOUT_S: Final = 60.0
+IDLE_S: Final = 60.0
+"""After which a connection is not used again."""
 REPLY_BYTES_MAX: Final = 1 << 30
 _USER: Final = "lakemark"
 _VERSION_1: Final = 0x80010000
@@ -62,6 +65,7 @@ class Metastore:
         self._addresses = parse_addresses(uri)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
+        self._used_s = 0.0
         self._socket: TSocket | None = None
         self._transport: TBufferedTransport | None = None
 
@@ -72,6 +76,9 @@ class Metastore:
     def run(self, call: Call) -> Any:
         """Makes the call. Raises OutsideUnavailable, OutsideRefused."""
         with self._lock:
+            if time.monotonic() - self._used_s > IDLE_S:
+                self._close()  # the peer, or something between, may have dropped it silently
+            self._used_s = time.monotonic()
             fresh = self._transport is None
             try:
                 return self._run(call)

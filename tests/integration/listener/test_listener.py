@@ -309,3 +309,23 @@ def test_bad_input_is_refused(client: Client, outside: Outside) -> None:
     with pytest.raises(AlreadyExists):
         client.listeners.create("hive", outside.uri)
     assert [one.name for one in client.listeners.list()] == ["hive"]
+
+
+def test_another_runner_takes_over(service: Service, client: Client, there: Metastore, outside: Outside) -> None:
+    client.databases.create("sales")
+    client.listeners.create("hive", outside.uri)
+    settled(client, "hive")
+    first = client.listeners.get("hive").runner
+    second = service._mirrored(service.catalog.clock).runners(0.05, 1.0)
+    second.start()
+    try:
+        lake(client)
+        settled(client, "hive")
+        assert client.listeners.get("hive").runner == first
+        service._listener_runners.stop()
+        append(client, "sales.orders", rows(0, 9))
+        until(lambda: client.listeners.get("hive").runner not in ("", first))
+        settled(client, "hive")
+        assert set(partitions(there, "orders").values()) == files_of(client, "sales.orders")
+    finally:
+        second.stop()
