@@ -22,6 +22,7 @@ from lakemark_thrift.services import METHODS
 from lakemark_thrift.ttypes import NoSuchObjectException
 
 TIMEOUT_S: Final = 60.0
+CONNECT_S: Final = 10.0
 IDLE_S: Final = 60.0
 """After which a connection is not used again."""
 REPLY_BYTES_MAX: Final = 1 << 30
@@ -133,9 +134,10 @@ class Metastore:
         last: Exception | None = None
         for host, port in self._addresses:
             opened = TSocket(host, port)
-            opened.setTimeout(self._timeout_s * 1_000)
+            opened.setTimeout(min(self._timeout_s, CONNECT_S) * 1_000)
             try:
                 opened.open()
+                opened.setTimeout(self._timeout_s * 1_000)
             except (OSError, TTransportException) as error:
                 last = error
                 continue

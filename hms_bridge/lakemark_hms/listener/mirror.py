@@ -233,7 +233,10 @@ class Mirror:
             self.database(database, needed=True)
         fresh = theirs is None or decision.replaces
         outcome = self._carry_out("table", label, decision, theirs)
-        if outcome is _Outcome.LEFT or side is None:
+        if outcome is _Outcome.LEFT:
+            return
+        if side is None:
+            self._tell("partition", label)
             return
         if decision.difference:
             theirs = self._theirs(database, name)
@@ -247,7 +250,7 @@ class Mirror:
         )
         if left:
             self._tell("partition", label, pb.DIFFERENCE_LEFT, left)
-        else:
+        elif values is None or fresh:  # a look at some partitions says nothing of the others
             self._tell("partition", label)
 
     # -- partitions ---------------------------------------------------------------------------------------------------

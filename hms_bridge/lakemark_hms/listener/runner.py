@@ -97,6 +97,10 @@ class Runner(LeasedThread):
         super().ask_to_stop()
         self._metastore.interrupt()
 
+    def stop(self) -> None:
+        self.ask_to_stop()
+        super().stop()
+
     def _rounds(self) -> None:
         while not self._stopped.is_set():
             try:

@@ -28,6 +28,8 @@ class Journal:
         if difference.state == pb.DIFFERENCE_REPAIRED:
             self.state.repaired += 1
             self.state.last_repaired_ms = now
+            if difference.kind == "partition":  # some of a table's; what is wrong with others stays so
+                return
         key = (difference.kind, difference.name)
         known = self._known.get(key)
         if difference.state not in (pb.DIFFERENCE_LEFT, pb.DIFFERENCE_FAILED):

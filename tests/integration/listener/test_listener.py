@@ -183,7 +183,10 @@ def test_what_somebody_else_made_or_changed_is_told_and_stays(
     assert "day=2: it was changed by hand" in told["sales.days"]
     assert "day=8: this listener did not make" in told["sales.days"]
     assert get(there, "sales", "changed").parameters["by"] == "hand"
-    assert {values[0] for values in partitions(there, "days")} == {"1", "2", "3", "8"}
+    add_partitions(here, "days", [("9",)])
+    settled(client, "hive")
+    assert {values[0] for values in partitions(there, "days")} == {"1", "2", "3", "8", "9"}
+    assert {one.name for one in client.listeners.get("hive").problems} >= {"sales.days", "sales.changed"}
 
     here.call("drop_table", dbname="sales", name="days", deleteData=True)
     here.call("drop_table", dbname="sales", name="changed", deleteData=True)
