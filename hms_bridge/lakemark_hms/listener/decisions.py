@@ -89,8 +89,10 @@ class PartitionDecision:
     @property
     def difference(self) -> str:
         """In words; "" if nothing is to be changed."""
-        counts = (("missing", self.add), ("different", self.alter), ("dropped here", self.drop))
-        return ", ".join(f"{len(some)} partitions {what} there" for what, some in counts if some)
+        counts = (("missing there", self.add), ("different", self.alter), ("dropped here", self.drop))
+        return ", ".join(
+            f"{len(some)} partition{'' if len(some) == 1 else 's'} {what}" for what, some in counts if some
+        )
 
     def calls(self, database: str, table: str) -> list[Call]:
         calls = []
