@@ -36,7 +36,7 @@ from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction
 from lakemark_server.store.ids import IdSource
-from lakemark_server.store.keyspace import FUNCTIONS
+from lakemark_server.store.keyspace import FUNCTIONS, MOUNTS
 from lakemark_server.store.mutations import Mutation, Mutations
 
 T = TypeVar("T")
@@ -112,6 +112,10 @@ class Catalog:
                 return existing
             if existing is not None:
                 raise AlreadyExists(f"database {new.name!r} exists already", database=new.name)
+            if mutation.tx.get(MOUNTS.key(new.catalog, new.name)) is not None:
+                raise AlreadyExists(
+                    f"a database of an outside Metastore is mounted under the name {new.name!r}", database=new.name
+                )
             self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
             new.created_ms = mutation.now_ms
             databases.put(mutation.tx, new)
