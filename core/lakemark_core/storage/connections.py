@@ -94,9 +94,10 @@ def open_location(uri: str) -> tuple[fs.FileSystem, str]:
     try:
         system, base = _web_file_system(_webhdfs()) if is_hdfs(uri) and _webhdfs() else _other_file_system(root)
     except (ValueError, OSError, ImportError) as error:
+        said = str(error).partition("\n")[0]  # where libhdfs was looked for are many lines
         advice = _WITHOUT_HADOOP if is_hdfs(uri) else ""
         raise Unavailable(
-            f"the file system of {uri!r} cannot be reached from here: {error}{advice}", location=uri
+            f"the file system of {uri!r} cannot be reached from here: {said}{advice}", location=uri
         ) from error
     return system, f"{base.rstrip('/')}/{path}" if path else base
 
