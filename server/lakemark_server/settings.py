@@ -39,6 +39,7 @@ class Settings(BaseSettings):
     engine_schemes: dict[str, str] = Field(
         dict(ENGINE_SCHEMES), description="schemes of locations as engines of the Metastore protocol read them"
     )
+    webhdfs: str = Field("", description="URL of a name node, by which hdfs: locations are reached without libhdfs")
     storage_config: str = Field("", description="TOML file with other S3 settings for some prefixes")
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told otherwise")
     grpc_port: int = Field(9090, ge=0, le=65535, description="0: any free port")
@@ -124,7 +125,7 @@ class Settings(BaseSettings):
             name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
             for name, value in given.items()
         }
-        return StorageSettings.of(values, self.storage_config, os.environ)
+        return StorageSettings.of(values, self.storage_config, os.environ, webhdfs=self.webhdfs)
 
     @property
     def sinks(self) -> RunnerSettings:
