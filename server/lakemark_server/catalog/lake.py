@@ -68,7 +68,8 @@ class LakeTable:
 
     @property
     def kind(self) -> TableKind:
-        return kind_of(self.record.properties)
+        properties = self.record.properties
+        return kind_of(properties) if table_kind.KEY_PROPERTY in properties else TableKind()
 
     @property
     def clustering_preference(self) -> str:

@@ -32,12 +32,15 @@ class MergedOnRead:
     def mask(self, part: Part) -> Mask | None:
         """The entries of a part whose group has deltas; None if there are none.
 
-        Groups are told apart by name alone, not by partition. That may mark too many files, never too few.
+        Names of groups and of partitions are looked up apart: of a group that several partitions have, which has deltas
+        in one of them, it marks those that lie in any partition with deltas. That may be too many, never too few.
         """
-        if self.partitions.isdisjoint(part.partition_codes[1]):
+        codes, names = part.partition_codes
+        if self.partitions.isdisjoint(names):
             return None
+        here = np.array([name in self.partitions for name in names], np.bool_)[codes]
         among = cast(Any, pc).is_in(part.column("file_group"), value_set=self.groups)
-        mask = np.asarray(among.to_numpy(zero_copy_only=False), np.bool_)
+        mask = here & np.asarray(among.to_numpy(zero_copy_only=False), np.bool_)
         return mask if mask.any() else None
 
 
