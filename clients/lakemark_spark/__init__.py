@@ -5,9 +5,9 @@ Works with Spark's own parquet reader and writer; no jar is needed. Data goes st
 the service is only asked for instants, commits and plans.
 """
 
-from lakemark_spark.deletes import delete
+from lakemark_spark.deletes import delete, delete_keys
 from lakemark_spark.reader import read
 from lakemark_spark.upserts import upsert
 from lakemark_spark.writer import append, overwrite
 
-__all__ = ["append", "delete", "overwrite", "read", "upsert"]
+__all__ = ["append", "delete", "delete_keys", "overwrite", "read", "upsert"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -130,13 +130,18 @@ def _in_background(ask: Callable[[], pb.PlanFilesResponse]) -> Future[pb.PlanFil
 def base_files(plan: Plan) -> list[DataFile]:
     """All planned files. Raises UnsupportedOperation if there are deltas, whose rows are no rows of the table."""
     files = plan.files()
+    require_no_deltas(files, plan.version)
+    return files
+
+
+def require_no_deltas(files: Sequence[DataFile], version: int) -> None:
+    """Raises UnsupportedOperation if there are deltas among the files, which a reader needs that does not merge."""
     deltas = sum(file.kind != "base" for file in files)
     if deltas:
         raise UnsupportedOperation(
-            f"version {plan.version} has {deltas} delta files among those needed, which this reader does not merge: "
+            f"version {version} has {deltas} delta files among those needed, which this reader does not merge: "
             "compact their file groups first"
         )
-    return files
 
 
 def snapshot_reference(
