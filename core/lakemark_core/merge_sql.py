@@ -63,21 +63,26 @@ def _by_row(base: str, log: str, schema: Schema, kind: TableKind) -> str:
         f"FROM {log} GROUP BY {_list(key)}"
     )
     columns = _list([*key, *(f"{_ROW}.{name} AS {name}" for name in others)])
-    queries = [f"lakemark_newest AS (SELECT {columns} FROM ({newest}))"]
-    winners = "lakemark_newest"
-    if ordering:
-        # Few rows: a join with the newest ones as its small side, so that base rows need no shuffle.
-        beaten = (
-            f"SELECT {_list(f'n.{name}' for name in key)} FROM {base} AS b JOIN lakemark_newest AS n "
-            f"ON {_same(key, 'b', 'n')} WHERE b.{ordering} > n.{ordering}"
+    newest = f"WITH lakemark_newest AS (SELECT {columns} FROM ({newest}))"
+    if not ordering:
+        return (
+            f"{newest} SELECT {_list(f'b.{name}' for name in names)} FROM {base} AS b "
+            f"{_anti('b', 'lakemark_newest', key)} "
+            f"UNION ALL SELECT {_list(names)} FROM lakemark_newest WHERE {quoted(OPERATION)} <> '{DELETE}'"
         )
-        queries.append(f"lakemark_beaten AS ({beaten})")
-        winners = "lakemark_winners"
-        queries.append(f"{winners} AS (SELECT n.* FROM lakemark_newest AS n {_anti('n', 'lakemark_beaten', key)})")
+    operation = f"n.{quoted(OPERATION)}"
+    wins = f"{operation} IS NOT NULL AND NOT coalesce(b.{ordering} > n.{ordering}, false)"
+    chosen = _list(f"b.{name}" if name in key else f"IF({wins}, n.{name}, b.{name}) AS {name}" for name in names)
+    # The newest changes are the small side of each join: base rows need no shuffle.
+    known = (
+        f"SELECT {_list(f'b.{name}' for name in key)} FROM {base} AS b LEFT SEMI JOIN lakemark_newest AS n "
+        f"ON {_same(key, 'b', 'n')}"
+    )
     return (
-        f"WITH {', '.join(queries)} "
-        f"SELECT {_list(f'b.{name}' for name in names)} FROM {base} AS b {_anti('b', winners, key)} "
-        f"UNION ALL SELECT {_list(names)} FROM {winners} WHERE {quoted(OPERATION)} <> '{DELETE}'"
+        f"{newest} SELECT {chosen} FROM {base} AS b LEFT JOIN lakemark_newest AS n ON {_same(key, 'b', 'n')} "
+        f"WHERE NOT ({wins} AND {operation} = '{DELETE}') "
+        f"UNION ALL SELECT {_list(f'n.{name}' for name in names)} FROM lakemark_newest AS n "
+        f"{_anti('n', f'({known})', key)} WHERE {operation} <> '{DELETE}'"
     )
 
 

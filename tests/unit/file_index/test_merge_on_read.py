@@ -15,7 +15,7 @@ from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.file_index.entries.columns import from_messages
 from lakemark_server.file_index.parts.fold import Snapshot, empty
-from lakemark_server.file_index.planning.merge_on_read import merged_on_read
+from lakemark_server.file_index.planning.merge_on_read import base_files, merged_on_read, split
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.snapshots.slices import latest_slices
 from tests.snapshots import folded
@@ -200,3 +200,24 @@ def test_deltas_of_one_partition_do_not_keep_groups_of_that_name_in_others() -> 
 
     page = Planner().plan(snapshot, parse_predicate("a = 1")).page(0, 10, ())
     assert page.column("path").to_pylist() == ["1/m=0/a/f", "2/m=0/b/f"]
+
+
+@settings(max_examples=50)
+@given(GROUPS, st.sampled_from([1, 2, 8_192]))
+def test_a_snapshot_is_taken_apart_without_losing_a_file(groups: list[Group], part_files_max: int) -> None:
+    most, parts_module.PART_FILES_MAX = parts_module.PART_FILES_MAX, part_files_max  # type: ignore[misc]
+    try:
+        snapshot = _snapshot(groups)
+    finally:
+        parts_module.PART_FILES_MAX = most  # type: ignore[misc]
+
+    def paths(one: Snapshot) -> list[str]:
+        return sorted(Planner().plan(one, None).columns(["path"]).column("path").to_pylist())
+
+    apart = split(snapshot)
+    assert sorted([*paths(apart.settled), *paths(apart.bases), *paths(apart.deltas)]) == paths(snapshot)
+    for number, group in enumerate(groups):
+        base, *deltas = (one.path for one in _files(number, group))
+        assert set(deltas) <= set(paths(apart.deltas))
+        assert base in paths(apart.bases if deltas else apart.settled)
+    assert paths(base_files(snapshot)) == sorted([*paths(apart.settled), *paths(apart.bases)])
