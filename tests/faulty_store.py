@@ -203,6 +203,14 @@ class _FaultyTransaction(_FaultyReads):
         self._changed = True
         self._writing.add(key, delta)
 
+    def set_versionstamped_key(self, prefix: bytes, number: int, value: bytes) -> None:
+        self._changed = True
+        self._writing.set_versionstamped_key(prefix, number, value)
+
+    def set_versionstamped_value(self, key: bytes, rest: bytes) -> None:
+        self._changed = True
+        self._writing.set_versionstamped_value(key, rest)
+
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
         self._store.strike(self._life)
         self._writing.add_read_conflict(begin, end)

@@ -45,7 +45,7 @@ def write_groups(rows: DataFrame, writer: Writer, more: Sequence[str] = ()) -> l
     attempt = layout.Attempt.new(writer.location)
     layout.write_numbered(rows, BUCKET, writer.schema, attempt, more)
     spark = rows.sparkSession
-    written = describe_files(spark, layout.written_files(spark, attempt), writer.location, writer.schema)
+    written = describe_files(spark, layout.written_files(attempt), writer.location, writer.schema)
     buckets = [layout.number_of(file.path) for file in written]
     return [
         replace(file, file_group=group_name(bucket), bucket=bucket)

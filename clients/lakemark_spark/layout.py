@@ -12,16 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
-from urllib.parse import unquote
 from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
 
 from lakemark_core.errors import InvalidSchema
+from lakemark_core.storage import list_files
 from lakemark_core.types import TIMESTAMP, ListOf, MapOf, Schema, Struct, Type
-from lakemark_spark.files import scan
+from lakemark_spark.locations import reached_by
 
 GROUP_COLUMN: Final = "lakemark_group"
 """The last part of a directory: ``lakemark_group=<attempt>-<task>``."""
@@ -79,7 +78,8 @@ def _save(rows: DataFrame, number: Column, schema: Schema, attempt: Attempt, mor
         raise InvalidSchema(f"the table has a column '{GROUP_COLUMN}', which is the name of the directories of files")
     columns = [F.col(f"`{name}`") for name in (*(field.name for field in schema.columns), *more)]
     group = F.concat(F.lit(attempt.prefix + "-"), number.cast("string")).alias(GROUP_COLUMN)
-    with _timestamps_in_microseconds(rows.sparkSession, schema):
+    spark = rows.sparkSession
+    with _timestamps_in_microseconds(spark, schema), reached_by(spark, attempt.location) as place:
         (
             rows.select(*columns, group)
             .write.mode("append")
@@ -89,7 +89,7 @@ def _save(rows: DataFrame, number: Column, schema: Schema, attempt: Attempt, mor
             # Instants in partition paths are in UTC, whatever the session's zone.
             .option("timeZone", "UTC")
             .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-            .parquet(attempt.location)
+            .parquet(place)
         )
 
 
@@ -107,17 +107,19 @@ def _is_local(rows: DataFrame) -> bool:
     return str(rows._jdf.queryExecution().optimizedPlan().getClass().getSimpleName()) == "LocalRelation"
 
 
-def written_files(spark: SparkSession, attempt: Attempt) -> list[str]:
-    """The paths of the attempt's files, relative to ``attempt.location``, in order. Hidden files are not among them."""
-    place = "/" + attempt.location.rstrip("/").rpartition("/")[2] + "/"
-    marker = f"/{GROUP_COLUMN}={attempt.prefix}-"
-    files = []
-    for uri in scan(spark, [attempt.location], T.StructType()).inputFiles():
-        path = unquote(uri)
-        at = path.rfind(marker)
-        if at >= 0:
-            files.append(path[path.rindex(place, 0, at + 1) + len(place) :])
-    return sorted(files)
+def written_files(attempt: Attempt) -> list[str]:
+    """The paths of the attempt's files, relative to ``attempt.location``, in order.
+
+    One listing of the instant's directory, by pyarrow: Spark's own would take a request for each directory. What
+    committers left behind is not among them. Raises Unavailable, StorageRefused.
+    """
+    marker = f"{GROUP_COLUMN}={attempt.prefix}-"
+    return sorted(path for path, _ in list_files(attempt.location) if _is_of(path.split("/"), marker))
+
+
+def _is_of(path: Sequence[str], marker: str) -> bool:
+    hidden = any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path)
+    return len(path) > 1 and path[-2].startswith(marker) and not hidden
 
 
 _settings_lock = Lock()

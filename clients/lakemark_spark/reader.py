@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
-from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -27,6 +25,7 @@ from lakemark_core.types import ColumnValue, Field, Schema
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.files import scan
 from lakemark_spark.kinds import kind_of_table
+from lakemark_spark.locations import same_as_listed, same_for_all, spellings
 from lakemark_spark.merges import merge
 from lakemark_spark.schema import struct_of, to_spark
 
@@ -34,7 +33,6 @@ UNION_MAX: Final = 50
 """Up to so many partitions are scanned one by one with constant columns; for more, values are looked up by path."""
 
 _PATH: Final = "lakemark_path"
-_FILE_SCHEME: Final = re.compile("^file:/+")
 
 PartitionFiles = Mapping[tuple[ColumnValue, ...], Sequence[str]]
 
@@ -174,10 +172,10 @@ def _with_lookup(
 ) -> DataFrame:
     """Many files in one scan, joined by path with what is known of each: the values of ``fields``."""
     rows = group.rows(list(known))
-    by_path = {_plain(path): values for path, values in known.items()}
+    by_path = {same_for_all(path): values for path, values in known.items()}
     # Spark spells a file's path in its own way, which its list of files shows.
-    spelled = {_FILE_SCHEME.sub(form, uri): uri for uri in rows.inputFiles() for form in ("file:/", "file:///")}
-    lookup = [(spelling, *by_path[_plain(unquote(uri))]) for spelling, uri in spelled.items()]
+    spelled = {spelling: uri for uri in rows.inputFiles() for spelling in spellings(uri)}
+    lookup = [(spelling, *by_path[same_as_listed(uri)]) for spelling, uri in spelled.items()]
     # Columns of the files may have any name: those of the look-up get names that none of them has.
     looked_up = [T.StructField(f"{_PATH}.{at}", field.dataType) for at, field in enumerate(fields)]
     table = group.spark.createDataFrame(lookup, T.StructType([T.StructField(_PATH, T.StringType()), *looked_up]))
@@ -193,10 +191,6 @@ def _with_lookup(
         for at, field in enumerate(fields)
     ]
     return found.select(*(F.col(f"`{column.name}`") for column, _ in group.columns), *values)
-
-
-def _plain(path: str) -> str:
-    return _FILE_SCHEME.sub("/", path)
 
 
 def _constant(value: ColumnValue, field: Field) -> Column:

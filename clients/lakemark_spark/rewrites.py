@@ -41,7 +41,7 @@ def write_again(rows: DataFrame, files: Sequence[DataFile], writer: Writer) -> l
     attempt = layout.Attempt.new(writer.location)
     layout.write_numbered(layout.gathered(rows, FILE, writer.schema), FILE, writer.schema, attempt)
     spark = rows.sparkSession
-    written = describe_files(spark, layout.written_files(spark, attempt), writer.location, writer.schema)
+    written = describe_files(spark, layout.written_files(attempt), writer.location, writer.schema)
     replaced = [files[layout.number_of(file.path)] for file in written]
     return [
         replace(new, file_group=old.file_group, bucket=old.bucket) for new, old in zip(written, replaced, strict=True)

@@ -103,5 +103,5 @@ def _write(new: NewRows, plan: Plan, changed: Sequence[DataFile], writer: Writer
     old = numbered_rows(spark, plan, changed, new.schema, FILE)
     attempt = layout.Attempt.new(writer.location)
     layout.write(new.outside(old), new.schema, attempt, distribute=True)
-    inserted = describe_files(spark, layout.written_files(spark, attempt), writer.location, new.schema)
+    inserted = describe_files(spark, layout.written_files(attempt), writer.location, new.schema)
     return [*inserted, *(write_again(new.put_into(old), changed, writer) if changed else ())]

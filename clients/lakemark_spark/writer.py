@@ -121,7 +121,7 @@ def _files(rows: DataFrame, writer: Writer, kind: TableKind, *, distribute: bool
             count_keys(rows, keys, writer.table)
         attempt = layout.Attempt.new(writer.location)
         layout.write(rows, schema, attempt, distribute=distribute)
-        paths = layout.written_files(rows.sparkSession, attempt)
+        paths = layout.written_files(attempt)
         return describe_files(rows.sparkSession, paths, writer.location, schema)
 
 

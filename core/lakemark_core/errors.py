@@ -12,18 +12,22 @@ Every error says what is wrong and what to do, and carries
 
     LakemarkError
     ├── InvalidArgument            the request can never work
+    │   ├── OffsetUnknown           the log has no such event yet
     │   ├── InvalidName
     │   ├── InvalidPredicate
     │   ├── InvalidSchema
     │   └── InvalidFile
     ├── NotFound
     │   ├── DatabaseNotFound, TableNotFound, PartitionNotFound, FunctionNotFound
-    │   └── VersionNotFound, BranchNotFound, InstantNotFound
+    │   └── VersionNotFound, BranchNotFound, InstantNotFound, ConsumerNotFound
     ├── AlreadyExists
     ├── FailedPrecondition         the request does not fit the state of things
     │   ├── InstantStateError
     │   ├── NotEmpty
     │   ├── UnsupportedOperation
+    │   ├── EventsTrimmed           events are kept no longer
+    │   ├── EventsLost              a restored store does not have them
+    │   ├── ConsumerTaken           somebody else has the consumer, or it was moved
     │   └── StorageRefused          where the files lie something is missing: details["reason"] says what
     ├── CommitConflict             lost the race; open a new instant and plan again
     ├── LimitExceeded              too large, too many
@@ -93,6 +97,12 @@ class InvalidFile(InvalidArgument):
     code = "invalid_file"
 
 
+class OffsetUnknown(InvalidArgument):
+    """The log of events has no such offset yet; ``details["last_offset"]`` is the last one."""
+
+    code = "offset_unknown"
+
+
 class NotFound(LakemarkError):
     code = "not_found"
     grpc_status = "NOT_FOUND"
@@ -127,6 +137,10 @@ class InstantNotFound(NotFound):
     code = "instant_not_found"
 
 
+class ConsumerNotFound(NotFound):
+    code = "consumer_not_found"
+
+
 class AlreadyExists(LakemarkError):
     code = "already_exists"
     grpc_status = "ALREADY_EXISTS"
@@ -149,6 +163,24 @@ class NotEmpty(FailedPrecondition):
 
 class UnsupportedOperation(FailedPrecondition):
     code = "unsupported_operation"
+
+
+class EventsTrimmed(FailedPrecondition):
+    """The events behind the offset are kept no longer; ``details["first_offset"]`` is the first that there is."""
+
+    code = "events_trimmed"
+
+
+class EventsLost(FailedPrecondition):
+    """The store was restored from a backup that has no event of the offset; ``details["last_offset"]``: its last."""
+
+    code = "events_lost"
+
+
+class ConsumerTaken(FailedPrecondition):
+    """Another member of its group has the consumer, or it was moved or dropped: what is said of it no longer counts."""
+
+    code = "consumer_taken"
 
 
 class StorageRefused(FailedPrecondition):

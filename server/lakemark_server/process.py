@@ -25,6 +25,8 @@ from lakemark_server.backup import refuse_half_restored
 from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.events.service import Events
+from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host import cores, logs, memory, ports
 from lakemark_server.kv import Store, backend_of, open_store, public_url
@@ -81,6 +83,8 @@ class Service:
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
+        retention = EventRetention(int(settings.event_retain_s * 1_000), settings.event_retain_bytes)
+        self.events = Events(self.store, retention, clock)
         self.grpc = GrpcServer(
             self.catalog,
             self.timeline,
@@ -88,6 +92,7 @@ class Service:
             self.planner,
             self.comparer,
             self.cleaner,
+            self.events,
             self.tenants,
             self.inflight,
             host=settings.host,
@@ -98,6 +103,7 @@ class Service:
                 waiting_max=settings.grpc_waiting_max,
                 message_bytes_max=settings.grpc_message_bytes_max,
                 request_s_max=settings.request_s_max,
+                watchers_max=settings.grpc_watchers_max,
             ),
         )
         self.hms = self._bridge() if settings.hms_enabled else None
@@ -115,6 +121,7 @@ class Service:
                     request_retain_ms=int(settings.request_retain_s * 1_000),
                     clean_interval_ms=int(settings.clean_interval_s * 1_000),
                     clean_grace_ms=int(settings.clean_grace_s * 1_000),
+                    event_retention=retention,
                 ).round
             ),
         )
@@ -150,6 +157,7 @@ class Service:
         _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
     def stop(self) -> None:
+        self.events.close()
         if self.hms:
             self.hms.stop()
         self.grpc.stop()

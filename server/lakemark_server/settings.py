@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lakemark_core.defaults import STORE_URL
-from lakemark_core.storage import S3Settings, StorageSettings
+from lakemark_core.storage import ENGINE_SCHEMES, S3Settings, StorageSettings
 from lakemark_server.admission.limits import NAMES, Limits
 
 
@@ -32,7 +32,7 @@ class Settings(BaseSettings):
     s3_request_timeout: float = Field(S3Settings().request_timeout, gt=0, description="seconds without a byte")
     s3_max_attempts: int = Field(S3Settings().max_attempts, ge=1, le=100, description="of a request")
     engine_schemes: dict[str, str] = Field(
-        {"s3": "s3a"}, description="schemes of locations as engines of the Metastore protocol read them"
+        dict(ENGINE_SCHEMES), description="schemes of locations as engines of the Metastore protocol read them"
     )
     storage_config: str = Field("", description="TOML file with other S3 settings for some prefixes")
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told otherwise")
@@ -46,6 +46,7 @@ class Settings(BaseSettings):
     grpc_waiting_max: int = Field(
         1_024, ge=0, le=100_000, description="requests that wait for a thread; more are refused"
     )
+    grpc_watchers_max: int = Field(1_000, ge=0, le=100_000, description="open streams of events; more are refused")
     grpc_message_bytes_max: int = Field(64 << 20, ge=1 << 20, description="largest gRPC message, either way")
     max_inflight_bytes: int = Field(
         512 << 20, ge=1 << 20, description="bytes of requests being worked on, of both protocols; more are refused"
@@ -68,6 +69,7 @@ class Settings(BaseSettings):
     )
     quota_databases: int = Field(Limits().databases, ge=0, description="of a tenant")
     quota_partitions_per_request: int = Field(Limits().partitions_per_request, ge=0, description="of a warehouse table")
+    quota_watchers: int = Field(Limits().watchers, ge=0, description="open streams of events of a tenant, per process")
     quota_cache_s: float = Field(5.0, ge=0, description="after which a quota that was changed elsewhere holds here")
     snapshot_cache_bytes: int = Field(256 << 20, ge=0, description="memory for snapshots and what plans need of them")
     fold_interval_s: float = Field(10.0, gt=0, description="how often tables that need a new base are looked for")
@@ -80,6 +82,8 @@ class Settings(BaseSettings):
     dropped_retain_s: float = Field(
         7 * 86_400.0, ge=0, description="how long a dropped lake table can be brought back; 0: not at all"
     )
+    event_retain_s: float = Field(7 * 86_400.0, gt=0, description="how long events are kept in the log")
+    event_retain_bytes: int = Field(1 << 30, ge=1 << 20, description="of events of a catalog; older ones are trimmed")
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
         "one", description="on which the threads run; one is faster, and left while other programs leave no room on it"

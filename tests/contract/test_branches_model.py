@@ -31,6 +31,7 @@ from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
 from lakemark_server.verify import verify
+from tests.event_replay import replay_problems
 from tests.lakes import Lake, file, files, open_lake, profile
 
 Files = frozenset[str]
@@ -120,7 +121,7 @@ class BranchesMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "lake"):
-            problems = verify(self.lake.store)
+            problems = verify(self.lake.store) + replay_problems(self.lake.store)
             self.exits.close()
             assert problems == []
         self.exits.close()

@@ -9,7 +9,7 @@ from itertools import chain
 
 import pytest
 
-from lakemark_server.kv import InvertedRange, KeyValue, Store, StoreClosed, counter
+from lakemark_server.kv import InvertedRange, KeyValue, Space, Store, StoreClosed, Transaction, counter, stamp_of
 from lakemark_server.kv.api import KEYS_END
 from tests.contract.conftest import ManualClock
 
@@ -116,6 +116,42 @@ def test_writers_are_not_held_up_and_every_export_is_one_state(store: Store) -> 
             writer.join()
     assert numbers == sorted(numbers)
     assert numbers[-1] > numbers[0]
+
+
+def test_a_log_that_grows_meanwhile_is_whole_in_every_export(store: Store) -> None:
+    """Of each commit the export holds both entries, the end, and its part of the count, or none of them."""
+    log, done, grown = Space.of("log"), threading.Event(), threading.Event()
+
+    def append(tx: Transaction) -> None:
+        for number in range(2):
+            tx.set_versionstamped_key(log.prefix, number, b"entry")
+        tx.set_versionstamped_value(b"end", b"")
+        tx.add(b"n", 1)
+
+    def write() -> None:
+        while not done.is_set():
+            store.transact(append)
+            grown.set()
+
+    fill(store, {b"ballast %04d" % number: bytes(2_000) for number in range(400)})
+    writers = [threading.Thread(target=write) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    try:
+        sizes = []
+        for _ in range(4):
+            grown.clear()
+            assert grown.wait(30)  # so that each export races with writes
+            content = dict(exported(store))
+            entries = [stamp_of(key, log.prefix) for key in sorted(content) if key.startswith(log.prefix)]
+            assert len(entries) == 2 * counter(content[b"n"])
+            assert entries[-1] == (content[b"end"], 1)
+            sizes.append(len(entries))
+    finally:
+        done.set()
+        for writer in writers:
+            writer.join()
+    assert sizes == sorted(set(sizes))
 
 
 def test_of_a_closed_store(open_again: Callable[[], Store]) -> None:

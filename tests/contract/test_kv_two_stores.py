@@ -7,11 +7,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lakemark_server.kv import Conflict, Store, Transaction, TransactionTooOld, counter, open_store
+from lakemark_server.kv import (
+    Conflict,
+    Space,
+    Store,
+    Transaction,
+    TransactionTooOld,
+    counter,
+    open_store,
+    pack,
+    stamp_of,
+)
+from lakemark_server.kv.fdb.store import FdbStore
+from lakemark_server.kv.postgres.store import PostgresStore
 from tests.contract.conftest import SHARED_URLS
 from tests.contract.test_kv_isolation import CONFLICTS, NO_CONFLICTS, seed
 
@@ -45,7 +59,30 @@ for turn in range(rounds):
 store.close()
 """
 
+# Each append is one attempt: a conflict would end the process.
+APPEND = """
+import json, sys, time
+from lakemark_server.kv import Space, open_store, pack
+
+url, rounds, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+store, log = open_store(url), Space.of("log")
+print("ready", flush=True)
+sys.stdin.readline()
+for turn in range(rounds):
+    began = time.monotonic_ns()
+    tx = store.begin()
+    tx.get(pack("own", number))  # a snapshot, so that a conflict would be seen
+    tx.set(pack("own", number), b"%d" % turn)
+    for piece in range(2):
+        tx.set_versionstamped_key(log.prefix, piece, b"%d %d %d" % (number, turn, piece))
+    tx.set_versionstamped_value(pack("end"), b"")
+    tx.commit()
+    print(json.dumps([began, time.monotonic_ns(), number, turn]), flush=True)
+store.close()
+"""
+
 History = list[tuple[int, int, int, bool]]
+LOG = Space.of("log")
 
 
 @pytest.fixture(params=SHARED_URLS)
@@ -133,27 +170,10 @@ def test_two_stores_that_add_to_one_counter_never_refuse_each_other(stores: tupl
 def test_a_register_of_several_processes_is_linearizable(url: str) -> None:
     """As in test_kv_threads: what began after an operation had ended saw at least its number (a write: a larger)."""
     open_store(url).close()
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", REGISTER, url, str(ROUNDS), str(number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(CLIENTS)
-    ]
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("go\n")
-        child.stdin.flush()
     history: History = []
-    for child in children:
-        output, _ = child.communicate()
-        assert child.returncode == 0
-        history += [tuple(json.loads(line)) for line in output.splitlines()]
+    with ExitStack() as cleanup:
+        for child in started(cleanup, REGISTER, url):
+            history += answers(child)
     assert len(history) == CLIENTS * ROUNDS
     written = [seen for _, _, seen, writes in history if writes]
     assert sorted(written) == list(range(1, len(written) + 1))
@@ -161,3 +181,76 @@ def test_a_register_of_several_processes_is_linearizable(url: str) -> None:
         for began, _, later, writes in history:
             if ended < began:
                 assert earlier < later if writes else earlier <= later
+
+
+def test_a_log_of_several_processes_has_the_order_of_their_commits_for_whoever_follows_it(url: str) -> None:
+    """Nobody is refused, and who has read up to a place never misses what comes before it."""
+    store = open_store(url)
+    followed: list[tuple[bytes, bytes]] = []
+    seen: bytes | None = None
+    history: list[tuple[int, int, int, int]] = []
+    with ExitStack() as cleanup:
+        cleanup.callback(store.close)
+        children = started(cleanup, APPEND, url)
+        while len(followed) < CLIENTS * ROUNDS * 2:
+            assert store.wait_for_change(pack("end"), seen, 60.0), "an append was missed"
+            begin = followed[-1][0] + b"\0" if followed else LOG.range()[0]
+            seen, page = store.read(lambda tx, begin=begin: (tx.get(pack("end")), tx.get_range(begin, LOG.range()[1])))  # type: ignore[misc]
+            assert seen == stamp_of(page[-1][0], LOG.prefix)[0]
+            followed += page
+        for child in children:
+            history += answers(child)
+        assert followed == store.read(lambda tx: tx.get_range(*LOG.range()))
+    place = {tuple(map(int, value.split())): at for at, (_, value) in enumerate(followed)}
+    assert len(place) == CLIENTS * ROUNDS * 2
+    assert len({stamp_of(key, LOG.prefix)[0] for key, _ in followed}) == CLIENTS * ROUNDS
+    for _, ended, *earlier in history:
+        assert place[*earlier, 1] == place[*earlier, 0] + 1
+        for began, _, *later in history:
+            if ended < began:
+                assert place[*earlier, 1] < place[*later, 0]
+
+
+def test_a_process_is_told_of_the_changes_of_others_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without being told, the change would be overlooked for an hour."""
+    for store in (FdbStore, PostgresStore):
+        monkeypatch.setattr(store, "_unseen_s_max", lambda self: 3_600.0)
+    with closing(open_store(url)) as here, closing(open_store(url)) as there, ThreadPoolExecutor(1) as threads:
+        for seen, value in ((None, b"1"), (b"1", b"2")):
+            woken = threads.submit(here.wait_for_change, b"a", seen, 3_600.0)
+            there.transact(lambda tx, value=value: tx.set(b"a", value))  # type: ignore[misc]
+            assert woken.result()
+        woken = threads.submit(here.wait_for_change, b"a", b"2", 3_600.0)
+        there.transact(lambda tx: tx.set_versionstamped_value(b"a", b""))
+        assert woken.result()
+
+
+def started(cleanup: ExitStack, program: str, url: str) -> list[subprocess.Popen[str]]:
+    """Processes that run the program side by side, until the end of ``cleanup`` at most."""
+    children = [
+        cleanup.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-c", program, url, str(ROUNDS), str(number)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+        for number in range(CLIENTS)
+    ]
+    for child in children:
+        cleanup.callback(child.kill)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    return children
+
+
+def answers(child: subprocess.Popen[str]) -> list[Any]:
+    """What the process printed, when it has ended."""
+    output, _ = child.communicate()
+    assert child.returncode == 0
+    return [tuple(json.loads(line)) for line in output.splitlines()]

@@ -30,6 +30,7 @@ from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
+from tests.event_replay import replay_problems
 from tests.lakes import SCHEMA, Clock, Lake, files, profile
 from tests.policies import COLUMNS, KEYS, MONTHS, Content, Key, Place, Plan, State, View, Work, Writer
 from tests.stores import store_url
@@ -177,7 +178,7 @@ class PoliciesMachine(RuleBasedStateMachine):
         if hasattr(self, "table"):
             for version, state in enumerate(self.states):
                 assert self.view(version).state() == state, f"version {version} has changed"
-        assert verify(self.lake.store) == []
+        assert verify(self.lake.store) + replay_problems(self.lake.store) == []
         self.lake.store.close()
         self._directory.cleanup()
 

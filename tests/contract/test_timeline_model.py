@@ -25,6 +25,7 @@ from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.publication.commits import Committed
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
+from tests.event_replay import replay_problems
 from tests.lakes import Clock, Lake, file, profile
 from tests.stores import store_url
 
@@ -72,7 +73,7 @@ class TimelineMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.hold(self.contents)
-        assert verify(self.lake.store) == []
+        assert verify(self.lake.store) + replay_problems(self.lake.store) == []
         self.lake.store.close()
         self._directory.cleanup()
 

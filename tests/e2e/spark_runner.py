@@ -50,12 +50,19 @@ class SparkProcess:
     """One SparkSession (`local[2]`) in a child process, on the metastore at `metastore_uri`.
 
     `python` is the interpreter of an environment with pyspark. `work_dir` (made if absent) gets the warehouse
-    `warehouse`, Derby's and Spark's scratch files, and `spark.log`. `settings` are added to Spark's configuration.
+    `warehouse`, Derby's and Spark's scratch files, and `spark.log`. `settings` are added to Spark's configuration,
+    `variables` to its environment.
     The session's time zone is UTC. Not thread-safe: one statement at a time.
     """
 
     def __init__(
-        self, python: Path, metastore_uri: str, work_dir: Path, *, settings: Mapping[str, str] | None = None
+        self,
+        python: Path,
+        metastore_uri: str,
+        work_dir: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         work_dir.mkdir(parents=True, exist_ok=True)
         self.warehouse = work_dir / "warehouse"
@@ -66,7 +73,7 @@ class SparkProcess:
             self._process = subprocess.Popen(
                 [str(python), str(CHILD), json.dumps(configuration)],
                 cwd=work_dir,
-                env=_environment(python, work_dir),
+                env=_environment(python, work_dir) | dict(variables or {}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=sink,

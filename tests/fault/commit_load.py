@@ -21,6 +21,7 @@ from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.timeline.publication.commits import Committed
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
+from tests.event_replay import replay_problems
 from tests.fault.killable import WAIT_S, Killable, Stubborn
 from tests.lakes import file
 
@@ -167,7 +168,7 @@ def check(url: str, run: Run) -> None:
     try:
         if isinstance(store, SqliteStore):
             assert store.integrity_check() == []
-        assert verify(store) == []
+        assert verify(store) + replay_problems(store) == []
         snapshots = Snapshots(store)
         timeline = Timeline(store, snapshots)
         table, latest = snapshots.version("", "default", "t", SnapshotReference())

@@ -15,6 +15,7 @@ from lakemark_core.errors import Unavailable
 from lakemark_server.kv import CommitUnknownResult, Conflict, OpenTransaction, Store, TransactionTooOld, open_store
 from lakemark_server.timeline.instants import staging
 from lakemark_server.verify import verify
+from tests.event_replay import replay_problems
 from tests.fault.faulty_world import World
 from tests.faulty_store import Crashed, Faults, FaultyStore, Rates
 from tests.stores import store_url
@@ -58,7 +59,7 @@ def play(directory: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> World:
     world = World(store, directory, seed, RATES[seed % len(RATES)], inline)
     try:
         world.run(STEPS)
-        assert verify(store) == []
+        assert verify(store) + replay_problems(store) == []
     except AssertionError as error:
         story = "\n".join(world.story[-15:])
         raise AssertionError(f"LAKEMARK_FAULT_SEED={seed}: {error}\n{story}\n{world.faults.hits[-10:]}") from error

@@ -17,6 +17,7 @@ from lakemark_server.kv import (
     CommitUnknownResult,
     Conflict,
     KeyValue,
+    Space,
     Store,
     StoreFormatUnknown,
     TryAgain,
@@ -37,6 +38,7 @@ from tests.fdb_server import SERVER_VARIABLE, FdbServer, program
 from tests.stores import fdb_cluster, fdb_url, schema_of
 
 ANSWER_MS = 700
+APPENDS = 200
 
 
 @pytest.fixture
@@ -203,6 +205,37 @@ def test_exports_while_other_processes_write(url: str, tmp_path: Path) -> None:
     with store.export():
         pass
     assert own_keys(store) == []
+    store.close()
+
+
+def test_an_export_reads_what_is_appended_to_a_log_meanwhile_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a range, each append would be the whole end of the log."""
+    store, log = open_store(url), Space.of("log")
+    read = []
+
+    class Counting(FdbSnapshot):
+        def get_range(self, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
+            pairs = super().get_range(begin, end, limit, reverse)
+            read.append(len(pairs))
+            return pairs
+
+    def append(number: int) -> None:
+        store.transact(lambda tx: tx.set_versionstamped_key(log.prefix, number, b"%d" % number))
+
+    scan = fdb_export.FdbExporter._scan
+
+    def scan_then_append(exporter: fdb_export.FdbExporter, begin: bytes, end: bytes) -> None:
+        scan(exporter, begin, end)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(append, range(APPENDS)))
+
+    monkeypatch.setattr(fdb_export, "FdbSnapshot", Counting)
+    monkeypatch.setattr(fdb_export.FdbExporter, "_scan", scan_then_append)
+    with store.export() as export:
+        pairs = [pair for page in export.pages for pair in page]
+    assert pairs == store.read(lambda tx: tx.get_range(*log.range()))
+    assert sorted(int(value) for _, value in pairs) == list(range(APPENDS))
+    assert sum(read) < 3 * APPENDS
     store.close()
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from lakemark import Client
 from lakemark.cli.app import run
-from lakemark.errors import CorruptStore
+from lakemark.errors import CorruptStore, InvalidArgument
 from lakemark_server.kv import Store
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
-from lakemark_server.verify import check_files, files
+from lakemark_server.verify import check_files, files, orphans
 from tests.integration.grpc_server import connected
 
 
@@ -113,6 +113,63 @@ def test_a_location_out_of_reach_is_one_problem(world: World, monkeypatch: pytes
     assert "Permission denied" in problem
 
 
+def test_a_sample_looks_at_so_many_files_of_each_table(world: World) -> None:
+    found = check_files(world.store, sample=2)
+    assert (found.files, found.checked, found.problems, found.orphans) == (3, 2, [], None)
+    assert check_files(world.store, sample=50).checked == 3
+    for path in world.paths("dev"):
+        path.unlink()
+    assert len(check_files(world.store, sample=2).problems) == 2
+
+
+def test_files_that_nobody_has_are_found(world: World) -> None:
+    def orphans() -> list[str]:
+        found = check_files(world.store, orphans=True)
+        assert found.problems == []
+        assert found.orphans is not None
+        assert found.orphan_bytes == sum(Path(one.removeprefix("file:")).stat().st_size for one in found.orphans)
+        return found.orphans
+
+    location = Path(world.client.tables.get("db.t").location.removeprefix("file:"))
+    world.client.tags.create("db.t", "first", version=1)
+    append(world.client, 7, operation="overwrite_table")
+    append(world.client, 8)
+    world.client.branches.drop("db.t", "dev")
+    writer = world.client.begin("db.t", "append")
+    writer.write(pa.table({"id": [1], "month": pa.array([9], pa.int32())}))
+    assert orphans() == [], "versions, tags, dropped branches and writers have theirs"
+
+    open_instant = Path(writer.location.removeprefix("file:")).name
+    beside = world.paths()[0].parent / "second-attempt.parquet"
+    for path in (location / "1" / "lost" / "a.parquet", location / "stray", beside, beside.with_name(".crc")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"lost")
+    (location / open_instant / "more").mkdir()
+    (location / open_instant / "more" / "a.parquet").write_bytes(b"half")
+    expected = sorted(f"file:{path}" for path in (location / "1" / "lost" / "a.parquet", location / "stray", beside))
+    assert orphans() == expected
+
+    world.client.timeline.clean("db.t", retain_versions=1)
+    assert orphans() == expected, "what a clean leaves for the tag, and of dropped branches, has somebody"
+    writer.commit()
+    half = f"file:{location / open_instant / 'more' / 'a.parquet'}"
+    assert orphans() == sorted([*expected, half])
+    assert world.client.read("db.t", tag="first").num_rows == 2
+
+
+def test_what_is_deleted_while_it_looks_is_no_orphan(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    location = Path(world.client.tables.get("db.t").location.removeprefix("file:"))
+    (location / "stray").write_bytes(b"x")
+    unowned = orphans._unowned
+
+    def deleted_meanwhile(*arguments: object) -> object:
+        (location / "stray").unlink(missing_ok=True)
+        return unowned(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(orphans, "_unowned", deleted_meanwhile)
+    assert check_files(world.store, orphans=True).orphans == []
+
+
 def test_the_command(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["verify", "--store", world.url, "--files"]) == 0
     shown = capsys.readouterr().out
@@ -130,3 +187,19 @@ def test_the_command(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--json", "verify", "--store", world.url, "--files"]) == CorruptStore.exit_code
     told = json.loads(capsys.readouterr().out)
     assert (told["problems"], told["files"]["files"], len(told["files"]["problems"])) == ([], 3, 1)
+
+
+def test_the_command_shows_orphans(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify", "--store", world.url, "--files", "--orphans", "--sample", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 of 3 data files" in shown
+    assert "0 files (0 B) that nobody has" in shown
+    stray = world.paths()[0].parent / "stray"
+    stray.write_bytes(b"lost")
+    assert run(["verify", "--store", world.url, "--files", "--orphans"]) == 0, "waste is no damage"
+    shown = capsys.readouterr().out
+    assert f"file:{stray}\n" in shown
+    assert "1 file (4 B) that nobody has" in shown
+    assert run(["--json", "verify", "--store", world.url, "--files", "--orphans"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"]["orphans"] == [f"file:{stray}"]
+    assert run(["verify", "--store", world.url, "--orphans"]) == InvalidArgument.exit_code

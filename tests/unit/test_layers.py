@@ -15,6 +15,7 @@ LAYERS = (
     "context",
     "kv",
     "store",
+    "events",
     "admission",
     "catalog",
     "file_index",

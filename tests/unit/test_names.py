@@ -19,6 +19,7 @@ NOUNS = {
     "planning": "query planning",
     "pruning": "the established name for skipping files and partitions",
     "reading": "what a reader does with a plan; the part of a batch that only reads",
+    "ring": "a buffer that keeps the latest things",
     "staging": "the staging of files before a commit",
     "widening": "the established name for changing a type to a wider one",
 }

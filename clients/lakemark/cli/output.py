@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakemark_core.types import Schema, format_type
+from lakemark_core.types import Schema
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _NOTHING: Final = "–"
@@ -143,25 +143,10 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def schema_json(schema: Schema) -> dict[str, Any]:
-    """A schema as a JSON object."""
-    columns = [
-        {
-            "id": column.id,
-            "name": column.name,
-            "type": format_type(column.type),
-            "nullable": column.nullable,
-            "comment": column.comment,
-        }
-        for column in schema.columns
-    ]
-    return {"schema_id": schema.schema_id, "columns": columns, "partition_columns": list(schema.partition_columns)}
-
-
 def plain(value: Any) -> Any:
     """The value in types that JSON has."""
     if isinstance(value, Schema):
-        return schema_json(value)
+        return value.as_json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

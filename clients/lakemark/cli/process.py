@@ -80,6 +80,13 @@ def verify(
             "--files", help="check also that the data files of the latest versions are there and have their sizes"
         ),
     ] = False,
+    sample: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="check N files of each table, chosen at random (0: all); with --files"),
+    ] = 0,
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="with --files, find also files that no version, writer or clean has")
+    ] = False,
 ) -> None:
     """Checks that a store is consistent, and for SQLite the file itself; also while it is served."""
     try:
@@ -91,13 +98,15 @@ def verify(
     except ImportError as error:
         raise missing("the checker", "server", error) from error
     call = invocation(context)
+    if (sample or orphans) and not files:
+        raise InvalidArgument("--sample and --orphans are of --files: give it, too")
     opened = open_existing(store, read_only=True)
     try:
         refuse_half_restored(opened)
         store_format.require(opened)
         problems = opened.integrity_check() + check(opened)
         # The metadata that names the files must be correct first.
-        checked = check_files(opened) if files and not problems else None
+        checked = check_files(opened, sample=sample, orphans=orphans) if files and not problems else None
     finally:
         opened.close()
     if call.as_json:
@@ -121,8 +130,19 @@ def verify(
         tell=not call.as_json,
     )
     if not call.as_json:
-        all_files = f"all {counted(checked.files, 'data file')} ({size_text(checked.bytes)})"
+        some = "all" if checked.checked == checked.files else f"{checked.checked} of"
+        all_files = f"{some} {counted(checked.files, 'data file')} ({size_text(checked.bytes)})"
         show_done(f"{all_files} of {counted(checked.tables, 'lake table')} are there")
+        if checked.orphans is not None:
+            _show_orphans(checked.orphans, checked.orphan_bytes)
+
+
+def _show_orphans(orphans: Sequence[str], size_bytes: int) -> None:
+    for location in orphans[:PROBLEMS_SHOWN_MAX]:
+        typer.echo(location)
+    if len(orphans) > PROBLEMS_SHOWN_MAX:
+        typer.echo(f"… and {len(orphans) - PROBLEMS_SHOWN_MAX} more; --json shows all of them")
+    show_done(f"{counted(len(orphans), 'file')} ({size_text(size_bytes)}) that nobody has")
 
 
 def version(context: typer.Context) -> None:

@@ -2,7 +2,10 @@
 
 from lakemark.client.client import Client, connect
 from lakemark.client.comparison import Comparison
+from lakemark.client.consumers import Consumer
 from lakemark.client.drops import DroppedTable
+from lakemark.client.event_stream import EventStream
+from lakemark.client.events import Event
 from lakemark.client.model import (
     Commit,
     Database,
@@ -22,8 +25,11 @@ __all__ = [
     "Client",
     "Commit",
     "Comparison",
+    "Consumer",
     "Database",
     "DroppedTable",
+    "Event",
+    "EventStream",
     "Instant",
     "Merge",
     "Reference",

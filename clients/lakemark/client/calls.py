@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -91,7 +91,7 @@ class Calls:
                     raise failure from None
             except ValueError as error:
                 if self._closed:
-                    raise FailedPrecondition("this client is closed; connect again") from error
+                    raise _closed() from error
                 raise
             else:
                 self._connected = True
@@ -111,7 +111,60 @@ class Calls:
                 raise unknown or failure
             self._sleep(pause)
 
+    def follow(
+        self,
+        method: grpc.UnaryStreamMultiCallable[Request, Response],
+        request: Callable[[], Request],
+        again: tuple[type[LakemarkError], ...] = (),
+    ) -> Generator[Response]:
+        """The responses of a stream that is asked for again whenever it ends, each time with a new ``request``.
+
+        It is asked for again after errors that are retryable, or one of ``again``, until no response has come for the
+        time of a call. Raises what ends it.
+        """
+        since = time.monotonic()
+        attempt = 0
+        while True:
+            try:
+                for response in self._responses(method, request()):
+                    since, attempt = time.monotonic(), 0
+                    yield response
+            except LakemarkError as error:
+                pause = self._backoff.pause_s(attempt)
+                if isinstance(error, Overloaded):
+                    pause = max(pause, self._backoff.told_s(error))
+                retried = isinstance(error, again) or error.outcome is not Outcome.FATAL
+                if not retried or not self._connected or time.monotonic() + pause - since >= self._timeout_s:
+                    raise
+                attempt += 1
+                self._sleep(pause)
+
+    def _responses(
+        self, method: grpc.UnaryStreamMultiCallable[Request, Response], request: Request
+    ) -> Generator[Response]:
+        try:
+            call = method(request)
+            try:
+                for response in call:
+                    self._connected = True
+                    yield response
+            finally:
+                call.cancel()
+        except grpc.RpcError as error:
+            self._connected = self._connected or not is_not_sent(error)
+            if self._closed:
+                raise _closed() from None
+            raise translate(error, self.target, mutation=False) from None
+        except ValueError as error:
+            if self._closed:
+                raise _closed() from error
+            raise
+
     def close(self) -> None:
         """Closes the channel. Running calls fail."""
         self._closed = True
         self.channel.close()
+
+
+def _closed() -> FailedPrecondition:
+    return FailedPrecondition("this client is closed; connect again")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import grpc
@@ -62,6 +62,9 @@ class _Channels:
     def unary_unary(self, *arguments: Any, **named: Any) -> _Method:
         return _Method(self, [channel.unary_unary(*arguments, **named) for channel in self._channels])
 
+    def unary_stream(self, *arguments: Any, **named: Any) -> _StreamMethod:
+        return _StreamMethod(self, [channel.unary_stream(*arguments, **named) for channel in self._channels])
+
     def close(self) -> None:
         for channel in self._channels:
             channel.close()
@@ -96,3 +99,34 @@ class _Method:
                     failure = error
         assert failure is not None  # noqa: S101 - there is at least one service
         raise failure
+
+
+class _StreamMethod:
+    """One method with a stream of responses, of every service in the list."""
+
+    def __init__(self, channels: _Channels, methods: Sequence[grpc.UnaryStreamMultiCallable[Any, Any]]) -> None:
+        self._channels = channels
+        self._methods = methods
+
+    def __call__(self, request: Any) -> _Responses:
+        place = self._channels.current
+        return _Responses(self._methods[place](request), lambda: self._channels.leave(place))
+
+
+class _Responses:
+    """A stream of one service. If the service goes away, the next stream is asked of another one."""
+
+    def __init__(self, call: Any, leave: Callable[[], None]) -> None:
+        self._call = call
+        self._leave = leave
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self._call
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:  # being stopped counts, too
+                self._leave()
+            raise
+
+    def cancel(self) -> None:
+        self._call.cancel()

@@ -13,7 +13,10 @@ import pyarrow as pa
 from lakemark.arguments import Between, Count, Natural, Number64, checked
 from lakemark.client.begin import begin
 from lakemark.client.calls import TIMEOUT_S_DEFAULT, Backoff, Calls
+from lakemark.client.consumers import Consumers
 from lakemark.client.databases import Databases
+from lakemark.client.event_stream import EventStream
+from lakemark.client.events import EventLogSummary, Place, filter_from, position_of, summary_from
 from lakemark.client.heartbeat import Heartbeats
 from lakemark.client.model import Commit, Operation, Snapshot, SnapshotOf, snapshot_from
 from lakemark.client.names import parse_table_name
@@ -29,8 +32,11 @@ from lakemark.reading.changes import Changes, list_changes
 from lakemark.reading.plan import Plan, snapshot_reference
 from lakemark.reading.scan import read_plan
 from lakemark.reading.slices import FileSlice, View, list_replaced, list_slices
+from lakemark_core.errors import InvalidArgument
 from lakemark_core.messages.predicates import predicate_to_proto
+from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1 import snapshot_pb2, timeline_pb2
+from lakemark_proto.v1.events_pb2_grpc import EventServiceStub
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
 from lakemark_proto.v1.timeline_pb2_grpc import TimelineServiceStub
 
@@ -56,6 +62,7 @@ class Client:
         self._branches = Branches(self._calls)
         self._tags = Tags(self._calls)
         self._quotas = Quotas(self._calls)
+        self._consumers = Consumers(self._calls)
 
     @property
     def databases(self) -> Databases:
@@ -92,6 +99,60 @@ class Client:
     def quotas(self) -> Quotas:
         """Limits and usage of tenants, which are catalogs: ``get``, ``set``, ``clear``, ``list``."""
         return self._quotas
+
+    @property
+    def consumers(self) -> Consumers:
+        """Places in the log of events that the service keeps for somebody.
+
+        ``create``, ``get``, ``list``, ``seek``, ``acknowledge``, ``drop``.
+        """
+        return self._consumers
+
+    def events(
+        self,
+        after: Place = None,
+        *,
+        epoch: Natural | None = None,
+        catalog: str = "",
+        database: str | None = None,
+        table: str | None = None,
+        patterns: Iterable[str] = (),
+        kinds: Iterable[str] = (),
+        consumer: str = "",
+        member: str = "",
+        acknowledge: bool = True,
+        follow: bool = True,
+        heartbeat_s: Annotated[float, Between(0.1, 60)] = 5.0,
+    ) -> EventStream:
+        """An iterator over the events of a catalog ("": the default one) behind ``after``, in order.
+
+        ``after``: an offset (0: all that are kept), an event, or None: those that come from now on. ``epoch``: that of
+        the offset, to be told if the store was restored meanwhile. ``follow`` False: only those that there are now.
+
+        ``database``, ``table`` ("orders", "sales.orders"), any of ``patterns`` ("sales", "sales.*", "*.orders_*") and
+        any of ``kinds`` ("committed" …) choose events.
+
+        ``consumer``: one that ``consumers.create`` made; its place and filter hold. If several streams have the same
+        consumer, one gets events and the others wait. ``member`` names this one in its group. ``acknowledge`` False:
+        ``consumers.acknowledge`` or ``EventStream.acknowledge`` says how far it is done.
+
+        Raises EventsTrimmed, EventsLost, OffsetUnknown, ConsumerNotFound, InvalidArgument, Overloaded.
+        """
+        wanted = filter_from(database, table, kinds, patterns)
+        request = pb.WatchEventsRequest(
+            catalog=catalog, consumer=consumer, member=member, heartbeat_ms=round(heartbeat_s * 1000)
+        )
+        if consumer and (after is not None or epoch is not None or wanted.ByteSize()):
+            raise InvalidArgument("a consumer has its own place and filter: leave after, epoch and the filter out")
+        if not consumer:
+            request.filter.CopyFrom(wanted)
+            request.begin.CopyFrom(position_of(after if follow or after is not None else 0, epoch))
+        return EventStream(self._calls, request, follow=follow, acknowledge=acknowledge)
+
+    def event_log(self, catalog: str = "") -> EventLogSummary:
+        """Which events of a catalog are kept, and for how long."""
+        stub = EventServiceStub(self._calls.channel)
+        return summary_from(self._calls(stub.GetEventLog, pb.GetEventLogRequest(catalog=catalog)))
 
     @property
     def address(self) -> str:

@@ -15,12 +15,15 @@ from lakemark_core.storage.directories import (
     empty_directory,
     is_directory,
     is_empty,
+    list_files,
     make_directory,
     remove_if_empty,
 )
 from lakemark_core.storage.settings import S3Settings, StorageSettings
 from lakemark_core.storage.uris import (
+    ENGINE_SCHEMES,
     canonical_uri,
+    engine_schemes,
     in_scheme,
     is_same_place,
     join,
@@ -28,9 +31,11 @@ from lakemark_core.storage.uris import (
     lies_in,
     local_path,
     normal_uri,
+    spellings,
 )
 
 __all__ = [
+    "ENGINE_SCHEMES",
     "Move",
     "S3Settings",
     "StorageSettings",
@@ -41,6 +46,7 @@ __all__ = [
     "delete_directory",
     "delete_with_directories",
     "empty_directory",
+    "engine_schemes",
     "has_directories",
     "in_scheme",
     "is_directory",
@@ -49,10 +55,12 @@ __all__ = [
     "join",
     "keeps_directories",
     "lies_in",
+    "list_files",
     "local_path",
     "make_directory",
     "normal_uri",
     "open_location",
     "remove_if_empty",
+    "spellings",
     "storage_error",
 ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pyarrow import fs
 
 from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, Unavailable
-from lakemark_core.storage.connections import open_location
+from lakemark_core.storage.connections import open_location, storage_error
 from lakemark_core.storage.s3 import S3Directory
 from lakemark_core.storage.uris import is_s3, join, local_path
 
@@ -32,6 +32,22 @@ def is_empty(uri: str) -> bool:
         return not system.get_file_info(fs.FileSelector(path, allow_not_found=True))
     except OSError as error:
         raise Unavailable(f"directory {uri!r} cannot be read: {error}", location=uri) from error
+
+
+def list_files(uri: str) -> Iterator[tuple[str, int]]:
+    """The files in the directory and all below it: each path, relative to ``uri``, and its size in bytes.
+
+    None if there is no such directory. On S3 one request for each 1,000 keys. Raises Unavailable, StorageRefused.
+    """
+    system, path = open_location(uri)
+    try:
+        infos = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+    except OSError as error:
+        raise storage_error(f"directory {uri!r} cannot be listed", system, path, error) from error
+    start = len(path.rstrip("/")) + 1
+    for info in infos:
+        if info.type == fs.FileType.File:
+            yield info.path[start:], info.size
 
 
 def make_directory(uri: str) -> bool:
@@ -73,13 +89,16 @@ def delete_with_directories(uri: str, paths: Iterable[str]) -> dict[str, Lakemar
     """Deletes files, each of which is alone in its directory, with these directories; by path, why some are left.
 
     ``paths`` are relative to ``uri``. Those that are not there are as good as deleted. On S3 a request deletes
-    ``KEYS_A_REQUEST`` keys: of each file its own, and the marker of its directory.
+    ``KEYS_A_REQUEST`` keys: of each file its own and the marker of its directory, and that of the first directory on
+    the way to it, which Hadoop's committers leave there.
     """
     left: dict[str, LakemarkError] = {}
     if is_s3(uri):
         directory = S3Directory(uri)
         file_of = {
-            directory.place.prefix + key: path for path in paths for key in (path, f"{posixpath.dirname(path)}/")
+            directory.place.prefix + key: path
+            for path in paths
+            for key in (path, f"{posixpath.dirname(path)}/", f"{path.partition('/')[0]}/")
         }
         for key, error in directory.delete_keys(list(file_of)).items():
             left[file_of[key]] = error

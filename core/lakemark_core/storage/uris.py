@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from lakemark_core.errors import InvalidArgument
@@ -14,6 +17,10 @@ from lakemark_core.errors import InvalidArgument
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 _S3_SCHEMES: Final = ("s3", "s3a", "s3n")
 _WITH_DIRECTORIES: Final = ("file", "hdfs", "viewfs")
+_ENGINE_VARIABLE: Final = "LAKEMARK_ENGINE_SCHEMES"
+
+ENGINE_SCHEMES: Final[Mapping[str, str]] = MappingProxyType({"s3": "s3a"})
+"""Spark and Hive with Hadoop's own file systems read S3 as ``s3a:`` and in no other way."""
 
 
 def normal_uri(location: str) -> str:
@@ -46,10 +53,34 @@ def is_same_place(first: str, second: str) -> bool:
     return _as_s3(first) == _as_s3(second)
 
 
+def spellings(location: str) -> tuple[str, ...]:
+    """All names of a place in normal form: of one on S3 with each alias of the scheme, the canonical one first."""
+    if not is_s3(location):
+        return (location,)
+    return tuple(f"{scheme}{location[location.index(':') :]}" for scheme in _S3_SCHEMES)
+
+
 def lies_in(location: str, directory: str) -> bool:
     """Whether ``location`` is ``directory`` or lies below it, both in normal form; nothing lies in ""."""
     place, above = _as_s3(location), _as_s3(directory)
     return bool(above) and (place == above or place.startswith(above + "/"))
+
+
+def engine_schemes(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """In which schemes engines read locations, by those that they have: ``LAKEMARK_ENGINE_SCHEMES``, a JSON object.
+
+    Raises InvalidArgument.
+    """
+    text = environment.get(_ENGINE_VARIABLE, "")
+    if not text:
+        return ENGINE_SCHEMES
+    try:
+        schemes = json.loads(text)
+    except ValueError:
+        schemes = None
+    if not isinstance(schemes, dict) or not all(isinstance(scheme, str) for scheme in schemes.values()):
+        raise InvalidArgument(f'{_ENGINE_VARIABLE} is {text!r}, and should be a JSON object such as {{"s3": "s3a"}}')
+    return schemes
 
 
 def in_scheme(location: str, schemes: Mapping[str, str]) -> str:

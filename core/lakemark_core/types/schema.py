@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from lakemark_core.errors import InvalidSchema
 from lakemark_core.types.model import Field, ListOf, MapOf, Struct, Type
@@ -107,6 +108,24 @@ class Schema:
     def last_id(self) -> int:
         """The highest id in use; 0 if none is assigned."""
         return max((max_id(column) for column in self.columns), default=0)
+
+    def as_json(self) -> dict[str, Any]:
+        """The schema as a JSON object, its types as text."""
+        columns = [
+            {
+                "id": column.id,
+                "name": column.name,
+                "type": format_type(column.type),
+                "nullable": column.nullable,
+                "comment": column.comment,
+            }
+            for column in self.columns
+        ]
+        return {
+            "schema_id": self.schema_id,
+            "columns": columns,
+            "partition_columns": list(self.partition_columns),
+        }
 
     @cached_property
     def _hash(self) -> int:

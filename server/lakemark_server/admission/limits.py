@@ -47,6 +47,9 @@ class Limits:
     partitions_per_request: int = 1_000_000
     """Partitions of a warehouse table that one request adds, changes or drops."""
 
+    watchers: int = 500
+    """Streams of events that are open at the same time, in each process."""
+
 
 NAMES: Final = tuple(field.name for field in dataclasses.fields(Limits))
 

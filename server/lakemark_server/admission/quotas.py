@@ -13,6 +13,7 @@ import structlog
 
 from lakemark_core.errors import LakemarkError
 from lakemark_proto.v1.admin_pb2 import Quota, TenantQuota
+from lakemark_proto.v1.events_pb2 import QUOTA_CHANGED, Event, QuotaDetail
 from lakemark_server.admission import usage
 from lakemark_server.admission.limits import Limits, changed, merged, to_quota
 from lakemark_server.admission.usage import Tenant
@@ -114,6 +115,7 @@ class Quotas:
                 mutation.tx.set(key, new.SerializeToString())
             else:
                 mutation.tx.clear(key)
+            mutation.tell(Event(kind=QUOTA_CHANGED, catalog=catalog, request_id=request_id, quota=QuotaDetail(own=new)))
             return new
 
         def body(mutation: Mutation) -> TenantQuota:

@@ -7,10 +7,12 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from lakemark_core.errors import CorruptStore, NotEmpty
+from lakemark_proto.v1.events_pb2 import STORE_RESTORED, Event
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import CommitUnknownResult, KeyValue, Store, Transaction
 from lakemark_server.kv.api import KEYS_END
-from lakemark_server.store.keyspace import DROPPED_DUE, RESTORED
+from lakemark_server.store import event_log
+from lakemark_server.store.keyspace import DROPPED_DUE, EVENT_ENDS, RESTORED
 from lakemark_server.verify import verify
 
 from . import marker
@@ -56,12 +58,18 @@ def restore(
 
 
 def _end(tx: Transaction, now_ms: int) -> None:
-    """Ends the restore: the store may be served from now on.
+    """Ends the restore: the store may be served from now on. Events get another epoch.
 
     Dropped tables whose time has passed since the backup are kept once more for as long as they were to be kept
     (``catalog.dropped_tables``), because tables that were brought back after the backup are dropped in it.
     """
+    if marker.get(tx) is None:  # it was applied before
+        return
     tx.clear(marker.KEY)
+    epoch = event_log.begin_epoch(tx)
+    for key, _ in tx.get_range(*EVENT_ENDS.range()):
+        catalog = str(EVENT_ENDS.unpack(key)[0])
+        event_log.append(tx, epoch, catalog, [Event(kind=STORE_RESTORED, catalog=catalog, time_ms=now_ms)])
     if tx.get_range(*DROPPED_DUE.range(), limit=1):
         tx.set(RESTORED, now_ms.to_bytes(8, "big"))
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from lakemark_server.catalog import warehouse_records
+from lakemark_server.catalog import events, warehouse_records
 from lakemark_server.catalog.warehouse_records import HiveTable
-from lakemark_server.kv import KeyValue, ReadTransaction
+from lakemark_server.kv import ReadTransaction
 from lakemark_server.store.keyspace import COLUMN_STATISTICS
 from lakemark_server.store.mutations import Mutation, Mutations
 
@@ -31,12 +31,13 @@ class ColumnStatistics:
         Raises TableNotFound, LimitExceeded.
         """
 
-        def body(some: Sequence[KeyValue], mutation: Mutation) -> None:
+        def body(some: Sequence[tuple[str, bytes]], mutation: Mutation) -> None:
             warehouse_records.require_table(mutation.tx, table)
-            for key, struct in some:
-                mutation.tx.set(key, struct)
+            for column, struct in some:
+                mutation.tx.set(COLUMN_STATISTICS.key(table.table_id, place, column), struct)
+            mutation.tell(events.of_statistics(table, place, *zip(*some, strict=True)))
 
-        pairs = [(COLUMN_STATISTICS.key(table.table_id, place, column.lower()), columns[column]) for column in columns]
+        pairs = [(column.lower(), struct) for column, struct in columns.items()]
         for at in range(0, len(pairs), COLUMNS_AT_ONCE):
             self._mutations.run(partial(body, pairs[at : at + COLUMNS_AT_ONCE]))
 
@@ -64,6 +65,9 @@ class ColumnStatistics:
                 begin, end = COLUMN_STATISTICS.range(table.table_id, place)
             existed = bool(mutation.tx.get_range(begin, end, limit=1))
             mutation.tx.clear_range(begin, end)
+            if existed:
+                columns = [] if column is None else [column.lower()]
+                mutation.tell(events.of_statistics(table, place, columns, deleted=True))
             return existed
 
         return self._mutations.run(body)

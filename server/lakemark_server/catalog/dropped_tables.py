@@ -19,6 +19,7 @@ import structlog
 from lakemark_core import storage
 from lakemark_core.errors import (
     AlreadyExists,
+    CorruptStore,
     DatabaseNotFound,
     FailedPrecondition,
     FilesLeft,
@@ -28,11 +29,13 @@ from lakemark_core.errors import (
     TableNotFound,
     Unavailable,
 )
+from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import Dropped, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_proto.v1 import events_pb2 as pbe
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import clean_schedule, databases, drop_policy, lake, tables
+from lakemark_server.catalog import clean_schedule, databases, definitions, drop_policy, events, lake, tables
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import NAME_CHARS_MAX, catalog_name, legal_name
 from lakemark_server.context import caller
@@ -118,6 +121,7 @@ class DroppedTables:
             lake.require_lake(entry, database, name)
             record = lake.get_record(tx, entry.table_id)
             _require_not_protected(record)
+            before = _definition(tx, record)
             tables.clear_name(tx, owner.database_id, name.lower())
             usage.add(tx, owner.catalog, usage.TABLES, -1)
             retain_ms = 0 if now else drop_policy.retain_ms(record.properties, self._retain_ms)
@@ -125,6 +129,11 @@ class DroppedTables:
                 self._keep(tx, record, _how(mutation.now_ms, retain_ms, size, keep_files=not delete_files))
             else:
                 self._delete(mutation, record, delete_files=delete_files)
+            kept = not delete_files or record.external
+            dropped = events.of_lake_table(pbe.TABLE_DROPPED, before, files_kept=kept, request_id=request_id)
+            mutation.tell(dropped)
+            if not retain_ms:
+                mutation.tell(events.of_lake_table(pbe.TABLE_PURGED, before, files_kept=kept, request_id=request_id))
             return record
 
         def body(mutation: Mutation) -> tuple[LakeTableRecord, bool, bool]:
@@ -240,6 +249,8 @@ class DroppedTables:
             tables.put(tx, owner.database_id, target, entry)
             lake.put(tx, record)
             clean_schedule.follow(tx, record, mutation.now_ms)
+            after = definitions.lake_table(lake.load(tx, record.table_id), 0)
+            mutation.tell(events.of_lake_table(pbe.TABLE_UNDROPPED, after=after, request_id=request_id))
             return record
 
         def body(mutation: Mutation) -> tuple[LakeTable, bool]:
@@ -271,7 +282,7 @@ class DroppedTables:
                     f"{len(candidates)} dropped tables had the name {database}.{name}: say which one by its table id "
                     f"({ids})"
                 )
-            self._purge(mutation, candidates[0])
+            self._purge(mutation, candidates[0], request_id)
             return candidates[0]
 
         def body(mutation: Mutation) -> tuple[LakeTableRecord, bool, bool]:
@@ -284,7 +295,10 @@ class DroppedTables:
         if deleting:
             self._delete_files_of(record)
 
-    def _purge(self, mutation: Mutation, record: LakeTableRecord) -> None:
+    def _purge(self, mutation: Mutation, record: LakeTableRecord, request_id: str = "") -> None:
+        before = _definition(mutation.tx, record)
+        kept = record.dropped.keep_files or record.external
+        mutation.tell(events.of_lake_table(pbe.TABLE_PURGED, before, files_kept=kept, request_id=request_id))
         self._keep_no_longer(mutation.tx, record)
         self._delete(mutation, record, delete_files=not record.dropped.keep_files)
 
@@ -425,3 +439,12 @@ def _tell(what: str, record: LakeTableRecord, size: Size | None) -> None:
         until=time_text(record.dropped.until_ms) if record.dropped.until_ms else "now",
         **known,
     )
+
+
+def _definition(tx: ReadTransaction, record: LakeTableRecord) -> pb.Table:
+    """For the event. A table whose schema is damaged can still be dropped."""
+    try:
+        schema = lake.get_schema(tx, record.table_id, record.schema_id)
+    except CorruptStore:
+        schema = Schema(())
+    return definitions.lake_table(LakeTable(record, schema), 0)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from lakemark_core.errors import AlreadyExists, FunctionNotFound, InvalidName
-from lakemark_server.catalog import databases
+from lakemark_proto.v1 import events_pb2 as pb
+from lakemark_server.catalog import databases, events
+from lakemark_server.catalog.names import catalog_name
 from lakemark_server.kv import ReadTransaction
 from lakemark_server.store.keyspace import FUNCTIONS
 from lakemark_server.store.mutations import Mutation, Mutations
@@ -26,6 +28,7 @@ class Functions:
     def create(self, catalog: str, database: str, name: str, hive: bytes) -> None:
         """Raises DatabaseNotFound, AlreadyExists, InvalidName."""
         legal = _legal(name)
+        place = catalog_name(catalog), database.lower()
 
         def body(mutation: Mutation) -> None:
             tx = mutation.tx
@@ -33,21 +36,24 @@ class Functions:
             if tx.get(key) is not None:
                 raise AlreadyExists(f"function {database}.{legal} already exists", function=legal)
             tx.set(key, hive)
+            mutation.tell(events.of_function(pb.FUNCTION_CREATED, *place, ("", b""), (legal, hive)))
 
         self._mutations.run(body)
 
     def alter(self, catalog: str, database: str, name: str, new_name: str, hive: bytes) -> None:
         """Raises DatabaseNotFound, FunctionNotFound, AlreadyExists for the new name, InvalidName."""
         legal = _legal(new_name)
+        place = catalog_name(catalog), database.lower()
 
         def body(mutation: Mutation) -> None:
             tx = mutation.tx
             old, new = _key(tx, catalog, database, name.lower()), _key(tx, catalog, database, legal)
-            _require(tx, old, database, name)
+            before = (name.lower(), _require(tx, old, database, name))
             if new != old and tx.get(new) is not None:
                 raise AlreadyExists(f"function {database}.{legal} already exists", function=legal)
             tx.clear(old)
             tx.set(new, hive)
+            mutation.tell(events.of_function(pb.FUNCTION_ALTERED, *place, before, (legal, hive)))
 
         self._mutations.run(body)
 
@@ -57,12 +63,14 @@ class Functions:
 
     def drop(self, catalog: str, database: str, name: str) -> None:
         """Raises DatabaseNotFound, FunctionNotFound."""
+        place = catalog_name(catalog), database.lower()
 
         def body(mutation: Mutation) -> None:
             tx = mutation.tx
             key = _key(tx, catalog, database, name.lower())
-            _require(tx, key, database, name)
+            before = (name.lower(), _require(tx, key, database, name))
             tx.clear(key)
+            mutation.tell(events.of_function(pb.FUNCTION_DROPPED, *place, before, ("", b"")))
 
         self._mutations.run(body)
 

@@ -10,12 +10,13 @@ from typing import Final
 from lakemark_core import table_kind
 from lakemark_core.errors import AlreadyExists, CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
 from lakemark_core.messages.types import schema_from_proto, schema_to_proto
+from lakemark_core.storage import spellings
 from lakemark_core.table_kind import TableKind, kind_of
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2, types_pb2
 from lakemark_server.catalog import clean_schedule, drop_policy, tables
-from lakemark_server.kv import ReadTransaction, Transaction, blob, strinc
+from lakemark_server.kv import ReadTransaction, Space, Transaction, blob, strinc
 from lakemark_server.store.keyspace import DELETING, LAKE_TABLES, LOCATIONS, SCHEMAS
 
 TYPE_PROPERTY: Final = "lakemark.type"
@@ -128,23 +129,21 @@ def put_schema(tx: Transaction, table_id: int, schema: Schema) -> None:
 def take_location(tx: Transaction, record: LakeTableRecord) -> None:
     """Notes where the table lives. Raises AlreadyExists: tables in one directory would delete each other's files."""
     _require_not_deleted(tx, record.location)
-    key = LOCATIONS.key(record.location)
-    if tx.get(key) is not None:
+    if _has_any(tx, LOCATIONS, [record.location]):
         raise AlreadyExists(f"another lake table lives at {record.location}; choose a directory of its own")
-    tx.set(key, record.table_id.to_bytes(8, "big"))
+    tx.set(LOCATIONS.key(record.location), record.table_id.to_bytes(8, "big"))
 
 
 def is_inhabited(tx: ReadTransaction, location: str) -> bool:
     """Whether a lake table lives there or in a directory below, even a dropped one that can be brought back."""
-    below = LOCATIONS.key(location + "/")[:-1]  # without the byte that ends the text
-    return tx.get(LOCATIONS.key(location)) is not None or bool(tx.get_range(below, strinc(below), limit=1))
+    # Without the byte that ends the text.
+    below = [LOCATIONS.key(spelling + "/")[:-1] for spelling in spellings(location)]
+    return _has_any(tx, LOCATIONS, [location]) or any(tx.get_range(begin, strinc(begin), limit=1) for begin in below)
 
 
 def shares_directory(tx: ReadTransaction, location: str) -> bool:
     """Whether files of a lake table may lie in that directory: one lives there, or in a directory below or above."""
-    return is_inhabited(tx, location) or any(
-        table_id is not None for table_id in tx.get_many([LOCATIONS.key(place) for place in _places_above(location)])
-    )
+    return is_inhabited(tx, location) or _has_any(tx, LOCATIONS, _places_above(location))
 
 
 def leave_location(tx: Transaction, record: LakeTableRecord) -> None:
@@ -164,7 +163,7 @@ def end_deletion(tx: Transaction, location: str) -> None:
 
 def is_being_deleted(tx: ReadTransaction, location: str) -> bool:
     """Whether files at this location are still being deleted."""
-    return tx.get(DELETING.key(location)) is not None
+    return _has_any(tx, DELETING, [location])
 
 
 def deletions(tx: ReadTransaction, before_ms: int, limit: int) -> list[str]:
@@ -184,9 +183,15 @@ def _places_above(location: str) -> list[str]:
 
 def _require_not_deleted(tx: ReadTransaction, location: str) -> None:
     places = _places_above(location)
-    for place, since in zip(places, tx.get_many([DELETING.key(place) for place in places]), strict=True):
-        if since is not None:
+    for place in places if _has_any(tx, DELETING, places) else ():
+        if _has_any(tx, DELETING, [place]):
             raise AlreadyExists(f"{place} is still being deleted after a table was dropped; try again in a moment")
+
+
+def _has_any(tx: ReadTransaction, space: Space, places: Iterable[str]) -> bool:
+    """Whether the space has one of the places. Stores of earlier builds have some under ``s3a:`` and ``s3n:``."""
+    keys = [space.key(spelling) for place in places for spelling in spellings(place)]
+    return any(value is not None for value in tx.get_many(keys))
 
 
 def get_record(tx: ReadTransaction, table_id: int, *, or_dropped: bool = False) -> LakeTableRecord:

@@ -23,9 +23,10 @@ from lakemark_core.table_kind import check_change, kind_of
 from lakemark_core.types import Schema, assign_ids
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_proto.v1 import events_pb2
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import clean_schedule, databases, lake, schemas, tables
+from lakemark_server.catalog import clean_schedule, databases, definitions, events, lake, schemas, tables
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, DroppedTables, Measure
 from lakemark_server.catalog.lake import LakeTable
@@ -114,6 +115,7 @@ class Catalog:
             self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
             new.created_ms = mutation.now_ms
             databases.put(mutation.tx, new)
+            mutation.tell(events.of_database(events_pb2.DATABASE_CREATED, after=new, request_id=request_id))
             return new
 
         kind = f"CreateDatabase {new.name}"
@@ -153,6 +155,7 @@ class Catalog:
             _check_empty(mutation.tx, record)
             databases.clear(mutation.tx, record)
             usage.add(mutation.tx, record.catalog, usage.DATABASES, -1)
+            mutation.tell(events.of_database(events_pb2.DATABASE_DROPPED, before=record, request_id=request_id))
             return record
 
         def body(mutation: Mutation) -> tuple[DatabaseRecord, bool]:
@@ -214,6 +217,8 @@ class Catalog:
             lake.put(tx, new)
             clean_schedule.follow(tx, new, mutation.now_ms)
             lake.put_schema(tx, new.table_id, first)
+            made = definitions.lake_table(LakeTable(new, first), 0)
+            mutation.tell(events.of_lake_table(events_pb2.TABLE_CREATED, after=made, request_id=request_id))
             return new
 
         kind = f"CreateTable {new.database}.{new.name}"
@@ -256,7 +261,8 @@ class Catalog:
         removed = set(remove)
 
         def change(mutation: Mutation) -> LakeTableRecord:
-            record = lake.get(mutation.tx, catalog, database, name).record
+            table = lake.get(mutation.tx, catalog, database, name)
+            record, before = table.record, definitions.lake_table(table, 0)
             properties = {key: value for key, value in record.properties.items() if key not in removed} | dict(set_)
             if properties.get(lake.TYPE_PROPERTY) != "lake":
                 raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
@@ -268,6 +274,8 @@ class Catalog:
             record.properties.update(properties)
             lake.put(mutation.tx, record)
             clean_schedule.follow(mutation.tx, record, mutation.now_ms)
+            after = definitions.lake_table(table, 0)
+            mutation.tell(events.of_lake_table(events_pb2.TABLE_ALTERED, before, after, request_id=request_id))
             return record
 
         return self._change(request_id, f"SetTableProperties {database}.{name}", change)
@@ -285,11 +293,14 @@ class Catalog:
             new_owner = databases.get(tx, catalog, new_database or database)
             if tables.find(tx, new_owner.database_id, target) is not None:
                 raise AlreadyExists(f"table {new_owner.name}.{target} exists already", table=target)
-            record = lake.get_record(tx, entry.table_id)
+            table = lake.load(tx, entry.table_id)
+            record, before = table.record, definitions.lake_table(table, 0)
             record.database, record.name = new_owner.name, target
             tables.clear_name(tx, owner.database_id, name.lower())
             tables.put(tx, new_owner.database_id, target, entry)
             lake.put(tx, record)
+            after = definitions.lake_table(table, 0)
+            mutation.tell(events.of_lake_table(events_pb2.TABLE_RENAMED, before, after, request_id=request_id))
             return record
 
         return self._change(request_id, f"RenameTable {database}.{name} to {new_database}.{target}", rename)
@@ -340,7 +351,7 @@ class Catalog:
 
 def _own_directory(database: DatabaseRecord, name: str) -> str:
     """A directory that no other table ever has: a dropped table keeps its own when another one takes its name."""
-    return storage.join(database.location, f"{name}-{secrets.token_hex(4)}")
+    return storage.canonical_uri(storage.join(database.location, f"{name}-{secrets.token_hex(4)}"))
 
 
 def _check_empty(tx: Transaction, record: DatabaseRecord) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from lakemark_core import storage
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_proto.v1 import events_pb2
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
-from lakemark_server.catalog import databases, directories
+from lakemark_server.catalog import databases, directories, events
 from lakemark_server.catalog.column_statistics import ColumnStatistics
 from lakemark_server.catalog.functions import Functions
 from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSets
@@ -36,12 +37,15 @@ class Warehouse:
 
         def body(mutation: Mutation) -> None:
             old = databases.get(mutation.tx, catalog, name)
-            new = change(old)
+            new = DatabaseRecord()
+            new.CopyFrom(old)
+            new = change(new)
             new.database_id, new.catalog, new.name, new.created_ms = (
                 old.database_id, old.catalog, old.name, old.created_ms,
             )  # fmt: skip
             new.location = storage.canonical_uri(new.location) if new.location else old.location
             databases.put(mutation.tx, new)
+            mutation.tell(events.of_database(events_pb2.DATABASE_ALTERED, old, new))
 
         self.catalog.mutations.run(body)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
 from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, PartitionNotFound, StoreConflict
 from lakemark_server.admission import usage
-from lakemark_server.catalog import directories, partition_batches, partition_changes, warehouse_records
+from lakemark_server.catalog import directories, events, partition_batches, partition_changes, warehouse_records
+from lakemark_server.catalog.events import PartitionChange
 from lakemark_server.catalog.partition_sets import PartitionSet, PartitionSets
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition, Values
@@ -33,14 +34,6 @@ _NAMES_TOLD_MAX: Final = 3
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-
-
-class PartitionChange(NamedTuple):
-    """A partition before and after a change. ``before`` is None if it is added, ``after`` if it is dropped."""
-
-    values: Values
-    before: Partition | None
-    after: Partition | None
 
 
 class WarehousePartitions:
@@ -187,6 +180,7 @@ class WarehousePartitions:
         self._write(mutation, table, [PartitionChange(old.values, old, None)])
         _missing_of(table, [new], self._current(tx, table, [new.values]), False)
         self._write(mutation, table, [PartitionChange(new.values, None, new)])
+        _tell(mutation, table, [PartitionChange(new.values, old, new)])
         return new
 
     def drop(
@@ -259,7 +253,7 @@ class WarehousePartitions:
         try:
             for number, part in enumerate(parts):
                 changes += self._mutate(table, partial(self._stage, table, batch, number, decide, part))
-            self._mutations.run(partial(self._complete, table, batch, also))
+            self._mutations.run(partial(self._complete, table, batch, changes, also))
         except LakemarkError:
             with deadline.within(deadline.NEVER):  # the end of the request must not keep the batch from ending
                 if not partition_batches.take_back(self._store, table.table_id, batch):
@@ -284,6 +278,8 @@ class WarehousePartitions:
         self._write(mutation, table, changes)
         if also:
             also(mutation)
+        else:
+            _tell(mutation, table, changes)
         return changes
 
     def _stage(
@@ -302,11 +298,18 @@ class WarehousePartitions:
         return changes
 
     def _complete(
-        self, table: HiveTable, batch: int, also: Callable[[Mutation], object] | None, mutation: Mutation
+        self,
+        table: HiveTable,
+        batch: int,
+        changes: Sequence[PartitionChange],
+        also: Callable[[Mutation], object] | None,
+        mutation: Mutation,
     ) -> None:
         warehouse_records.require_table(mutation.tx, table)
         if also:
             also(mutation)
+        else:
+            _tell(mutation, table, changes)
         partition_batches.complete(mutation.tx, table, batch, mutation.now_ms)
 
     def _mutate(self, table: HiveTable, body: Callable[[Mutation], T]) -> T:
@@ -362,6 +365,12 @@ class WarehousePartitions:
                 raise InvalidArgument(f"partition {table.partition_name(values)} is given twice in one request")
             seen.add(values)
         return wanted
+
+
+def _tell(mutation: Mutation, table: HiveTable, changes: Sequence[PartitionChange]) -> None:
+    """A change of all partitions that comes with a change of their table is told as that of the table, as in Hive."""
+    for event in events.of_partitions(table, changes):
+        mutation.tell(event)
 
 
 def check_values(table: HiveTable, values: Values) -> None:

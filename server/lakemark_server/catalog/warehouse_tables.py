@@ -12,9 +12,10 @@ from lakemark_core import storage
 from lakemark_core.errors import AlreadyExists, FailedPrecondition, PartitionNotFound, StoreConflict, TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HiveTableRecord
+from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.admission import usage
-from lakemark_server.catalog import databases, directories, tables, warehouse_records
+from lakemark_server.catalog import databases, directories, events, tables, warehouse_records
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -129,7 +130,9 @@ class WarehouseTables:
             self._catalog.quotas.take(tx, owner.catalog, usage.TABLES)
             tables.put(tx, owner.database_id, name, entry)
             warehouse_records.put_table(tx, table_id, record)
-            return HiveTable(owner, name, entry, record)
+            table = HiveTable(owner, name, entry, record)
+            mutation.tell(events.of_warehouse_table(pb.TABLE_CREATED, after=table))
+            return table
 
         return directories.with_directories([definition.location], lambda: self._mutations.run(body))
 
@@ -181,7 +184,8 @@ class WarehouseTables:
             if now.table_id != old.table_id or now.record != old.record:
                 raise _ChangedMeanwhileError("the table was changed meanwhile")
             owner = databases.get(tx, planned.database.catalog, planned.database.name)
-            if (owner.database_id, new_name) != (old.database.database_id, old.name):
+            renamed = (owner.database_id, new_name) != (old.database.database_id, old.name)
+            if renamed:
                 if tables.find(tx, owner.database_id, new_name) is not None:
                     raise AlreadyExists(f"new table {owner.name}.{new_name} already exists", table=new_name)
                 tables.clear_name(tx, old.database.database_id, old.name)
@@ -190,6 +194,8 @@ class WarehouseTables:
                     usage.add(tx, old.database.catalog, usage.TABLES, -1)
             tables.put(tx, owner.database_id, new_name, entry)
             warehouse_records.put_table(tx, old.table_id, record)
+            kind = pb.TABLE_RENAMED if renamed else pb.TABLE_ALTERED
+            mutation.tell(events.of_warehouse_table(kind, now, HiveTable(owner, new_name, entry, record)))
 
         new = HiveTable(planned.database, new_name, entry, record)
         of_partitions = cascade(old, new) if cascade and record.partition_columns else None
@@ -217,6 +223,8 @@ class WarehouseTables:
             tables.clear_name(tx, current.database.database_id, current.name)
             usage.add(tx, current.database.catalog, usage.TABLES, -1)
             tables.clear_content(tx, current.table_id)
+            kept = not (delete_data and current.record.owns_data)
+            mutation.tell(events.of_warehouse_table(pb.TABLE_DROPPED, current, files_kept=kept))
             return current
 
         dropped = self._mutations.run(body)

@@ -17,16 +17,27 @@ Name: TypeAlias = Callable[[], str]
 """Makes the name when it is needed, which few requests do."""
 
 
-def _nobody() -> str:
+def nobody() -> str:
+    """The name of the service itself."""
     return ""
 
 
-_current: ContextVar[Name] = ContextVar("caller", default=_nobody)
+_current: ContextVar[Name] = ContextVar("caller", default=nobody)
 
 
 def current() -> str:
     """``user@host``, or the address of the connection; "" for what the service does on its own."""
-    return _current.get()()[:NAME_CHARS_MAX]
+    return text_of(_current.get())
+
+
+def name() -> Name:
+    """Makes ``current()`` later, for work that is handed to another thread."""
+    return _current.get()
+
+
+def text_of(name: Name) -> str:
+    """As ``current`` gives it."""
+    return name()[:NAME_CHARS_MAX]
 
 
 class named:  # noqa: N801 - reads as what it does

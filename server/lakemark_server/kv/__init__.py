@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .api import (
+    STAMP_BYTES,
     CommitUnknownResult,
     Conflict,
     InvertedRange,
@@ -25,11 +26,12 @@ from .api import (
     strinc,
 )
 from .backends import backend_of, open_store, public_url
-from .keys import Space, pack, range_of, unpack
+from .keys import Space, pack, range_of, stamp_of, stamped_key, unpack
 from .memo import ReadMemo
 from .pages import keys_below, pairs_between
 
 __all__ = [
+    "STAMP_BYTES",
     "CommitUnknownResult",
     "Conflict",
     "InvertedRange",
@@ -58,6 +60,8 @@ __all__ = [
     "pairs_between",
     "public_url",
     "range_of",
+    "stamp_of",
+    "stamped_key",
     "strinc",
     "unpack",
 ]

@@ -33,6 +33,10 @@ TRANSACTION_SECONDS_MAX: Final = 5.0
 KEYS_END: Final = b"\xff"
 """Keys from here on belong to the store itself; as the end of a range it means "up to the last key"."""
 
+STAMP_BYTES: Final = 10
+"""Of a commit's stamp: its version, which grows from one commit of the store to the next, and its place among the
+commits of that version. A store that was made anew, or restored, begins with other versions."""
+
 T = TypeVar("T")
 KeyValue = tuple[bytes, bytes]
 
@@ -155,6 +159,21 @@ class Transaction(ReadTransaction, Protocol):
 
         ``counter`` reads such a value. As in FoundationDB, a stored value of another length is cut or zero-extended
         to 8 bytes first. Raises InvalidArgument if ``delta`` does not fit into 64 bits.
+        """
+
+    def set_versionstamped_key(self, prefix: bytes, number: int, value: bytes) -> None:
+        """Sets ``stamped_key(prefix, stamp, number)``, where the stamp is that of the commit.
+
+        Keys of later commits sort behind those of earlier ones, and no two are alike, although nobody waits for or
+        conflicts with anybody: an ordered log. ``number`` (0 to 65,535) orders the keys of one transaction. The
+        transaction itself does not see the key. Raises KeyTooLarge, ReservedKey, ValueTooLarge, InvalidArgument.
+        """
+
+    def set_versionstamped_value(self, key: bytes, rest: bytes) -> None:
+        """Sets ``key`` to the stamp of the commit (``STAMP_BYTES``) and ``rest``, without a read conflict.
+
+        The transaction itself does not see the value, and must not write the key in another way. Raises KeyTooLarge,
+        ReservedKey, ValueTooLarge.
         """
 
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:

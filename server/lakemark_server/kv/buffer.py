@@ -9,10 +9,12 @@ from typing import Final
 
 from lakemark_core.errors import InvalidArgument
 
-from .api import TRANSACTION_BYTES_MAX, TRANSACTION_SECONDS_MAX, KeyValue, TransactionTooLarge
-from .limits import check_key, check_range, check_value, too_old
+from .api import STAMP_BYTES, TRANSACTION_BYTES_MAX, TRANSACTION_SECONDS_MAX, KeyValue, TransactionTooLarge
+from .keys import STAMPED_BYTES
+from .limits import check_key, check_range, check_stamped_key, check_value, too_old
 from .overlay import Overlay, add_to_counter
 from .reads import Clock, Snapshot, check_limit, finished
+from .stamps import NO_STAMPS, Stamps
 
 KeyRange = tuple[bytes, bytes]
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -36,6 +38,7 @@ class PendingTransaction:
     writes: Overlay
     write_conflicts: list[KeyRange]
     size_bytes: int
+    stamps: Stamps = NO_STAMPS
 
 
 class BufferedTransaction:
@@ -55,6 +58,7 @@ class BufferedTransaction:
         "_seen",
         "_size_bytes",
         "_snapshot",
+        "_stamps",
         "_submit",
         "_write_conflicts",
         "_writes",
@@ -76,6 +80,7 @@ class BufferedTransaction:
         self._read_ranges: list[KeyRange] = []
         self._write_conflicts: list[KeyRange] = []
         self._size_bytes = 0
+        self._stamps = NO_STAMPS
 
     @property
     def size_bytes(self) -> int:
@@ -151,6 +156,23 @@ class BufferedTransaction:
         self._grow(MUTATION_BYTES + 3 * len(key) + 8)
         self._writes.add(key, delta)
 
+    def set_versionstamped_key(self, prefix: bytes, number: int, value: bytes) -> None:
+        check_stamped_key(prefix, number)
+        check_value(value)
+        self._grow(MUTATION_BYTES + 3 * (len(prefix) + STAMPED_BYTES) + len(value))
+        self._own_stamps().keys.append((prefix, number, value))
+
+    def set_versionstamped_value(self, key: bytes, rest: bytes) -> None:
+        check_key(key)
+        check_value(bytes(STAMP_BYTES) + rest)
+        self._grow(MUTATION_BYTES + 3 * len(key) + STAMP_BYTES + len(rest))
+        self._own_stamps().values[key] = rest
+
+    def _own_stamps(self) -> Stamps:
+        if self._stamps is NO_STAMPS:
+            self._stamps = Stamps([], {})
+        return self._stamps
+
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
         check_range(begin, end)
         # Asking for the version pins the snapshot, from whose moment on other transactions may conflict.
@@ -182,7 +204,7 @@ class BufferedTransaction:
             self._snapshot = None
 
     def _pending(self) -> PendingTransaction | None:
-        if not self._writes and not self._write_conflicts:
+        if not self._writes and not self._write_conflicts and self._stamps is NO_STAMPS:
             return None
         if self._clock() > self._deadline:
             raise too_old()
@@ -192,7 +214,13 @@ class BufferedTransaction:
         if self._snapshot is not None and (self._read_keys or self._read_ranges):
             read_version = self._snapshot.version()
         return PendingTransaction(
-            read_version, self._read_keys, self._read_ranges, self._writes, self._write_conflicts, self._size_bytes
+            read_version,
+            self._read_keys,
+            self._read_ranges,
+            self._writes,
+            self._write_conflicts,
+            self._size_bytes,
+            self._stamps,
         )
 
     def _view(self) -> Snapshot:

@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from lakemark_core.errors import FailedPrecondition, LakemarkError
 from lakemark_server.context import deadline
@@ -34,9 +34,6 @@ class BufferedStore(Store):
     A backend implements how a snapshot is taken, how a finished transaction is committed, and what has to be closed.
     ``clock`` counts the seconds of a transaction's age.
     """
-
-    unseen_s_max: ClassVar[float] = threading.TIMEOUT_MAX
-    """How long ``wait_for_change`` may overlook commits of other processes, where there are others."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -70,7 +67,7 @@ class BufferedStore(Store):
                     left = end - time.monotonic()
                     if left <= 0:
                         return False
-                    changed.wait(min(left, self.unseen_s_max, deadline.current().remaining_s()))
+                    changed.wait(min(left, self._unseen_s_max(), deadline.current().remaining_s()))
                     changed.clear()
 
     @contextmanager
@@ -96,7 +93,7 @@ class BufferedStore(Store):
                 return apply(batch)
             finally:
                 for transaction in batch:
-                    self._changes.announce(transaction.writes)
+                    self._changes.announce(transaction)
 
         return announcing
 
@@ -104,6 +101,10 @@ class BufferedStore(Store):
     def _watched(self, key: bytes, changed: threading.Event) -> Iterator[bytes | None]:
         """The current value. A backend that is notified of changes sets ``changed`` at the next one."""
         yield self.read(lambda tx: tx.get(key))
+
+    def _unseen_s_max(self) -> float:
+        """How long ``wait_for_change`` may overlook commits of other processes, where there are others."""
+        return threading.TIMEOUT_MAX
 
     def _open_snapshot(self) -> Snapshot:
         """Raises StoreClosed and what ``_snapshot`` raises."""

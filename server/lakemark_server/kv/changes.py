@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .overlay import Overlay
+from .buffer import PendingTransaction
 
 
 class Changes:
@@ -28,12 +28,13 @@ class Changes:
             with self._lock:
                 del self._waiting[event]
 
-    def announce(self, writes: Overlay) -> None:
-        """Wakes callers whose keys may have changed: ``writes`` were committed, or may have been."""
+    def announce(self, transaction: PendingTransaction) -> None:
+        """Wakes callers whose keys may have changed: the transaction was committed, or may have been."""
+        writes, stamped = transaction.writes, transaction.stamps.values
         if self._waiting:
             with self._lock:
                 for event, key in self._waiting.items():
-                    if key in writes.points or writes.is_cleared(key):
+                    if key in writes.points or key in stamped or writes.is_cleared(key):
                         event.set()
 
     def wake_all(self) -> None:

@@ -11,6 +11,10 @@ from lakemark_core.errors import CorruptStore, InvalidArgument
 
 _INT_CODES: Final = [bytes([0x14 + size]) for size in range(8)]  # by how many bytes follow
 _SEVEN_BYTES: Final = 1 << 56
+_VERSIONSTAMP: Final = b"\x33"
+
+STAMPED_BYTES: Final = 13
+"""What ``stamped_key`` adds to a prefix."""
 
 Item = bytes | str | int | float | bool | None
 """An element of a key. Ints may have any size; strings are encoded in UTF-8."""
@@ -28,6 +32,19 @@ def unpack(key: bytes) -> tuple[Item, ...]:
 def range_of(*items: Item) -> tuple[bytes, bytes]:
     """``(begin, end)`` of all keys that extend these items by one or more, without the key of the items alone."""
     return Space(pack(*items)).range()
+
+
+def stamped_key(prefix: bytes, stamp: bytes, number: int) -> bytes:
+    """The key of ``Transaction.set_versionstamped_key``: the tuple encoding of a complete versionstamp."""
+    return b"".join((prefix, _VERSIONSTAMP, stamp, number.to_bytes(2, "big")))
+
+
+def stamp_of(key: bytes, prefix: bytes) -> tuple[bytes, int]:
+    """The stamp and the number of a ``stamped_key``. Raises CorruptStore for other keys."""
+    rest = key[len(prefix) :]
+    if len(rest) != STAMPED_BYTES or rest[:1] != _VERSIONSTAMP or not key.startswith(prefix):
+        raise CorruptStore(f"the key {key!r} does not end with a versionstamp")
+    return rest[1:-2], int.from_bytes(rest[-2:], "big")
 
 
 class Space:

@@ -15,6 +15,7 @@ from .api import (
     TransactionTooOld,
     ValueTooLarge,
 )
+from .keys import STAMPED_BYTES
 
 
 def check_key(key: bytes) -> None:
@@ -25,6 +26,17 @@ def check_key(key: bytes) -> None:
         raise KeyTooLarge(f"a key of {len(key)} bytes; at most {KEY_BYTES_MAX} are stored")
     if key >= KEYS_END:
         raise ReservedKey("keys that begin with 0xff are reserved for the store")
+
+
+def check_stamped_key(prefix: bytes, number: int) -> None:
+    """Raises KeyTooLarge, ReservedKey, InvalidArgument."""
+    check_key(prefix)
+    if len(prefix) + STAMPED_BYTES > KEY_BYTES_MAX:
+        raise KeyTooLarge(
+            f"a prefix of {len(prefix)} bytes; with a versionstamp, at most {KEY_BYTES_MAX - STAMPED_BYTES} are stored"
+        )
+    if not 0 <= number < 1 << 16:
+        raise InvalidArgument(f"the number {number} of a versionstamped key does not fit into 16 bits")
 
 
 def check_value(value: bytes) -> None:

@@ -7,6 +7,7 @@ import structlog
 from lakemark_server.catalog import partition_batches
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import ClockMs
+from lakemark_server.events.upkeep import EventRetention, LogUpkeep
 from lakemark_server.kv import Store
 from lakemark_server.maintenance.cleaning.auto_clean import AutoClean
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
@@ -30,10 +31,12 @@ class Housekeeping:
         request_retain_ms: int,
         clean_interval_ms: int,
         clean_grace_ms: int,
+        event_retention: EventRetention,
     ) -> None:
         self._store, self._clock = store, clock
         self._catalog, self._timeline = catalog, timeline
         self._request_retain_ms = request_retain_ms
+        self._events = LogUpkeep(store, clock, event_retention)
         self._cleans = AutoClean(store, clock, cleaner, interval_ms=clean_interval_ms, grace_ms=clean_grace_ms)
 
     def round(self) -> list[tuple[int, int]]:
@@ -50,5 +53,7 @@ class Housekeeping:
         forgotten = requests.forget(self._store, self._clock() - self._request_retain_ms)
         if forgotten:
             _log.debug("forgot the answers to old requests", requests=forgotten)
+        for catalog, events in self._events.round().items():
+            _log.info("trimmed a log of events", catalog=catalog, events=events)
         self._cleans.round()
         return lost

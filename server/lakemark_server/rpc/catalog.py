@@ -14,7 +14,7 @@ from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceServicer
 from lakemark_proto.v1.types_pb2 import TableName
 from lakemark_server.admission.ranks import Rank
-from lakemark_server.catalog import schemas
+from lakemark_server.catalog import definitions, schemas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
@@ -69,13 +69,13 @@ class CatalogServicer(CatalogServiceServicer):
             properties=given.properties,
             owner=given.owner,
         )
-        return messages.database(
+        return definitions.database(
             self._catalog.create_database(record, if_not_exists=request.if_not_exists, request_id=request.request_id)
         )
 
     @method(Rank.READ)
     def GetDatabase(self, request: pb.GetDatabaseRequest, context: Context) -> pb.Database:
-        return messages.database(self._catalog.get_database(request.catalog, request.name))
+        return definitions.database(self._catalog.get_database(request.catalog, request.name))
 
     @method(Rank.READ)
     def ListDatabases(self, request: pb.ListDatabasesRequest, context: Context) -> pb.ListDatabasesResponse:
@@ -109,13 +109,13 @@ class CatalogServicer(CatalogServiceServicer):
             if_not_exists=request.if_not_exists,
             request_id=request.request_id,
         )
-        return messages.lake_table(table, 0)
+        return definitions.lake_table(table, 0)
 
     @method(Rank.READ)
     def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.Table:
         name = require_name(request.name)
         table, version = self._snapshots.version(name.catalog, name.database, name.table, SnapshotReference())
-        return messages.lake_table(table, version)
+        return definitions.lake_table(table, version)
 
     @method(Rank.READ)
     def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:
@@ -248,4 +248,4 @@ class CatalogServicer(CatalogServiceServicer):
     def _described(self, table: LakeTable) -> pb.Table:
         record = table.record
         _, version = self._snapshots.version(record.catalog, record.database, record.name, SnapshotReference())
-        return messages.lake_table(table, version)
+        return definitions.lake_table(table, version)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from lakemark_core.messages.types import schema_to_proto
-from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import (
-    DatabaseRecord,
     InstantRecord,
     LakeTableRecord,
     TagRecord,
     VersionRecord,
 )
 from lakemark_proto.v1 import catalog_pb2, timeline_pb2, types_pb2
+from lakemark_server.catalog import definitions
 from lakemark_server.catalog.lake import POLICIES, LakeTable
 from lakemark_server.catalog.schemas import SchemaVersion
 from lakemark_server.timeline.branches.forks import name_of
@@ -36,39 +34,6 @@ _ACTIONS = {
 }
 
 
-def database(record: DatabaseRecord) -> catalog_pb2.Database:
-    return catalog_pb2.Database(
-        catalog=record.catalog,
-        name=record.name,
-        description=record.description,
-        location=record.location,
-        properties=record.properties,
-        owner=record.owner,
-    )
-
-
-def table_name(table: LakeTable) -> types_pb2.TableName:
-    record = table.record
-    return types_pb2.TableName(catalog=record.catalog, database=record.database, table=record.name)
-
-
-def lake_table(table: LakeTable, version: int) -> catalog_pb2.Table:
-    record = table.record
-    return catalog_pb2.Table(
-        name=table_name(table),
-        table_id=record.table_id,
-        kind=catalog_pb2.LAKE,
-        location=record.location,
-        properties=record.properties,
-        owner=record.owner,
-        created_ms=record.created_ms,
-        schema=schema_message(table.schema),
-        conflict_policy=POLICIES[table.policy],
-        version=version,
-        comment=record.comment,
-    )
-
-
 def dropped_table(record: LakeTableRecord) -> catalog_pb2.DroppedTable:
     how = record.dropped
     return catalog_pb2.DroppedTable(
@@ -87,7 +52,7 @@ def dropped_table(record: LakeTableRecord) -> catalog_pb2.DroppedTable:
 
 def schema_version(known: SchemaVersion) -> catalog_pb2.SchemaVersion:
     return catalog_pb2.SchemaVersion(
-        schema=schema_message(known.schema),
+        schema=definitions.schema_message(known.schema),
         version=known.version,
         committed_ms=known.committed_ms,
         changes=known.changes,
@@ -97,7 +62,7 @@ def schema_version(known: SchemaVersion) -> catalog_pb2.SchemaVersion:
 def instant(record: InstantRecord, table: LakeTable, living: Alive | None = None) -> timeline_pb2.Instant:
     """``living`` adds the heartbeat of an instant that is still open."""
     return timeline_pb2.Instant(
-        table=table_name(table),
+        table=definitions.table_name(table),
         branch=name_of(record.branch),
         instant=record.instant,
         action=_action(record),
@@ -128,17 +93,12 @@ def opened_instant(record: InstantRecord, table: LakeTable) -> timeline_pb2.Inst
     """The instant, with what a writer needs to begin."""
     message = instant(record, table)
     message.staging_location = f"{table.record.location}/{record.instant}"
-    message.schema.CopyFrom(schema_message(table.schema))
+    message.schema.CopyFrom(definitions.schema_message(table.schema))
     message.conflict_policy = POLICIES[table.policy]
     return message
 
 
 @lru_cache(maxsize=256)
-def schema_message(schema: Schema) -> types_pb2.Schema:
-    """The schema as a message, which is shared: callers must not change it."""
-    return schema_to_proto(schema)
-
-
 def savepoint(record: TagRecord) -> timeline_pb2.ListSavepointsResponse.Savepoint:
     return timeline_pb2.ListSavepointsResponse.Savepoint(
         branch=record.branch_name,

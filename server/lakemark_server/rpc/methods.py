@@ -12,16 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.message_factory import GetMessageClass
 
-from lakemark_core.errors import Internal, InvalidArgument, LakemarkError, Unimplemented
-from lakemark_core.user import USER_KEY
+from lakemark_core.errors import Internal, LakemarkError, Unimplemented
 from lakemark_server.admission.ranks import Rank
 from lakemark_server.admission.tenants import Entered, Tenants
 from lakemark_server.context import caller, deadline
@@ -31,16 +28,17 @@ from lakemark_server.rpc.declaration import rank_of
 from lakemark_server.rpc.errors import abort
 from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.quick import QUICK_BYTES_MAX, Quick
+from lakemark_server.rpc.requests import Context, caller_of, deadline_of, decoder
+from lakemark_server.rpc.streams import streamed
 
-Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+T = TypeVar("T")
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
-_Handler: TypeAlias = Callable[[object, Context], Awaitable[bytes]]
 _log = structlog.get_logger(__name__)
 
 
 class Methods(grpc.GenericRpcHandler):
-    """All unary methods of some services. The servicer's method of the same name serves each, or the entry of that name
-    in its ``quick``.
+    """All methods of some services. The servicer's method of the same name serves each, or the entry of that name in
+    its ``quick``. None has a stream of requests; some answer with a stream (``rpc.streams``).
 
     They are not registered one by one with gRPC, whose asyncio server does work for each registered method at each
     request. ``request_s_max``: the longest time of a request whose client has set no deadline, or a later one. Raises
@@ -59,6 +57,9 @@ class Methods(grpc.GenericRpcHandler):
             rank = rank_of(servicer, method.name)
             admission = Admission(rank, method.input_type, tenants)
             behaviour = getattr(servicer, method.name)
+            if method.server_streaming:
+                stream = streamed(method, behaviour, lanes, admission, request_s_max)
+                return grpc.stream_stream_rpc_method_handler(_received(stream, method.name, rank, receiving))
             quick = getattr(servicer, "quick", {}).get(method.name)
             call = _served(method, behaviour, quick, lanes, admission, request_s_max)
             return grpc.stream_unary_rpc_method_handler(_received(call, method.name, rank, receiving))
@@ -81,22 +82,16 @@ def _served(
     admission: Admission,
     request_s_max: float,
 ) -> _Call:
-    request_type: type[Message] = GetMessageClass(method.input_type)
-
-    def decoded(data: bytes) -> Message:
-        try:
-            return request_type.FromString(data)
-        except DecodeError as error:
-            raise InvalidArgument(f"the request is not a {request_type.DESCRIPTOR.full_name}: {error}") from error
+    decoded = decoder(method.input_type)
 
     def whole(data: bytes, context: Context, until: Deadline) -> bytes:
-        with deadline.within(until), caller.named(partial(_caller_of, context)):
+        with deadline.within(until), caller.named(partial(caller_of, context)):
             until.check()  # it may have waited long for this thread
             answer: bytes = behaviour(decoded(data), context).SerializeToString()
             return answer
 
     async def in_lane(data: bytes, context: Context) -> bytes:
-        until = _deadline_of(context, request_s_max)
+        until = deadline_of(context, request_s_max)
         return await by_thread(data, context, until, admission.enter(data))
 
     async def by_thread(data: bytes, context: Context, until: Deadline, entered: Entered | None) -> bytes:
@@ -118,10 +113,11 @@ def _served(
     async def quickly(data: bytes, context: Context) -> bytes:
         if quick is None or len(data) > QUICK_BYTES_MAX:
             return await in_lane(data, context)
-        taken = quick.takes(decoded(data))
+        with caller.named(partial(caller_of, context)):
+            taken = quick.takes(decoded(data))
         if taken is None:
             return await in_lane(data, context)
-        until = _deadline_of(context, request_s_max)
+        until = deadline_of(context, request_s_max)
         entered = admission.enter(data)
         try:
             with lanes.on_loop(admission.rank, len(data)), deadline.within(until):
@@ -139,23 +135,12 @@ def _served(
     return in_lane if quick is None else quickly
 
 
-def _caller_of(context: Context) -> str:
-    """Who the client says it is, and where its connection comes from."""
-    told = dict(context.invocation_metadata() or ()).get(USER_KEY, "")
-    user = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
-    return f"{user} ({context.peer()})" if user else str(context.peer())
-
-
-def _deadline_of(context: Context, request_s_max: float) -> Deadline:
-    """A new deadline, also for a request without a time limit, because its client can leave."""
-    seconds = context.time_remaining()
-    return Deadline.after(request_s_max if seconds is None else min(seconds, request_s_max))
-
-
-def _received(call: _Call, method: str, rank: Rank, receiving: Receiving) -> _Handler:
+def _received(
+    call: Callable[[bytes, Context], Awaitable[T]], method: str, rank: Rank, receiving: Receiving
+) -> Callable[[object, Context], Awaitable[T]]:
     """Serves a unary call as a stream of requests, so that its request is received only when its turn has come."""
 
-    async def answer(_: object, context: Context) -> bytes:
+    async def answer(_: object, context: Context) -> T:
         try:
             return await call(await receiving.message(rank, context), context)
         except LakemarkError as error:

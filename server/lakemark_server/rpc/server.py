@@ -11,10 +11,11 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from lakemark_proto.v1 import admin_pb2, catalog_pb2, snapshot_pb2, timeline_pb2
+from lakemark_proto.v1 import admin_pb2, catalog_pb2, events_pb2, snapshot_pb2, timeline_pb2
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.events.service import Events
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host.ports import cannot_listen
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
@@ -22,6 +23,7 @@ from lakemark_server.rpc import loop
 from lakemark_server.rpc.admin import AdminServicer
 from lakemark_server.rpc.admission import Receiving
 from lakemark_server.rpc.catalog import CatalogServicer
+from lakemark_server.rpc.events import EventServicer
 from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.methods import Methods
 from lakemark_server.rpc.snapshot import SnapshotServicer
@@ -49,6 +51,7 @@ class GrpcLimits:
     waiting_max: int = 1_024
     message_bytes_max: int = 64 << 20
     request_s_max: float = 600.0
+    watchers_max: int = 1_000
 
 
 class GrpcServer:
@@ -62,6 +65,7 @@ class GrpcServer:
         planner: Planner,
         comparer: Comparer,
         cleaner: Cleaner,
+        events: Events,
         tenants: Tenants,
         inflight: InflightBytes,
         *,
@@ -77,6 +81,7 @@ class GrpcServer:
             _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
             _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner, limits.message_bytes_max),
             _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
+            _service(events_pb2, "EventService"): EventServicer(events, catalog.quotas.known, limits.watchers_max),
         }
         self._services = tuple(service.full_name for service in servicers)
         methods = Methods(
@@ -115,7 +120,7 @@ class GrpcServer:
             ],
             # gRPC refuses further requests before receiving their messages. The lanes hold fewer, and so usually refuse
             # first, with a reason.
-            maximum_concurrent_rpcs=3 * (limits.threads + limits.waiting_max) + _MORE_REQUESTS,
+            maximum_concurrent_rpcs=3 * (limits.threads + limits.waiting_max) + limits.watchers_max + _MORE_REQUESTS,
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection((*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

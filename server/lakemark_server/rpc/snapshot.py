@@ -20,6 +20,7 @@ from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1 import types_pb2
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceServicer
 from lakemark_server.admission.ranks import Rank
+from lakemark_server.catalog import definitions
 from lakemark_server.file_index.at_hand import NotAtHand, only_at_hand
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.file_index.pages.blocks import to_ipc, to_plain_ipc, to_small_ipc
@@ -28,7 +29,6 @@ from lakemark_server.file_index.parts.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.file_index.planning.aggregates import aggregate
 from lakemark_server.file_index.planning.partitions import partition_totals
 from lakemark_server.file_index.planning.planner import Plan, Planner
-from lakemark_server.rpc import messages
 from lakemark_server.rpc.catalog import page_limit, require_name
 from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.files import bounds_message, partition_message, to_messages
@@ -185,7 +185,7 @@ class SnapshotServicer(SnapshotServiceServicer):
                 loaded.snapshot.version, offset + size, digest, loaded.snapshot.origin
             ).encode()
         if not offset:
-            response.schema.CopyFrom(messages.schema_message(loaded.schema))
+            response.schema.CopyFrom(definitions.schema_message(loaded.schema))
             response.location = loaded.table.record.location
             response.summary.CopyFrom(_summary(plan))
         self._responses.keep(loaded.reference, request, response)
@@ -253,7 +253,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             total += page.num_rows
             first += plan.files
         if not offset:
-            response.schema.CopyFrom(messages.schema_message(newer.schema))
+            response.schema.CopyFrom(definitions.schema_message(newer.schema))
             response.location = newer.table.record.location
         if offset + total < first:
             response.next_page_token = PageToken(
@@ -268,7 +268,7 @@ class SnapshotServicer(SnapshotServiceServicer):
         plan = self._plan(loaded, request)
         fields = [_data_column(loaded.schema, name) for name in request.columns]
         groups, exact = aggregate(plan, fields, by_partition=request.by_partition)
-        schema = messages.schema_message(loaded.schema)
+        schema = definitions.schema_message(loaded.schema)
         response = pb.AggregateResponse(version=loaded.snapshot.version, exact=exact, schema=schema)
         for group in groups:
             message = response.groups.add(name=group.partition, files=group.files, rows=group.rows, bytes=group.bytes)
@@ -301,7 +301,7 @@ class SnapshotServicer(SnapshotServiceServicer):
             token = PageToken(loaded.snapshot.version, offset + page.num_rows, digest, loaded.snapshot.origin)
             response.next_page_token = token.encode()
         if not offset:
-            response.schema.CopyFrom(messages.schema_message(schema))
+            response.schema.CopyFrom(definitions.schema_message(schema))
             response.location = loaded.table.record.location
         return response
 
@@ -362,10 +362,10 @@ class SnapshotServicer(SnapshotServiceServicer):
 def _message(request: pb.GetSnapshotRequest, loaded: TableSnapshot) -> pb.Snapshot:
     snapshot, record = loaded.snapshot, loaded.snapshot.record
     message = pb.Snapshot(
-        table=messages.table_name(loaded.table),
+        table=definitions.table_name(loaded.table),
         branch=request.at.branch or MAIN,
         version=snapshot.version,
-        schema=messages.schema_message(snapshot.schema),
+        schema=definitions.schema_message(snapshot.schema),
         files=snapshot.files,
         rows=snapshot.rows,
         bytes=snapshot.size_bytes,

@@ -15,6 +15,7 @@ from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.clean_schedule import Retention
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.context import caller
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.rpc import comparisons, messages
 from lakemark_server.rpc.answers import Answers
@@ -227,6 +228,7 @@ def _draft(request: pb.CommitRequest) -> CommitDraft:
         request.schema_id,
         _metadata(request.metadata),
         request.request_id,
+        caller.name(),
     )
 
 

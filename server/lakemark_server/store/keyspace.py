@@ -58,6 +58,13 @@ EXPIRING: Final = Space.of("expire")  # (ms, table id, name of a branch or tag) 
 CLEANS: Final = Space.of("clean")  # (table id) -> when its next clean in the background is due, failures in a row
 CLEANS_DUE: Final = Space.of("cleandue")  # (ms, table id) -> empty: the same by time
 RESTORED: Final = META.key("restored")  # the key itself: when the store was made of a backup, ms, 8 bytes
+EPOCH: Final = META.key("epoch")  # the key itself: how often the store was restored, 8 bytes; absent: never
+# (catalog, epoch, versionstamp with the number of the piece) -> what one transaction changed (``store.event_log``)
+EVENTS: Final = Space.of("event")
+EVENT_ENDS: Final = Space.of("evente")  # (catalog) -> stamp of the log's last batch, epoch: changes with every batch
+EVENT_MARKS: Final = Space.of("eventm")  # (catalog, offset) -> EventMark
+CONSUMERS: Final = Space.of("consumer")  # (catalog, name) -> ConsumerRecord
+CONSUMER_PLACES: Final = Space.of("consumerp")  # (catalog, name) -> ConsumerPlace: how far it has come
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord

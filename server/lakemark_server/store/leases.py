@@ -107,6 +107,17 @@ def check(tx: Transaction, lease: Lease) -> None:
         raise LeaseLost(f"{lease.holder} has lost the lease {lease.name!r}; {now} holds it now", lease=lease.name)
 
 
+def revoke(tx: Transaction, name: str, token_min: int = 0) -> None:
+    """Takes the lease from whoever holds it. Every later token is greater than any before, and than ``token_min``."""
+    last = find(tx, name)
+    _put(tx, Lease(name, "", max(token_min, 0 if last is None else last.token + 1), 0))
+
+
+def forget(tx: Transaction, name: str) -> None:
+    """Removes a lease that nobody will ask for again. If somebody does, ``revoke`` has to keep old tokens out."""
+    tx.clear(LEASES.key(name))
+
+
 def _put(tx: Transaction, lease: Lease) -> Lease:
     tx.set(LEASES.key(lease.name), _LAYOUT.pack(lease.token, lease.expires_ms) + lease.holder.encode())
     return lease

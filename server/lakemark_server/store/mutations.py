@@ -5,8 +5,11 @@ a batch of changes that become durable together. A change that has a request id 
 request gets the recorded answer, and nothing happens again. Limits of tenants are taken within the change, too
 (``admission.quotas.Quotas.take``).
 
+A change tells what it is by ``Mutation.tell``: it becomes an event in the log of its catalog, in the same transaction
+(``store.event_log``).
+
 A change decides before it writes. If a batch goes on after one of its changes was refused, that change has written
-nothing.
+and told nothing.
 
 What the service writes for its own use (leases, ranges of ids, pages of bases, what it removes when nobody can see it
 any more) is no mutation and goes straight to ``Store.transact``; ``tests/unit/store/test_mutations.py`` lists who does
@@ -20,9 +23,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
+from lakemark_proto.v1.events_pb2 import Event
+from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import Store, Transaction
-from lakemark_server.store import requests
+from lakemark_server.store import event_log, requests
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -38,11 +43,22 @@ class Outcome(NamedTuple, Generic[M]):
 class Mutation:
     """One attempt at a transaction that changes something; ``now_ms`` is the time of all its changes."""
 
-    __slots__ = ("now_ms", "tx")
+    __slots__ = ("events", "now_ms", "tx")
 
     def __init__(self, tx: Transaction, now_ms: int) -> None:
         self.tx = tx
         self.now_ms = now_ms
+        self.events: list[Event] = []
+
+    def tell(self, event: Event) -> None:
+        """Adds the event of a change to the log of its catalog, together with the change.
+
+        It is told of the current caller unless it says by whom it is, as the changes of a batch must.
+        The event must not be changed afterwards, nor hold what the caller changes.
+        """
+        event.time_ms = self.now_ms
+        event.by = event.by or caller.current()
+        self.events.append(event)
 
     def once(self, request_id: str, kind: str, answer: type[M], body: Callable[[Mutation], M]) -> Outcome[M]:
         """Runs ``body`` and records its answer, unless ``request_id`` has one already.
@@ -69,11 +85,29 @@ class Mutations:
     def __init__(self, store: Store, clock: ClockMs) -> None:
         self.store = store
         self.clock = clock
+        self._epoch: int | None = None  # the store's, which does not change while anybody serves it
 
     def run(self, body: Callable[[Mutation], T]) -> T:
         """Commits what ``body`` changes; like the body of any transaction it may run several times."""
-        return self.store.transact(lambda tx: body(Mutation(tx, self.clock())))
+
+        def attempt(tx: Transaction) -> T:
+            mutation = Mutation(tx, self.clock())
+            answer = body(mutation)
+            if mutation.events:
+                self._append(mutation)
+            return answer
+
+        return self.store.transact(attempt)
 
     def once(self, request_id: str, kind: str, answer: type[M], body: Callable[[Mutation], M]) -> Outcome[M]:
         """A mutation that is one change, made by ``Mutation.once``."""
         return self.run(lambda mutation: mutation.once(request_id, kind, answer, body))
+
+    def _append(self, mutation: Mutation) -> None:
+        if self._epoch is None:
+            self._epoch = event_log.epoch(mutation.tx)
+        by_catalog: dict[str, list[Event]] = {}
+        for event in mutation.events:
+            by_catalog.setdefault(event.catalog, []).append(event)
+        for catalog, events in by_catalog.items():
+            event_log.append(mutation.tx, self._epoch, catalog, events)

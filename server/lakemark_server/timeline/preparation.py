@@ -86,7 +86,7 @@ class Preparation:
             if not entries.inline:
                 staging.stage(self._mutations, table, instant, entries, staging.COMMIT_SEQUENCE, self._quotas)
                 entries = staging.NO_ENTRIES
-        return Commit(instant, draft.schema_id, draft.metadata, entries)
+        return Commit(instant, draft.schema_id, draft.metadata, entries, draft.by)
 
     def _instant(self, table: LakeTable, instant: int) -> InstantRecord:
         return self._store.read(lambda tx: records.instant(tx, table.table_id, instant))

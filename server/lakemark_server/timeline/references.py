@@ -10,14 +10,15 @@ import structlog
 from google.protobuf.empty_pb2 import Empty
 
 from lakemark_core.errors import InvalidArgument, InvalidName, NotFound, VersionNotFound
-from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, MergedRecord, TagRecord
+from lakemark_proto.store.v1.store_pb2 import BranchRecord, HeadRecord, LakeTableRecord, MergedRecord, TagRecord
 from lakemark_proto.v1 import catalog_pb2 as pb
+from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import caller
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import EXPIRING, MAIN
 from lakemark_server.store.mutations import Mutation, Mutations
-from lakemark_server.timeline import records
+from lakemark_server.timeline import events, records
 from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.lineage import Lineage
@@ -115,7 +116,7 @@ class References:
 
         def body(mutation: Mutation) -> Empty:
             forks.require_kind(mutation.tx, table.table_id, name, kind)
-            forks.drop(mutation.tx, table.table_id, name)
+            _drop(mutation, table.record, name, request_id)
             return Empty()
 
         request_kind = f"DropReference of table {table.table_id}"
@@ -126,7 +127,7 @@ class References:
         """Replays on one branch the versions of another, as one version. Raises what ``direct.merge`` raises."""
 
         def body(mutation: Mutation) -> MergedRecord:
-            state = TableState(mutation.tx, table.table_id)
+            state = TableState(mutation, table.table_id)
             version, replayed, fast_forward = direct.merge(
                 state,
                 draft.branch,
@@ -185,7 +186,7 @@ def _create(table: LakeTable, draft: ReferenceDraft, mutation: Mutation) -> pb.R
         )
         forks.put_tag(tx, table_id, tag)
         _expires(tx, table_id, tag)
-        return _of_tag(tag)
+        return _told(mutation, table, draft, _of_tag(tag))
     record = BranchRecord(
         name=name,
         key=forks.new_key(name, records.next_instant(tx, table_id, mutation.now_ms)),
@@ -198,7 +199,20 @@ def _create(table: LakeTable, draft: ReferenceDraft, mutation: Mutation) -> pb.R
     forks.put_branch(tx, table_id, record, owner)
     _expires(tx, table_id, record)
     _start(tx, table_id, record, owner)
-    return _of_branch(tx, table_id, record)
+    return _told(mutation, table, draft, _of_branch(tx, table_id, record))
+
+
+def _told(mutation: Mutation, table: LakeTable, draft: ReferenceDraft, reference: pb.Reference) -> pb.Reference:
+    mutation.tell(events.of_reference(table.record, reference, request_id=draft.request_id))
+    return reference
+
+
+def _drop(mutation: Mutation, table: LakeTableRecord, name: str, request_id: str = "") -> None:
+    tx, table_id = mutation.tx, table.table_id
+    record = forks.named(tx, table_id, name)
+    reference = _of_tag(record) if isinstance(record, TagRecord) else _of_branch(tx, table_id, record)
+    forks.drop(tx, table_id, name)
+    mutation.tell(events.of_reference(table, reference, dropped=True, request_id=request_id))
 
 
 def _expires(tx: Transaction, table_id: int, record: BranchRecord | TagRecord) -> None:
@@ -216,7 +230,7 @@ def _expire(ms: int, table_id: int, name: str, mutation: Mutation) -> bool:
         return False
     if not record.retain_ms or record.created_ms + record.retain_ms != ms:
         return False
-    forks.drop(tx, table_id, name)
+    _drop(mutation, lake.get_record(tx, table_id, or_dropped=True), name)
     return True
 
 

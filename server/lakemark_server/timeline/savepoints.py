@@ -7,10 +7,11 @@ from functools import partial
 from lakemark_core.errors import AlreadyExists, NotFound, VersionNotFound
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, TagRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_proto.v1.events_pb2 import SAVEPOINT_CREATED, SAVEPOINT_DROPPED
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.store.keyspace import SAVEPOINTS
 from lakemark_server.store.mutations import Mutation, Mutations
-from lakemark_server.timeline import records
+from lakemark_server.timeline import events, records
 from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.lineage import Lineage
 
@@ -37,20 +38,24 @@ class Savepoints:
         Raises VersionNotFound, BranchNotFound, AlreadyExists.
         """
         kind = f"CreateSavepoint of table {table.table_id}"
-        create = partial(_create, table, branch, version, comment, owner)
+        create = partial(_create, table, branch, version, comment, owner, request_id)
         return self._mutations.once(request_id, kind, InstantRecord, create).answer
 
     def drop(self, table: LakeTable, version: int, *, branch: str = "", request_id: str = "") -> InstantRecord:
         """Returns the savepoint's instant, which is rolled back now. Raises NotFound, BranchNotFound."""
         kind = f"DropSavepoint of table {table.table_id}"
-        return self._mutations.once(request_id, kind, InstantRecord, partial(_drop, table, branch, version)).answer
+        return self._mutations.once(
+            request_id, kind, InstantRecord, partial(_drop, table, branch, version, request_id)
+        ).answer
 
     def find(self, table: LakeTable) -> list[TagRecord]:
         """The savepoints of a table, in order of branch and version."""
         return self._store.read(lambda tx: retention.savepoints(tx, table.table_id))
 
 
-def _create(table: LakeTable, branch: str, version: int, comment: str, owner: str, mutation: Mutation) -> InstantRecord:
+def _create(
+    table: LakeTable, branch: str, version: int, comment: str, owner: str, request_id: str, mutation: Mutation
+) -> InstantRecord:
     tx, now_ms = mutation.tx, mutation.now_ms
     table_id, lineage = table.table_id, forks.resolve(tx, table.table_id, branch)
     latest = records.head(tx, table_id, lineage.key).version
@@ -86,10 +91,11 @@ def _create(table: LakeTable, branch: str, version: int, comment: str, owner: st
         savepoint_instant=record.instant,
     )
     tx.set(place, savepoint.SerializeToString())
+    mutation.tell(events.of_savepoint(SAVEPOINT_CREATED, table.record, record, request_id))
     return record
 
 
-def _drop(table: LakeTable, branch: str, version: int, mutation: Mutation) -> InstantRecord:
+def _drop(table: LakeTable, branch: str, version: int, request_id: str, mutation: Mutation) -> InstantRecord:
     tx = mutation.tx
     lineage = forks.resolve(tx, table.table_id, branch)
     place = _key(table.table_id, lineage, version)
@@ -102,6 +108,7 @@ def _drop(table: LakeTable, branch: str, version: int, mutation: Mutation) -> In
     record.completed_ms = mutation.now_ms
     record.rolled_back_reason = "the savepoint was dropped"
     records.put_instant(tx, table.table_id, record)
+    mutation.tell(events.of_savepoint(SAVEPOINT_DROPPED, table.record, record, request_id))
     return record
 
 

@@ -184,7 +184,7 @@ class Timeline:
         """
 
         def body(mutation: Mutation) -> CommittedRecord:
-            state = TableState(mutation.tx, table.table_id)
+            state = TableState(mutation, table.table_id)
             restored = direct.restore(state, state.branch_named(branch), version, owner, mutation.now_ms)
             return CommittedRecord(
                 version=restored.version, instant=restored.instant, committed_ms=restored.committed_ms
@@ -235,7 +235,7 @@ class Timeline:
             if record.state != pb.ROLLED_BACK:
                 if conflict is not None:
                     keep_conflict(record, conflict)
-                roll_back(mutation.tx, table.record.catalog, table_id, record, reason, mutation.now_ms)
+                roll_back(mutation, table.record, record, reason)
             return record
 
         record = self._mutations.run(body)
@@ -323,5 +323,5 @@ def _expire(table_id: int, instant: int, mutation: Mutation) -> str:
     except NotFound:
         alive.clear(tx, table_id, instant)
         return ""
-    roll_back(tx, table.catalog, table_id, record, f"its heartbeat ran out ({living.timeout_ms} ms)", now_ms)
+    roll_back(mutation, table, record, f"its heartbeat ran out ({living.timeout_ms} ms)")
     return table.location

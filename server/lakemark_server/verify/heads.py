@@ -20,6 +20,7 @@ from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
 from lakemark_server.verify.names import Name, names_of
+from lakemark_server.verify.orphans import Orphan, find_orphans
 
 _CACHE_BYTES: Final = 64 << 20
 
@@ -58,6 +59,10 @@ class Heads:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._snapshots = Snapshots(store, _CACHE_BYTES)
+
+    def orphans(self, table_id: int) -> list[Orphan]:
+        """The files that lie below a table's location and that nobody has. Raises CorruptStore, Unavailable."""
+        return find_orphans(self._store, self._snapshots, table_id)
 
     def names(self) -> list[Name]:
         """The names of all tables, warehouse tables included."""

@@ -179,3 +179,21 @@ def test_many_files_are_described_by_the_executors(server: Client, spark: SparkP
         assert math.isclose(x_statistics.max, (p + 36) / 2)
         assert x_statistics.nan_count == 0
     assert run(spark, "result = ls.read(spark, t, 'p >= 10', server=client).count()") == 8
+
+
+def test_a_spark_without_the_jars_for_s3_is_told_which(spark: SparkProcess) -> None:
+    with pytest.raises(SparkStatementError, match=r"Spark does not reach s3a://lakes/t/1/a\.parquet") as refusal:
+        run(
+            spark,
+            """
+            import os
+            import lakemark_spark.files
+            from pyspark.sql.types import StructType
+            with mock.patch.dict(os.environ, LAKEMARK_S3_ENDPOINT="http://127.0.0.1:9000"):
+                lakemark_spark.files.scan(spark, ["s3://lakes/t/1/a.parquet"], StructType())
+            """,
+        )
+    assert refusal.value.kind == "StorageRefused"
+    hadoop = run(spark, "result = spark._jvm.org.apache.hadoop.util.VersionInfo.getVersion()")
+    assert f"--packages org.apache.hadoop:hadoop-aws:{hadoop}" in refusal.value.message
+    assert "spark.hadoop.fs.s3a.endpoint=http://127.0.0.1:9000" in refusal.value.message

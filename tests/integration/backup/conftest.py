@@ -11,6 +11,7 @@ import pytest
 
 from lakemark_server.backup import Manifest, Repository, restore, take
 from lakemark_server.kv import KeyValue, Store, open_store
+from lakemark_server.store.keyspace import EPOCH, EVENT_ENDS, EVENTS
 from tests.stores import fdb_url, postgres_url, sqlite_url
 
 URLS: dict[str, Callable[[Path], str]] = {"sqlite": sqlite_url, "postgresql": postgres_url, "fdb": fdb_url}
@@ -57,9 +58,14 @@ def restored(url: str, repository: Repository, manifest: Manifest) -> dict[bytes
         return content(store)
 
 
+OF_EVENTS = (EPOCH, EVENTS.prefix, EVENT_ENDS.prefix)
+
+
 def content(store: Store) -> dict[bytes, bytes]:
+    """All keys but those of the log of events, to which a restore adds."""
     with store.export() as export:
-        return dict(chain.from_iterable(export.pages))
+        pairs = chain.from_iterable(export.pages)
+        return {key: value for key, value in pairs if not key.startswith(OF_EVENTS)}
 
 
 def fill(store: Store, pairs: dict[bytes, bytes]) -> None:

@@ -10,11 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakemark.errors import FailedPrecondition, StorageRefused, TableNotFound
+from lakemark.errors import AlreadyExists, FailedPrecondition, StorageRefused, TableNotFound
 from lakemark.parquet.adoption import adopt_files
 from lakemark_core import storage
 from lakemark_core.storage import s3
-from lakemark_server.verify import check_files, verify
+from lakemark_server.catalog import lake
+from lakemark_server.kv import Transaction, keys_below
+from lakemark_server.store.keyspace import LAKE_TABLES, LOCATIONS
+from lakemark_server.verify import FilesFound, check_files, verify
 from tests.integration.storage.conftest import S3World, rows
 
 
@@ -72,6 +75,7 @@ def test_a_clean_deletes_the_files_of_ended_versions_and_the_markers_of_their_di
     gone = files(world)
     for key in gone:
         world.bucket.put(key.rpartition("/")[0] + "/", b"")
+        world.bucket.put("/".join(key.split("/")[:4]) + "/", b"")  # of the instant
     world.append(name, 3, operation="overwrite_table")
     cleaned = world.client.timeline.clean(name, retain_versions=1)
     assert (cleaned.files, len(world.bucket.keys()), world.months(name)) == (2, 1, [3])
@@ -149,6 +153,19 @@ def test_verify_tells_files_that_are_missing_or_too_short(world: S3World) -> Non
     ]  # fmt: skip
 
 
+def test_verify_finds_files_that_nobody_has(world: S3World) -> None:
+    name = world.table()
+    world.append(name, 1, 2)
+    world.append(name, 3, operation="overwrite_table")
+    instant = "/".join(files(world)[0].split("/")[:4])
+    world.bucket.put(f"{instant}/", b"")
+    world.bucket.put(f"{instant}/lost/a.parquet", b"lost")
+    found: list[FilesFound] = []
+    counts = world.requests_of(lambda: found.append(check_files(world.service.store, orphans=True)))
+    assert (found[0].orphans, found[0].orphan_bytes) == ([f"{world.bucket.uri}/{instant}/lost/a.parquet"], 4)
+    assert counts == {"HeadObject": 1, "ListObjects": 2}, "the second time because there was one"
+
+
 def test_a_database_in_a_bucket_that_is_not_there_is_refused(world: S3World) -> None:
     with pytest.raises(StorageRefused, match=r"bucket 'nowhere' at http.*: there is no such bucket") as caught:
         world.client.databases.create("lost", location="s3://nowhere/lost")
@@ -160,6 +177,39 @@ def test_a_bucket_is_never_deleted_as_a_whole(world: S3World) -> None:
     with pytest.raises(FailedPrecondition, match="whole bucket"):
         storage.delete_directory(f"{world.bucket.uri}/")
     assert world.bucket.keys() == ["precious"]
+
+
+def test_a_table_that_an_earlier_build_placed_at_s3a_is_as_all_others(world: S3World) -> None:
+    name = world.table()
+    world.append(name, 1)
+    location = world.client.tables.get(name).location
+    earlier = location.replace("s3://", "s3a://")
+
+    def as_then(tx: Transaction) -> None:
+        record = lake.get_record(tx, table_id)
+        lake.leave_location(tx, record)
+        record.location = earlier
+        lake.put(tx, record)
+        tx.set(LOCATIONS.key(earlier), table_id.to_bytes(8, "big"))
+
+    store = world.service.store
+    (table_id,) = {items[0] for items, _ in keys_below(store, LAKE_TABLES)}
+    assert isinstance(table_id, int)
+    store.transact(as_then)
+    world.append(name, 2)
+    assert world.months(name) == [1, 2]
+    assert world.client.tables.get(name).location == earlier
+    for taken in (location, earlier, location.replace("s3://", "s3n://")):
+        with pytest.raises(AlreadyExists, match="another lake table lives at"):
+            world.client.tables.create("db.other", {"id": "bigint"}, location=taken)
+        assert world.service.catalog.has_lake_table(taken)
+    assert world.service.catalog.has_lake_table(f"{world.bucket.uri}/wh"), "what is in the way of deleting it"
+    assert verify(store) == []
+    world.client.tables.drop(name)
+    world.client.tables.undrop(name)
+    world.client.tables.drop(name, now=True)
+    assert (world.bucket.keys(), verify(store)) == ([], [])
+    world.client.tables.create("db.other", {"id": "bigint"}, location=location)
 
 
 def test_keys_are_deleted_in_batches(world: S3World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ def measured(world: S3World) -> dict[str, dict[str, int]]:
     writer.write(rows(4))
     count("roll back a writer of one file", writer.rollback)
     count("`lakemark verify --files`, 4 files", lambda: check_files(world.service.store))
+    count("`lakemark verify --files --orphans`, 4 files", lambda: check_files(world.service.store, orphans=True))
     world.append(name, 9, operation="overwrite_table")
     count("clean, 4 files", lambda: client.timeline.clean(name, retain_versions=1))
     count("create and drop a branch", lambda: (client.branches.create(name, "b"), client.branches.drop(name, "b")))
@@ -69,12 +70,15 @@ def test_a_plan_and_a_commit_ask_the_store_for_nothing_however_many_files_there_
 def test_a_clean_of_many_files_deletes_five_hundred_of_them_at_once(
     world: S3World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request has 1,000 keys: of each file its own and the marker of its directory, which other programs write."""
+    """A request has 1,000 keys: of each file its own and the marker of its directory, and the marker of the instant.
+
+    Other programs write markers.
+    """
     from lakemark_core.storage import s3
 
     monkeypatch.setattr(s3, "KEYS_A_REQUEST", 20)
     name = world.table()
     world.append(name, *range(30))
     world.append(name, 99, operation="overwrite_table")
-    assert world.requests_of(lambda: world.client.timeline.clean(name, retain_versions=1)) == {"DeleteObjects": 3}
+    assert world.requests_of(lambda: world.client.timeline.clean(name, retain_versions=1)) == {"DeleteObjects": 4}
     assert len(world.bucket.keys()) == 1

@@ -20,9 +20,12 @@ def test_the_names_of_lakemark() -> None:
         "Commit",
         "CommitConflict",
         "Comparison",
+        "Consumer",
         "DataFile",
         "Database",
         "DroppedTable",
+        "Event",
+        "EventStream",
         "Instant",
         "LakemarkError",
         "Merge",
@@ -43,7 +46,8 @@ def test_the_names_of_lakemark() -> None:
 
 
 def test_the_names_of_lakemark_spark() -> None:
-    assert sorted(lakemark_spark.__all__) == ["append", "delete", "overwrite", "read", "upsert"]
+    names = ["append", "compact", "delete", "delete_keys", "overwrite", "read", "upsert"]
+    assert sorted(lakemark_spark.__all__) == names
 
 
 def test_the_client_needs_no_extra() -> None:
@@ -59,7 +63,7 @@ def test_the_client_needs_no_extra() -> None:
 
 def test_help_names_what_a_client_has() -> None:
     shown = pydoc.plain(pydoc.render_doc(lakemark.Client))
-    for name in ("databases", "tables", "timeline", "branches", "tags", "quotas"):
+    for name in ("databases", "tables", "timeline", "branches", "tags", "quotas", "consumers"):
         attribute = inspect.getattr_static(lakemark.Client, name)
         document = inspect.getdoc(attribute)
         assert document

@@ -31,6 +31,7 @@ BOOKKEEPING = {
     "maintenance/cleaning/auto_clean.py": "when a table is looked at next",
     "maintenance/cleaning/garbage.py": "files that later cleans look at again",
     "maintenance/cleaning/old_metadata.py": "metadata of versions that have ended, which nobody can read",
+    "events/upkeep.py": "marks in the log of events, and events that are too old",
     "backup/restoration.py": "a store that nobody uses yet",
 }
 

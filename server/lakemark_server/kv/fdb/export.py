@@ -16,14 +16,13 @@ from typing import Final
 
 from lakemark_core.errors import LakemarkError, StoreConflict, Unavailable
 
-from ..api import CommitUnknownResult, TransactionTooOld, TryAgain
+from ..api import CommitUnknownResult, KeyValue, TransactionTooOld, TryAgain
 from ..buffer import KeyRange, PendingTransaction
 from ..overlay import Overlay
 from ..retry import pause_seconds
-from ..write_sets import decode_writes
 from .client import FdbClient
 from .layout import EXPORTS, EXPORTS_END, FENCE, LOG, LOG_END
-from .log import LEASE_VERSIONS, VERSIONS_PER_S
+from .log import LEASE_VERSIONS, VERSIONS_PER_S, noted
 from .reader import FdbSnapshot
 from .spool import Spool, disk_errors
 from .writer import FdbWriter
@@ -69,7 +68,7 @@ class FdbExporter:
             asked = self._entries
             try:
                 page = snapshot.get_range(position, LOG_END, asked, False)
-                unread = self._read_again(snapshot, begin, end, (entry for _, entry in page))
+                unread = self._read_again(snapshot, begin, end, page)
                 if len(page) < asked and not unread:
                     version = snapshot.version()
                     self._check_noted(self._until, version)
@@ -122,12 +121,12 @@ class FdbExporter:
             size = sum(len(key) + len(value) for key, value in pairs)
             self._pairs = max(1, min(4 * asked, asked * _PIECE_BYTES_AIM // max(size, 1), _PAIRS_MAX))
 
-    def _read_again(self, snapshot: FdbSnapshot, begin: bytes, end: bytes, entries: Iterable[bytes]) -> set[KeyRange]:
-        """Reads again what the entries of the log name. Returns ranges that hold too much, for the caller to read."""
+    def _read_again(self, snapshot: FdbSnapshot, begin: bytes, end: bytes, page: Iterable[KeyValue]) -> set[KeyRange]:
+        """Reads again what a page of the log names. Returns ranges that hold too much, for the caller to read."""
         keys: set[bytes] = set()
         ranges: set[KeyRange] = set()
-        for entry in entries:
-            points, cleared = decode_writes(entry)
+        for key, entry in page:
+            points, cleared = noted(key, entry)
             keys.update(key for key in points if begin <= key < end)
             ranges.update(
                 (max(first, begin), min(last, end)) for first, last in cleared if first < end and begin < last

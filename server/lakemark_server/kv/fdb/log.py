@@ -15,9 +15,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ..buffer import KeyRange
-from ..overlay import Overlay
-from ..write_sets import encode_writes
+from ..api import STAMP_BYTES
+from ..buffer import KeyRange, PendingTransaction
+from ..keys import stamped_key
+from ..write_sets import decode_writes, encode_writes
 from .client import FdbClient
 from .layout import EXPORTS, EXPORTS_END, LOG
 from .reader import FdbSnapshot
@@ -26,6 +27,8 @@ VERSIONS_PER_S: Final = 1_000_000
 LEASE_VERSIONS: Final = VERSIONS_PER_S // 2
 
 _ENTRY_BYTES_AIM: Final = 50_000
+_STAMPED: Final = 0x8000
+"""Entries with numbers from here on hold versionstamped keys without the stamp, which is that of the entry itself."""
 
 
 class ChangeLog:
@@ -46,19 +49,31 @@ class ChangeLog:
                     self._look()
         return read_version < self._until
 
-    def note(self, transaction: Any, writes: Overlay) -> None:
-        """Notes in the native transaction what ``writes`` changes."""
-        for number, entry in enumerate(_entries(list(writes.points), list(writes.cleared_ranges()))):
+    def note(self, native: Any, transaction: PendingTransaction) -> None:
+        """Notes in the native transaction what ``transaction`` changes."""
+        writes, stamps = transaction.writes, transaction.stamps
+        known = _entries([*writes.points, *stamps.values], list(writes.cleared_ranges()))
+        unknown = _entries([prefix + number.to_bytes(2, "big") for prefix, number, _ in stamps.keys], [])
+        for number, entry in (*enumerate(known), *enumerate(unknown, _STAMPED)):
             # The versionstamp replaces ten bytes, whose position the last four bytes tell.
-            key = self._prefix + LOG + bytes(10) + number.to_bytes(2, "big")
+            key = self._prefix + LOG + bytes(STAMP_BYTES) + number.to_bytes(2, "big")
             at = len(self._prefix) + len(LOG)
-            transaction.set_versionstamped_key(key + at.to_bytes(4, "little"), entry)
+            native.set_versionstamped_key(key + at.to_bytes(4, "little"), entry)
 
     def _look(self) -> None:
         snapshot = FdbSnapshot(self._client, self._prefix)
         exports = snapshot.get_range(EXPORTS, EXPORTS_END, 0, False)
         self._until = max((int.from_bytes(until, "big") for _, until in exports), default=-1)
         self._seen_at = snapshot.version()
+
+
+def noted(key: bytes, entry: bytes) -> tuple[list[bytes], list[KeyRange]]:
+    """The keys and the ranges that an entry of the log, which lies at ``key``, says to have been written."""
+    keys, ranges = decode_writes(entry)
+    stamp, number = key[len(LOG) : -2], int.from_bytes(key[-2:], "big")
+    if number >= _STAMPED:
+        keys = [stamped_key(known[:-2], stamp, int.from_bytes(known[-2:], "big")) for known in keys]
+    return keys, ranges
 
 
 def _entries(keys: Sequence[bytes], ranges: Sequence[KeyRange]) -> Iterator[bytes]:

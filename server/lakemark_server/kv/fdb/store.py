@@ -42,8 +42,6 @@ class FdbStore(BufferedStore):
     """
 
     name = "fdb"
-    # In case a watch gets lost.
-    unseen_s_max = 10.0
 
     def __init__(self, target: FdbTarget, *, clock: Clock = time.monotonic, read_only: bool = False) -> None:
         super().__init__(clock)
@@ -83,6 +81,9 @@ class FdbStore(BufferedStore):
         deadline.check()
         with self._client.watched(self._prefix + key, changed) as value:
             yield value
+
+    def _unseen_s_max(self) -> float:
+        return 10.0  # in case a watch gets lost
 
     def _prepare(self) -> None:
         """Makes the store if it is not there. Safe if several processes start at once: all write the same."""

@@ -7,8 +7,9 @@ from typing import Final
 
 from lakemark_server.context import deadline
 
-from ..api import StoreClosed
+from ..api import STAMP_BYTES, StoreClosed
 from ..buffer import PendingTransaction
+from ..keys import stamped_key
 from .client import FdbClient
 from .errors import commit_error
 from .layout import FENCE
@@ -76,9 +77,16 @@ class FdbWriter:
                 native.add(prefix + key, (pending & _MASK).to_bytes(8, "little"))
             else:
                 native.set(prefix + key, pending)
+        # In both, the stamp replaces ten bytes, whose position the last four bytes tell.
+        for stamped, number, value in transaction.stamps.keys:
+            key = stamped_key(prefix + stamped, bytes(STAMP_BYTES), number)
+            at = len(key) - STAMP_BYTES - 2
+            native.set_versionstamped_key(key + at.to_bytes(4, "little"), value)
+        for key, rest in transaction.stamps.values.items():
+            native.set_versionstamped_value(prefix + key, bytes(STAMP_BYTES) + rest + bytes(4))
         if noted:
             native.add_read_conflict_key(prefix + FENCE)
             if self._log.wanted(read_version):
-                self._log.note(native, transaction.writes)
+                self._log.note(native, transaction)
         future = native.commit()
         self._client.answer(future.wait, commit_error)

@@ -52,5 +52,6 @@ WRITE: Final = {
     " FROM unnest($1::bytea[], $2::bytea[]) AS given (key, value)"
     " ON CONFLICT (head, digest) DO UPDATE SET value = excluded.value",
     "log": "INSERT INTO log VALUES ($1, $2)",
+    "notify": "SELECT pg_notify($1, '')",
     "trim": "DELETE FROM log WHERE version < $1",
 }

@@ -14,6 +14,7 @@ from ..buffered_store import BufferedStore, opened_read_only
 from ..group_commit import GroupCommitter
 from ..reads import Clock
 from .errors import PostgresFailure, failure_of, translated
+from .listener import PostgresListener
 from .reader import PostgresReaders, PostgresSnapshot
 from .schema import check, prepare, session
 from .statements import READ, WRITE
@@ -32,6 +33,9 @@ _WRITER: Final = {
     "idle_in_transaction_session_timeout": "5s",
 }
 _OPENING: Final = {"statement_timeout": "60s", "lock_timeout": "30s"}
+# How long a change may be overlooked: in case a notification gets lost, or while there are none.
+_LISTENING_S: Final = 5.0
+_POLLING_S: Final = 0.2
 _SET_UP_SECONDS_MAX: Final = 10.0
 
 
@@ -44,9 +48,6 @@ class PostgresStore(BufferedStore):
     """
 
     name = "postgresql"
-    # Changes are polled, with one indexed read each time. NOTIFY would add a statement to every commit, in the turn
-    # that all processes wait for, and a connection in each process to listen.
-    unseen_s_max = 0.2
 
     def __init__(self, target: PostgresTarget, *, clock: Clock = time.monotonic, read_only: bool = False) -> None:
         self.target = target
@@ -61,9 +62,18 @@ class PostgresStore(BufferedStore):
                 raise translated(failure_of(error, target.scrubbed(str(error)))) from None
         self._readers = PostgresReaders(self._reader, target.connections - 1)
         self._writer = PostgresWriter(self._committing, Window(version, clock), log_oid)
+        self._listener = PostgresListener(self._listening, log_oid, self._changes.wake_all)
         self._committer = GroupCommitter(
             self._announcing(self._writer.apply), f"lakemark-commit {target.schema}", self._writer.take_turn
         )
+
+    def wait_for_change(self, key: bytes, seen: bytes | None, timeout_s: float) -> bool:
+        if timeout_s > 0:
+            self._listener.start()
+        return super().wait_for_change(key, seen, timeout_s)
+
+    def _unseen_s_max(self) -> float:
+        return _LISTENING_S if self._listener.up else _POLLING_S
 
     def _snapshot(self) -> PostgresSnapshot:
         return PostgresSnapshot(self._readers)
@@ -87,6 +97,7 @@ class PostgresStore(BufferedStore):
         self._committer.commit(transaction)
 
     def _close(self) -> None:
+        self._listener.stop()
         self._committer.close()
         self._readers.close()
         self._writer.close()
@@ -96,6 +107,9 @@ class PostgresStore(BufferedStore):
 
     def _exporter(self, generation: int) -> PostgresConnection:
         return self._connection(_EXPORTER, READ, generation)
+
+    def _listening(self) -> psycopg.Connection:
+        return self._driver()
 
     def _committing(self) -> PostgresConnection:
         return self._connection(_WRITER, WRITE, 0)

@@ -14,6 +14,7 @@ from ..overlay import Overlay, add_to_counter
 from ..write_sets import encode_writes
 from .binary import bytea_array, bytea_arrays, from_int8, int8
 from .errors import PostgresFailure, commit_error, translated
+from .listener import channel
 from .statements import SHORT_KEY_BYTES_MAX
 from .window import Window
 from .wire import Call, PostgresConnection
@@ -36,6 +37,7 @@ class PostgresWriter:
     def __init__(self, connect: Connect, window: Window, log_oid: int) -> None:
         self._connect = connect
         self._lock = int8(_LOCK_CLASS << 32 | log_oid)
+        self._channel = channel(log_oid).encode()
         self._window = window
         self._connection: PostgresConnection | None = None
         self._turn: tuple[PostgresConnection, int] | Exception | None = None
@@ -54,11 +56,11 @@ class PostgresWriter:
         try:
             connection, now = self._taken_turn()
             stored = _stored(connection, _counters(batch))
-            writes, errors = resolve(self._window, batch)
+            version = max(self._window.newest + 1, now)
+            writes, errors = resolve(self._window, batch, version)
             if all(errors):
                 connection.rollback()
                 return errors
-            version = max(self._window.newest + 1, now)
             calls = [*self._written(writes, stored, version), ("commit", ())]
             commit = len(calls) - 1
             connection.run(*calls, seconds_max=ANSWER_SECONDS_MAX)
@@ -143,6 +145,7 @@ class PostgresWriter:
             if keys:
                 calls.append(("put" + suffix, bytea_arrays((key, values[key]) for key in keys)))
         calls.append(("log", (int8(version), encode_writes(*self._window.recorded()))))
+        calls.append(("notify", (self._channel,)))
         old = self._window.due()
         if old is not None:
             calls.append(("trim", (int8(old),)))

@@ -47,11 +47,11 @@ class SqliteWriter:
         errors: list[LakemarkError | None] = [None] * len(batch)
         try:
             connection, resolver = self._begin()
-            writes, errors = resolve(resolver, batch)
+            version = resolver.newest + 1
+            writes, errors = resolve(resolver, batch, version)
             if all(errors):
                 connection.execute("ROLLBACK")
                 return errors
-            version = resolver.newest + 1
             _write(connection, writes, version)
             committing = True
             connection.execute("COMMIT")

@@ -29,7 +29,7 @@ from lakemark_server.maintenance.cleaning.old_metadata import Trimmer
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import INSTANTS, MAIN
 from lakemark_server.store.mutations import Mutation, Mutations
-from lakemark_server.timeline import records
+from lakemark_server.timeline import events, records
 from lakemark_server.timeline.branches import forks, retention
 from lakemark_server.timeline.instants import alive
 from lakemark_server.timeline.lineage import Lineage
@@ -224,7 +224,7 @@ class Cleaner:
         forget_left(self._store, table_id, garbage)
         if not garbage.gone and not any(part.deletes for part in plans):
             return 0
-        return self._mutations.run(partial(_complete, table_id, plans, garbage))
+        return self._mutations.run(partial(_complete, table, plans, garbage))
 
     def _collect(self, table: LakeTable, plans: Sequence[Plan], grace_ms: int) -> Garbage:
         collector = Collector(self._store, self._snapshots, table)
@@ -255,9 +255,9 @@ def _move(mutation: Mutation, table_id: int, part: Plan) -> None:
     retention.put_cleaned(mutation.tx, table_id, part.key, done)
 
 
-def _complete(table_id: int, plans: Sequence[Plan], garbage: Garbage, mutation: Mutation) -> int:
+def _complete(table: LakeTable, plans: Sequence[Plan], garbage: Garbage, mutation: Mutation) -> int:
     """Writes down that the files are deleted. Returns the instant that tells of them."""
-    tx, instant = mutation.tx, 0
+    tx, table_id, instant = mutation.tx, table.table_id, 0
     for part in plans:
         if not part.deletes:
             continue
@@ -269,8 +269,11 @@ def _complete(table_id: int, plans: Sequence[Plan], garbage: Garbage, mutation: 
         record = records.instant(tx, table_id, instant)
     else:
         record = _clean_instant(mutation, table_id, MAIN, retention.cleaned(tx, table_id, MAIN).horizon)
-    record.metadata["files"], record.metadata["bytes"] = str(len(garbage.gone)), str(sum(garbage.gone.values()))
+    files, size_bytes = len(garbage.gone), sum(garbage.gone.values())
+    record.metadata["files"], record.metadata["bytes"] = str(files), str(size_bytes)
     records.put_instant(tx, table_id, record)
+    earliest = retention.cleaned(tx, table_id, MAIN).horizon + 1
+    mutation.tell(events.of_clean(table.record, record.instant, files, size_bytes, earliest))
     return record.instant
 
 

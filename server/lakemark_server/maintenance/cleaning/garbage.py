@@ -119,7 +119,7 @@ class Collector:
         """
         table_id = self._table.table_id
         sought = _Sought(paths)
-        live, named = self._store.read(lambda tx: (_live(tx, table_id, endings), _kept(tx, table_id)))
+        live, named = self._store.read(lambda tx: (live_branches(tx, table_id, endings), kept_versions(tx, table_id)))
         for lineage, _, head in live:
             self._look(sought, lineage, head)
         for lineage, version in named:
@@ -222,7 +222,7 @@ def _files(parts: Sequence[Part], fork: int) -> dict[str, int]:
     return files
 
 
-def _live(tx: ReadTransaction, table_id: int, endings: Mapping[str, Ending]) -> list[tuple[Lineage, int, int]]:
+def live_branches(tx: ReadTransaction, table_id: int, endings: Mapping[str, Ending]) -> list[tuple[Lineage, int, int]]:
     """(lineage, first version that still has its files, latest version) of each branch with files of its own."""
     live = []
     for key in (MAIN, *(branch.key for branch in forks.all_branches(tx, table_id))):
@@ -235,7 +235,7 @@ def _live(tx: ReadTransaction, table_id: int, endings: Mapping[str, Ending]) -> 
     return live
 
 
-def _kept(tx: ReadTransaction, table_id: int) -> list[tuple[Lineage, int]]:
+def kept_versions(tx: ReadTransaction, table_id: int) -> list[tuple[Lineage, int]]:
     """The versions that tags, savepoints and branches keep, with their lineages."""
     tags = (*forks.tags(tx, table_id), *retention.savepoints(tx, table_id))
     kept = {(tag.branch_key, tag.version) for tag in tags}

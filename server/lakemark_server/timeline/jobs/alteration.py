@@ -6,16 +6,19 @@ schema reads them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.evolution import SchemaChange
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.catalog import lake, schemas
+from lakemark_proto.v1.events_pb2 import SCHEMA_CHANGED
+from lakemark_server.catalog import definitions, lake, schemas
+from lakemark_server.catalog.events import of_lake_table
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.schema_changes import describe
+from lakemark_server.context import caller
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline.jobs.job import JOB_BYTES, Batch, Job
@@ -31,6 +34,7 @@ class AlterJob(Job):
     changes: tuple[SchemaChange, ...]
     expected_schema_id: int = 0
     request_id: str = ""
+    by: caller.Name = field(default_factory=caller.name)
 
     @property
     def size_bytes(self) -> int:
@@ -59,8 +63,12 @@ class AlterJob(Job):
         if len(words) > WORDS_CHARS_MAX:
             words = words[: WORDS_CHARS_MAX - 1] + "…"
         fields = VersionRecord(schema_id=table.schema.schema_id, metadata={"changes": words})
-        version = publish_now(state, state.branch(MAIN), fields, pb.ALTER_SCHEMA, batch.mutation.now_ms)
+        version = publish_now(state, state.branch(MAIN), fields, pb.ALTER_SCHEMA, batch.mutation.now_ms, self.by)
         schemas.put(state.tx, table, self.changes, version.version, version.committed_ms)
+        before, after = (definitions.lake_table(one, version.version) for one in (state.table, table))
+        event = of_lake_table(SCHEMA_CHANGED, before, after, request_id=self.request_id)
+        event.by = caller.text_of(self.by)
+        batch.mutation.tell(event)
         state.table = table
         return table.record
 

@@ -38,7 +38,7 @@ class Batches:
         """
 
         def body(mutation: Mutation) -> tuple[_Attempt, list[Answer | LakemarkError]]:
-            attempt = _Attempt(Batch(mutation, TableState(mutation.tx, table_id), self._log, self._quotas))
+            attempt = _Attempt(Batch(mutation, TableState(mutation, table_id), self._log, self._quotas))
             answers = attempt.answers(jobs)
             size = mutation.tx.size_bytes
             if size > BATCH_BYTES_MAX and len(jobs) > 1:
@@ -100,7 +100,7 @@ class _Attempt:
         published = publish(state, [one.commit for one in pending], now_ms, self.batch.log)
         answers: list[Answer | LakemarkError] = []
         for one, answer in zip(pending, published, strict=True):
-            if isinstance(answer, CommitConflict) and refuse(state, one.commit.instant, answer, now_ms):
+            if isinstance(answer, CommitConflict) and refuse(state, one.commit, answer):
                 self.refused.append((state.table, one.commit.instant))
             answers.append(self._followed(one, answer) if isinstance(answer, Committed) else answer)
         return answers

@@ -84,7 +84,7 @@ def _commit(draft: CommitDraft, entries: Entries | LakemarkError) -> Commit | La
         return entries
     if entries.totals.files > LIST_FILES_MAX or not entries.inline:
         return None
-    return Commit(draft.instant, draft.schema_id, draft.metadata, entries)
+    return Commit(draft.instant, draft.schema_id, draft.metadata, entries, draft.by)
 
 
 def read_each(drafts: Sequence[CommitDraft], table: LakeTable) -> list[Entries | LakemarkError]:

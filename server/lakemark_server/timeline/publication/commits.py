@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from lakemark_core.errors import LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import CommittedRecord, InstantRecord
 from lakemark_proto.v1.types_pb2 import DataFiles
+from lakemark_server.context import caller
 from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline.instants.staging import NO_ENTRIES, Entries
 
@@ -28,6 +29,7 @@ class CommitDraft(NamedTuple):
     (``jobs.reading``); None: no files. ``removed`` are paths relative to the table's location. ``file_schema`` is the
     Arrow schema (IPC) of the files; empty: not told. ``schema_id`` 0: the schema that the instant was opened with.
     ``request_id`` is not recorded, since the instant itself tells whether it was committed.
+    ``by``: who asks for it; the commits of a batch are those of several.
     """
 
     instant: int
@@ -37,6 +39,7 @@ class CommitDraft(NamedTuple):
     schema_id: int = 0
     metadata: Mapping[str, str] = NO_METADATA
     request_id: str = ""
+    by: caller.Name = caller.nobody
 
     @property
     def size_bytes(self) -> int:
@@ -56,6 +59,7 @@ class Commit(NamedTuple):
     schema_id: int = 0
     metadata: Mapping[str, str] = NO_METADATA
     entries: Entries = NO_ENTRIES
+    by: caller.Name = caller.nobody
 
     @property
     def size_bytes(self) -> int:

@@ -14,6 +14,7 @@ from lakemark_proto.store.v1.store_pb2 import (
     VersionRecord,
 )
 from lakemark_proto.v1 import timeline_pb2 as pb
+from lakemark_server.context import caller
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import retention
@@ -29,7 +30,12 @@ RUNS_MAX: Final = 1_000
 
 
 def publish_now(
-    state: TableState, branch: BranchState, version: VersionRecord, operation: Operation, now_ms: int
+    state: TableState,
+    branch: BranchState,
+    version: VersionRecord,
+    operation: Operation,
+    now_ms: int,
+    by: caller.Name = caller.nobody,
 ) -> VersionRecord:
     """Completes ``version``, which says what changes, and publishes it as the branch's next one, whoever writes."""
     head = next_head(branch, now_ms)
@@ -51,7 +57,7 @@ def publish_now(
         staged=version.merged.added if version.HasField("merged") else None,
         removed=version.merged.removed if version.HasField("merged") else None,
     )
-    put(state, branch, record, version)
+    put(state, branch, record, version, by)
     return version
 
 

@@ -8,8 +8,9 @@ from lakemark_core.errors import CommitConflict, InvalidSchema, LakemarkError, U
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, RemovedTotals, StagedTotals, VersionRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
+from lakemark_server.context import caller
 from lakemark_server.store.keyspace import ALIVE, INSTANTS
-from lakemark_server.timeline import records
+from lakemark_server.timeline import events, records
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.conflicts.changes import Change, of_record
 from lakemark_server.timeline.conflicts.partition_list import PartitionList
@@ -72,7 +73,7 @@ def _publish_one(
     if collision:
         raise refusal(state, collision, record.read_version, now_ms)
     version = _version(state, record, commit, next_head(branch, now_ms))
-    put(state, branch, record, version)
+    put(state, branch, record, version, commit.by)
     inline = commit.entries.totals  # came with the commit, and never counted as staged
     usage.close_writer(
         state.tx, state.table.record.catalog, record.staged.files - inline.files, record.staged.bytes - inline.bytes
@@ -85,7 +86,13 @@ def next_head(branch: BranchState, now_ms: int) -> HeadRecord:
     return HeadRecord(version=head.version + 1, committed_ms=max(now_ms, head.committed_ms))
 
 
-def put(state: TableState, branch: BranchState, record: InstantRecord, version: VersionRecord) -> None:
+def put(
+    state: TableState,
+    branch: BranchState,
+    record: InstantRecord,
+    version: VersionRecord,
+    by: caller.Name = caller.nobody,
+) -> None:
     """Writes a version as the branch's new head, and completes its instant."""
     tx, table_id, key = state.tx, state.table_id, branch.lineage.key
     record.state = pb.COMPLETED
@@ -98,6 +105,7 @@ def put(state: TableState, branch: BranchState, record: InstantRecord, version: 
         staging.forget_slices(tx, table_id, record.instant)
     branch.head = HeadRecord(version=version.version, committed_ms=version.committed_ms)
     records.put_head(tx, table_id, key, branch.head)
+    state.mutation.tell(events.of_commit(state.table.record, key, version, caller.text_of(by)))
     branch.fresh.append(of_record(version))
 
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from lakemark_proto.store.v1.store_pb2 import HeadRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.kv import Transaction
 from lakemark_server.store.keyspace import BRANCH_KEYS, MAIN
+from lakemark_server.store.mutations import Mutation
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.conflicts.changes import Change, Operation
@@ -29,10 +29,11 @@ class BranchState:
 
 
 class TableState:
-    """Lives as long as its transaction, which makes all changes of the table's writers through it."""
+    """Lives as long as its mutation, which makes all changes of the table's writers through it."""
 
-    def __init__(self, tx: Transaction, table_id: int) -> None:
-        self.tx = tx
+    def __init__(self, mutation: Mutation, table_id: int) -> None:
+        self.mutation = mutation
+        self.tx = mutation.tx
         self.table_id = table_id
         self.branches: dict[str, BranchState] = {}
         self._writers: dict[int, Alive] | None = None

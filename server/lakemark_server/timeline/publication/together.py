@@ -30,7 +30,7 @@ class Together:
 
     def publish(self, mutation: Mutation, log: ChangeLog) -> tuple[list[TableState], list[Committed]]:
         """The body of the transaction; may run several times. Raises the error of the first commit that is refused."""
-        states = {table_id: TableState(mutation.tx, table_id) for table_id, _ in self._commits}
+        states = {table_id: TableState(mutation, table_id) for table_id, _ in self._commits}
 
         def commit(mutation: Mutation) -> CommittedTogetherRecord:
             committed = self._all(states, mutation.now_ms, log)

@@ -1,0 +1,104 @@
+"""The latest events of a log in memory: encoded once, for all watchers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from lakemark_proto.v1.events_pb2 import Event, WatchEventsResponse
+from lakemark_server.events.filters import EventFilter, Subject, subject_of
+
+RING_EVENTS: Final = 10_000
+RING_BYTES: Final = 4 << 20
+SCANNED_MAX: Final = 2_000
+"""Events that one call looks at, so that a filter which lets few through keeps nobody waiting."""
+
+
+class EncodedEvent(NamedTuple):
+    """An event as a response has it: ``encoded`` is one entry of the field ``events`` with its tag."""
+
+    offset: int
+    subject: Subject
+    encoded: bytes
+
+
+class Delivery(NamedTuple):
+    """Some events for a watcher. ``upto``: it has been told all up to this offset. ``more``: there are more now."""
+
+    events: list[EncodedEvent]
+    upto: int
+    more: bool
+
+    def decoded(self) -> list[Event]:
+        """The events as messages."""
+        return list(WatchEventsResponse.FromString(b"".join(event.encoded for event in self.events)).events)
+
+
+def encoded(event: Event) -> EncodedEvent:
+    """The event with its offset and epoch."""
+    return EncodedEvent(event.offset, subject_of(event), WatchEventsResponse(events=[event]).SerializeToString())
+
+
+def chosen(
+    events: Iterable[EncodedEvent], after: int, wanted: EventFilter, events_max: int, bytes_max: int
+) -> Delivery:
+    """Those of ``events`` that are wanted: at most so many, and at most so many bytes unless it is only one."""
+    taken: list[EncodedEvent] = []
+    size_bytes, upto = 0, after
+    for event in events:
+        if wanted.fits(event.subject):
+            size_bytes += len(event.encoded)
+            if len(taken) == events_max or (taken and size_bytes > bytes_max):
+                return Delivery(taken, upto, more=True)
+            taken.append(event)
+        upto = event.offset
+    return Delivery(taken, upto, more=False)
+
+
+class EventRing:
+    """Consecutive events of one log, at most ``events_max`` and ``bytes_max``; older ones are forgotten. Thread-safe.
+
+    It begins empty behind the event ``begin``.
+    """
+
+    def __init__(self, begin: int, events_max: int = RING_EVENTS, bytes_max: int = RING_BYTES) -> None:
+        self._begin = begin
+        self._events_max, self._bytes_max = events_max, bytes_max
+        self._events: list[EncodedEvent] = []
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def end(self) -> int:
+        """The offset of the last event."""
+        with self._lock:
+            return self._begin + len(self._events)
+
+    def append(self, events: list[EncodedEvent]) -> None:
+        """Adds the events that follow."""
+        with self._lock:
+            self._events += events
+            self._bytes += sum(len(event.encoded) for event in events)
+            forgotten = 0
+            while len(self._events) - forgotten > self._events_max or self._bytes > self._bytes_max:
+                self._bytes -= len(self._events[forgotten].encoded)
+                forgotten += 1
+            del self._events[:forgotten]
+            self._begin += forgotten
+
+    def holds(self, after: int) -> bool:
+        """Whether all events behind that offset are here, as far as there are any."""
+        with self._lock:
+            return after >= self._begin
+
+    def take(self, after: int, wanted: EventFilter, events_max: int, bytes_max: int) -> Delivery | None:
+        """Wanted events behind the offset ``after``; None: it lies before what is kept here."""
+        with self._lock:
+            if after < self._begin:
+                return None
+            start = after - self._begin
+            scanned = self._events[start : start + SCANNED_MAX]
+            more = start + SCANNED_MAX < len(self._events)
+        batch = chosen(scanned, after, wanted, events_max, bytes_max)
+        return batch._replace(more=batch.more or more)

@@ -1,0 +1,67 @@
+"""Hadoop's own committer and those of S3A: each leaves the files of the commit, at the price of docs/storage.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.storage.conftest import SparkWorld
+from tests.s3a import COMMITTERS, committer_settings
+
+pytestmark = pytest.mark.spark
+
+PAGE = Path(__file__).parents[3] / "docs" / "storage.md"
+KINDS = {
+    "asks": ("HeadObject", "ListObjects", "ListMultipartUploads"),
+    "writes": ("PutObject", "CopyObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"),
+    "reads": ("GetObject",),
+    "deletions": ("DeleteObject", "DeleteObjects", "AbortMultipartUpload"),
+}
+
+
+@pytest.fixture(params=COMMITTERS)
+def committer(world: SparkWorld, request: pytest.FixtureRequest) -> Iterator[str]:
+    settings = committer_settings(request.param)
+    world.run("before = {name: spark.conf.get(name, None) for name in settings}", settings=settings)
+    world.run("for name, value in settings.items(): spark.conf.set(name, value)")
+    yield request.param
+    world.run(
+        "for name, value in before.items(): spark.conf.unset(name) if value is None else spark.conf.set(name, value)"
+    )
+
+
+def documented(committer: str) -> dict[int, dict[str, int]]:
+    """By number of files, what the table of the page says for an append by this committer."""
+    rows = re.findall(
+        rf"^\| {committer}[^|]*\| (\d) \|" + r" (\d+) \|" * len(KINDS) + "$", PAGE.read_text(), re.MULTILINE
+    )
+    return {int(files): dict(zip(KINDS, map(int, counts), strict=True)) for files, *counts in rows}
+
+
+def test_it_leaves_the_files_of_the_commit_and_costs_what_is_documented(
+    world: SparkWorld, table: str, committer: str, spark_version: str
+) -> None:
+    world.client.tables.create(table, "id bigint, p int", partitioned_by=["p"])
+    counts = {}
+    for files in (1, 1, 4):  # the first one finds no directory of the table, which takes some requests more
+        world.proxy.clear()
+        world.run(
+            "ls.append(spark.range(8).selectExpr('id', f'cast(id % {files} as int) p'), t, server=client)",
+            t=table,
+            files=files,
+        )
+        assert set(world.proxy.counts) <= {name for kind in KINDS.values() for name in kind}
+        counts[files] = {kind: sum(world.proxy.counts.get(one, 0) for one in KINDS[kind]) for kind in KINDS}
+    assert world.ids(table) == sorted([*range(8)] * 3)
+    planned = {path.removeprefix(f"{world.bucket.uri}/") for path in world.client.plan(table).paths}
+    keys = set(world.files(table))
+    assert planned <= keys
+    assert {re.sub(r"/\d+/$", "/instant/", key) for key in keys - planned} <= {
+        f"{next(iter(planned)).rsplit('/', 4)[0]}/instant/"
+    }, "but for the marker of an instant's directory"
+    assert world.bucket.uploads() == []
+    if spark_version == "4.3":
+        assert counts == documented(committer)
