@@ -245,7 +245,12 @@ def _named_scans(named: _Named, files: Snapshot, kinds: names.FileKinds) -> list
 
 
 def _only_scan(schema: Schema, kinds: names.FileKinds) -> Scan:
-    return replace(only_scan(schema), more=_MORE[kinds])
+    scan = only_scan(schema)
+    if kinds != "deltas":
+        return scan
+    # A delete has nulls in columns that are NOT NULL.
+    columns = tuple((column, replace(column, nullable=True)) for column in schema.data_columns)
+    return replace(scan, columns=columns, more=_MORE[kinds])
 
 
 def _scans_of(files: Snapshot, kinds: names.FileKinds) -> list[Scan]:
