@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -17,7 +18,7 @@ from lakemark_spark.batches import Batch, batch_of
 from lakemark_spark.groups import files_of_groups, instant_of, plan_of_groups, write_groups
 from lakemark_spark.schema import columns_for, to_spark
 
-NEVER_WAITS: frozenset[str] = frozenset({"row", "column"})
+NEVER_WAITS: Final = frozenset({"row", "column"})
 """Policies under which writers of the same new keys do not exclude each other, so that none may begin a file group."""
 
 
