@@ -1,6 +1,7 @@
-"""Random changes of tables with a key, compared after each with a model in memory: by the reader, and by plain Spark.
+"""Random changes of tables with a key, compared after each with a model in memory.
 
-Compactions lie in between, some of them with an upsert in their middle. Every kind of table takes its turn.
+Three readers look: ``lakemark_spark.read``, plain Spark, and the client without Spark. Compactions lie in between, some
+of them with an upsert in their middle. Every kind of table takes its turn.
 """
 
 from __future__ import annotations
@@ -217,9 +218,16 @@ def _play(client: Client, spark: SparkProcess, kind: str, seed: int, steps: int)
         matching = [row for row in past[version] if _holds(where, dict(zip(COLUMNS, row, strict=True)))]
         states = run(spark, f"result = states({version}, {where!r})")
         assert states == [matching, matching], (where, told)
+        assert _read(client, table, version, where) == matching, (where, told)
     for version in chance.sample(sorted(past)[1:], min(2, len(past) - 1)):
         everything = run(spark, f"result = states({version}, 'true')")
         assert everything == [past[version]] * 2, (version, told)
+
+
+def _read(client: Client, table: str, version: int, where: str) -> list[list[Any]]:
+    """The rows without Spark."""
+    rows = client.read(table, None if where == "true" else where, version=version)
+    return sorted([[row[name] for name in COLUMNS] for row in rows.to_pylist()], key=repr)
 
 
 def _holds(where: str, row: Row) -> bool:
