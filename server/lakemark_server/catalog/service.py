@@ -20,6 +20,7 @@ from lakemark_core.errors import (
     TableNotFound,
     UnknownOutcome,
 )
+from lakemark_core.table_kind import check_change, kind_of
 from lakemark_core.types import Schema, assign_ids
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
@@ -198,6 +199,7 @@ class Catalog:
         # Ids chosen by a client would collide with those that statistics refer to.
         first, new.last_column_id = assign_ids(without_ids(schema))
         first = replace(first, schema_id=1)
+        kind_of(new.properties).check(first)
         new.schema_id = 1
         database = self.get_database(new.catalog, new.database)
         new.external = bool(record.location)
@@ -270,8 +272,8 @@ class Catalog:
     ) -> LakeTable:
         """Sets and removes properties of a lake table; the property ``comment`` is the table's comment, as in Hive.
 
-        Raises InvalidArgument for an unknown ``lakemark.`` property, an illegal value, or a change of
-        ``lakemark.type``.
+        Raises InvalidArgument for an unknown ``lakemark.`` property, an illegal value, or a change of a property that
+        a table keeps.
         """
         removed = set(remove)
 
@@ -281,6 +283,7 @@ class Catalog:
             properties = {key: value for key, value in record.properties.items() if key not in removed} | dict(set_)
             if properties.get(lake.TYPE_PROPERTY) != "lake":
                 raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
+            check_change(record.properties, properties)
             lake.check_properties(properties)
             if "comment" in removed or "comment" in properties:
                 record.comment = properties.pop("comment", "")
