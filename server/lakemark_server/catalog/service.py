@@ -17,6 +17,7 @@ from lakemark_core.errors import (
     InvalidArgument,
     LakemarkError,
     NotEmpty,
+    TableNotFound,
     UnknownOutcome,
 )
 from lakemark_core.types import Schema, assign_ids
@@ -35,7 +36,7 @@ from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction
 from lakemark_server.store.ids import IdSource
-from lakemark_server.store.keyspace import FUNCTIONS
+from lakemark_server.store.keyspace import FUNCTIONS, MOUNTS
 from lakemark_server.store.mutations import Mutation, Mutations
 
 T = TypeVar("T")
@@ -111,6 +112,10 @@ class Catalog:
                 return existing
             if existing is not None:
                 raise AlreadyExists(f"database {new.name!r} exists already", database=new.name)
+            if mutation.tx.get(MOUNTS.key(new.catalog, new.name)) is not None:
+                raise AlreadyExists(
+                    f"a database of an outside Metastore is mounted under the name {new.name!r}", database=new.name
+                )
             self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
             new.created_ms = mutation.now_ms
             databases.put(mutation.tx, new)
@@ -231,6 +236,18 @@ class Catalog:
         Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a warehouse table.
         """
         return self.store.read(lambda tx: self._lake_tables.get(tx, (catalog, database, name)))
+
+    def lake_table_by_id(self, table_id: int, schema_id: int) -> LakeTable | None:
+        """The table with one of its schemas; also if it was dropped but can be brought back. None: there is none."""
+
+        def body(tx: ReadTransaction) -> LakeTable | None:
+            try:
+                record = lake.get_record(tx, table_id, or_dropped=True)
+            except TableNotFound:
+                return None
+            return LakeTable(record, lake.get_schema(tx, table_id, schema_id))
+
+        return self.store.read(body)
 
     def schemas(self, table: LakeTable) -> list[SchemaVersion]:
         """All schemas that the table has had, the latest one last. Raises TableNotFound if it was dropped."""
