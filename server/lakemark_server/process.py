@@ -185,6 +185,7 @@ class Service:
         from lakemark_hms.admission import Admission
         from lakemark_hms.bridge import HmsBridge
         from lakemark_hms.lake.facet import SparkFacet
+        from lakemark_hms.notifications.formats import BY_SETTING
         from lakemark_hms.wire.limits import ServerSettings
 
         lake = SparkFacet(self.snapshots, self.settings.engine_schemes)
@@ -207,6 +208,7 @@ class Service:
             admission=admission,
             timeline=self.timeline,
             engine_schemes=given.engine_schemes,
+            notification_format=BY_SETTING[given.hms_notification_format],
         )
 
 

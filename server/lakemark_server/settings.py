@@ -61,6 +61,9 @@ class Settings(BaseSettings):
     hms_idle_s_max: float = Field(86_400.0, gt=0, description="after which an idle Metastore connection is closed")
     hms_threads: int = Field(16, ge=1, le=1_000, description="Metastore calls worked on at once")
     hms_reserved_threads: int = Field(4, ge=1, le=1_000, description="more of them, for reads when all others are busy")
+    hms_notification_format: Literal["json", "gzip"] = Field(
+        "json", description="messages of Hive's notifications: json-0.2, or gzip(json-2.0) as Hive 4 writes by default"
+    )
     hms_waiting_max: int = Field(1_024, ge=0, description="calls that wait for a thread; more are refused")
     quota_requests_per_second: float = Field(Limits().requests_per_second, ge=0, description="of a tenant, per process")
     quota_request_burst: int = Field(Limits().request_burst, ge=0, description="at once after a pause")

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from lakemark_core.errors import LakemarkError, Unavailable
+from lakemark_core.errors import EventsTrimmed, LakemarkError, Unavailable
 from lakemark_server.events.filters import EventFilter
 from lakemark_server.events.log import EventLog, LogPosition
 from lakemark_server.events.ring import Delivery, EventRing, chosen, encoded
@@ -150,7 +150,12 @@ class EventTail:
         seen: bytes | None = None
         since = 0.0
         while not self._stopped.is_set():
-            page = self.log.page(self.catalog, self._place)
+            try:
+                page = self.log.page(self.catalog, self._place)
+            except EventsTrimmed:  # sooner than they were read: each watcher is told by what it has seen itself
+                self._place = self.log.begin(self.catalog, 0)
+                self.ring.restart(self._place.offset)
+                continue
             self._place = page.position
             if page.events:
                 self.ring.append(list(map(encoded, page.events)))
