@@ -86,7 +86,7 @@ class Settings(BaseSettings):
     event_retain_bytes: int = Field(1 << 30, ge=1 << 20, description="of events of a catalog; older ones are trimmed")
     listener_interval_s: float = Field(2.0, gt=0, description="how often new listeners are looked for")
     listener_lease_s: float = Field(
-        30.0, ge=0.5, description="after which another process mirrors for one that says nothing"
+        120.0, ge=0.5, description="after which another process mirrors for one that says nothing"
     )
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
