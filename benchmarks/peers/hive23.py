@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -34,21 +34,29 @@ class MetastoreStartError(RuntimeError):
 
 
 @contextmanager
-def hive_metastore(work_dir: Path, *, heap: str = "1g", port: int = 0) -> Iterator[int]:
+def hive_metastore(
+    work_dir: Path,
+    *,
+    heap: str = "1g",
+    port: int = 0,
+    settings: Mapping[str, str] | None = None,
+    jars: Sequence[Path] = (),
+) -> Iterator[int]:
     """Run a Hive 2.3 metastore and give its Thrift port.
 
     `work_dir` gets the Derby database, the warehouse directory `warehouse`, the configuration and the log
-    `metastore.log`; it must be empty or absent, or have been that of a metastore, which goes on then. The server
-    answers Thrift calls when the block starts, and is gone when it ends. `port` 0: any free one. Raises
-    `MetastoreStartError` if it does not answer within `START_TIMEOUT_S` seconds.
+    `metastore.log`; it must be empty or absent, or have been that of a metastore, which goes on then with the
+    configuration that it had. The server answers Thrift calls when the block starts, and is gone when it ends. `port`
+    0: any free one. `settings` are added to its configuration, `jars` to its classes. Raises `MetastoreStartError` if
+    it does not answer within `START_TIMEOUT_S` seconds.
     """
     log = work_dir / "metastore.log"
     if not (work_dir / "conf").exists():
         work_dir.mkdir(parents=True, exist_ok=True)
-        _write_configuration(work_dir)
+        _write_configuration(work_dir, settings or {})
         _create_lock_tables(work_dir, log)
     port = port or _free_port()
-    process = _start_java(work_dir, log, METASTORE_CLASS, "-p", str(port), heap=heap)
+    process = _start_java(work_dir, log, METASTORE_CLASS, "-p", str(port), heap=heap, jars=jars)
     try:
         _wait_until_it_answers(process, port, log)
         yield port
@@ -79,12 +87,12 @@ def _settings(work_dir: Path) -> Mapping[str, str]:
     }
 
 
-def _write_configuration(work_dir: Path) -> None:
+def _write_configuration(work_dir: Path, settings: Mapping[str, str]) -> None:
     conf = work_dir / "conf"
     conf.mkdir()
     properties = "".join(
         f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
-        for name, value in _settings(work_dir).items()
+        for name, value in {**_settings(work_dir), **settings}.items()
     )
     (conf / "hive-site.xml").write_text(f"<configuration>{properties}</configuration>\n")
     (conf / "log4j2.properties").write_text(
@@ -99,9 +107,15 @@ def _write_configuration(work_dir: Path) -> None:
 
 
 def _start_java(
-    work_dir: Path, log: Path, main_class: str, *arguments: str, heap: str, stdout: int | None = None
+    work_dir: Path,
+    log: Path,
+    main_class: str,
+    *arguments: str,
+    heap: str,
+    stdout: int | None = None,
+    jars: Sequence[Path] = (),
 ) -> subprocess.Popen[bytes]:
-    jars = Path(pyspark.__file__).parent / "jars"
+    all_jars = Path(pyspark.__file__).parent / "jars"
     command = [
         java_executable(),
         f"-Xmx{heap}",
@@ -109,7 +123,7 @@ def _start_java(
         f"-Dderby.system.home={work_dir}",
         f"-Djava.io.tmpdir={work_dir}",
         "-cp",
-        f"{work_dir / 'conf'}{os.pathsep}{jars}/*",
+        os.pathsep.join([str(work_dir / "conf"), f"{all_jars}/*", *map(str, jars)]),
         main_class,
         *arguments,
     ]

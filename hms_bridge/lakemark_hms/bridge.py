@@ -11,6 +11,7 @@ from lakemark_hms.facet import LakeFacet
 from lakemark_hms.federation.handlers import with_mounts
 from lakemark_hms.federation.mounted import Mounted
 from lakemark_hms.handlers import all_handlers
+from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.services import Services
 from lakemark_hms.wire.dispatch import Dispatcher, run_all
 from lakemark_hms.wire.limits import ServerSettings
@@ -28,7 +29,7 @@ class HmsBridge:
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
     None: no limits. ``mounted``: databases of outside Metastores. ``timeline``: the process's own, if it has one.
-    ``engine_schemes``: see ``Services``. Raises Unavailable if the port is taken.
+    ``engine_schemes``, ``notification_format``: see ``Services``. Raises Unavailable if the port is taken.
     """
 
     def __init__(
@@ -44,12 +45,15 @@ class HmsBridge:
         admission: Admission | None = None,
         timeline: Timeline | None = None,
         engine_schemes: Mapping[str, str] | None = None,
+        notification_format: MessageFormat = JSON,
         mounted: Mounted | None = None,
     ) -> None:
         schemes = engine_schemes or {}
         known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
         timeline = timeline or Timeline(catalog.store, Snapshots(catalog.store), catalog.clock)
-        self.services = Services(catalog, warehouse or Warehouse(catalog), timeline, lake, known, schemes)
+        self.services = Services(
+            catalog, warehouse or Warehouse(catalog), timeline, lake, known, schemes, notification_format
+        )
         handlers = all_handlers(self.services)
         if mounted is not None:
             handlers = with_mounts(handlers, mounted)

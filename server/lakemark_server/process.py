@@ -41,6 +41,8 @@ from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.mounts import MountServicer
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
+from lakemark_server.sinks.registry import Sinks
+from lakemark_server.sinks.runner import SinkRunner
 from lakemark_server.snapshots.base_builds import Thresholds
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
@@ -92,6 +94,7 @@ class Service:
         self.planner = Planner(self.snapshots.cache)
         retention = EventRetention(int(settings.event_retain_s * 1_000), settings.event_retain_bytes)
         self.events = Events(self.store, retention, clock)
+        self.sinks = Sinks(self.store, self.events.log, self.events.consumers, clock, settings.sinks.policy)
         self.listeners = Listeners(self.store, self.events.log, self.events.consumers, clock)
         self.mounts = Mounts(self.store, clock)
         self._mounted = self._mounted_databases()
@@ -105,6 +108,7 @@ class Service:
             self.comparer,
             self.cleaner,
             self.events,
+            self.sinks,
             self.tenants,
             self.inflight,
             ListenerServicer(self.listeners, mirrored.comparison()),
@@ -149,6 +153,8 @@ class Service:
             int(settings.fold_grace_s * 1_000),
         )
 
+        self._sink_runner = SinkRunner(self.store, clock, settings.sinks)
+
     def _mounted_databases(self) -> Mounted:
         from lakemark_hms.federation.mounted import Mounted
 
@@ -189,6 +195,7 @@ class Service:
             self.hms.start()
         self._sweeper.start()
         self._folder.start()
+        self._sink_runner.start()
         self._listener_runners.start()
         _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
@@ -197,6 +204,7 @@ class Service:
         if self.hms:
             self.hms.stop()
         self.grpc.stop()
+        self._sink_runner.stop()
         self._listener_runners.stop()
         self._sweeper.stop()
         self._folder.stop()
@@ -214,6 +222,7 @@ class Service:
         from lakemark_hms.admission import Admission
         from lakemark_hms.bridge import HmsBridge
         from lakemark_hms.lake.facet import SparkFacet
+        from lakemark_hms.notifications.formats import BY_SETTING
         from lakemark_hms.wire.limits import ServerSettings
 
         lake = SparkFacet(self.snapshots, self.settings.engine_schemes)
@@ -236,6 +245,7 @@ class Service:
             admission=admission,
             timeline=self.timeline,
             engine_schemes=given.engine_schemes,
+            notification_format=BY_SETTING[given.hms_notification_format],
             mounted=self._mounted,
         )
 

@@ -24,6 +24,7 @@ LAYERS = (
     "timeline",
     "snapshots",
     "maintenance",
+    "sinks",
     "verify",
     "backup",
     "host",

@@ -11,7 +11,9 @@ from rich.console import Console
 
 from lakemark.cli import (
     backup,
+    consumers,
     databases,
+    events,
     files,
     health,
     listeners,
@@ -21,6 +23,7 @@ from lakemark.cli import (
     references,
     retention,
     schema,
+    sinks,
     tables,
     timeline,
 )
@@ -47,6 +50,9 @@ app.add_typer(references.tag, name="tag")
 app.add_typer(retention.app, name="savepoint")
 app.command("clean")(retention.clean)
 app.add_typer(quota.app, name="quota")
+app.add_typer(events.app, name="events")
+app.add_typer(consumers.app, name="consumers")
+app.add_typer(sinks.app, name="sinks")
 app.add_typer(listeners.app, name="listeners")
 app.add_typer(mounts.app, name="mounts")
 app.add_typer(backup.app, name="backup")

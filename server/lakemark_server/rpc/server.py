@@ -17,6 +17,7 @@ from lakemark_proto.v1 import (
     events_pb2,
     listeners_pb2,
     mounts_pb2,
+    sinks_pb2,
     snapshot_pb2,
     timeline_pb2,
 )
@@ -36,8 +37,10 @@ from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.methods import Methods
 from lakemark_server.rpc.mounts import MountedTables, MountServicer
+from lakemark_server.rpc.sinks import SinkServicer
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.rpc.timeline import TimelineServicer
+from lakemark_server.sinks.registry import Sinks
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
@@ -76,6 +79,7 @@ class GrpcServer:
         comparer: Comparer,
         cleaner: Cleaner,
         events: Events,
+        sinks: Sinks,
         tenants: Tenants,
         inflight: InflightBytes,
         listeners: ListenerServicer,
@@ -94,6 +98,7 @@ class GrpcServer:
             _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
             _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner, limits.message_bytes_max),
             _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
+            _service(sinks_pb2, "SinkService"): SinkServicer(sinks),
             _service(events_pb2, "EventService"): EventServicer(events, catalog.quotas.known, limits.watchers_max),
             _service(listeners_pb2, "ListenerService"): listeners,
             _service(mounts_pb2, "MountService"): mounts,

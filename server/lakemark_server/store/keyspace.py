@@ -65,6 +65,12 @@ EVENT_ENDS: Final = Space.of("evente")  # (catalog) -> stamp of the log's last b
 EVENT_MARKS: Final = Space.of("eventm")  # (catalog, offset) -> EventMark
 CONSUMERS: Final = Space.of("consumer")  # (catalog, name) -> ConsumerRecord
 CONSUMER_PLACES: Final = Space.of("consumerp")  # (catalog, name) -> ConsumerPlace: how far it has come
+SINKS: Final = Space.of("sink")  # (catalog, name) -> SinkRecord
+SINKS_CHANGED: Final = Space.of("sinkv").key()  # the key itself: counter of changes of those records
+SINK_PROGRESS: Final = Space.of("sinkp")  # (catalog, name) -> SinkProgress: how it fares
+DEAD_LETTERS: Final = Space.of("letter")  # (catalog, name, id) -> DeadLetterRecord: an event that a sink has given up
+DEAD_LETTER_COUNTS: Final = Space.of("lettern")  # (catalog, name, "letters" or "bytes") -> counter
+RESENDS: Final = Space.of("resend")  # (catalog, name, id) -> empty: another attempt at a dead letter was asked for
 LISTENERS: Final = Space.of("listener")  # (catalog, name) -> Listener: what was configured
 LISTENER_STATES: Final = Space.of("listeners")  # (catalog, name) -> ListenerState, which its runner tells
 # (catalog, listener, kind, name) -> ListenerDifference: what stays different outside
