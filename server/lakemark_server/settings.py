@@ -103,7 +103,7 @@ class Settings(BaseSettings):
     sink_letters_max: int = Field(10_000, ge=1, description="dead letters of a sink, which waits when it has so many")
     listener_interval_s: float = Field(2.0, gt=0, description="how often new listeners are looked for")
     listener_lease_s: float = Field(
-        30.0, ge=0.5, description="after which another process mirrors for one that says nothing"
+        120.0, ge=0.5, description="after which another process mirrors for one that says nothing"
     )
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(

@@ -107,15 +107,19 @@ class Mirror:
         if looks.everything:
             self.everything()
             return
-        gone = {name for name in looks.databases if self._ours.database(name) is None}
-        for name in sorted(looks.databases - gone):
+        chosen = self._selection
+        databases = {name for name in looks.databases if chosen.reaches_into(name)}
+        gone = {name for name in databases if self._ours.database(name) is None}
+        for name in sorted(databases - gone):
             self.database(name)
         for rename in looks.renames:
             self.rename(rename)
         for (database, name), values in looks.tables.items():
-            self.table(database, name, values)
+            if chosen.table(database, name):
+                self.table(database, name, values)
         for database, name in sorted(looks.functions):
-            self.function(database, name)
+            if chosen.whole_database(database):
+                self.function(database, name)
         for name in sorted(gone):
             self.database(name)
 
@@ -210,7 +214,11 @@ class Mirror:
         Of a lake table the partitions that differ between the version there and the latest one are brought in line;
         with None, all are.
         """
-        self._guarded("table", f"{database}.{name}", lambda: self._table(database, name, values))
+
+        def look() -> None:
+            self._ours.snapshots.again(lambda: self._table(database, name, values))
+
+        self._guarded("table", f"{database}.{name}", look)
 
     def _table(self, database: str, name: str, values: Collection[Values] | None) -> None:
         label = f"{database}.{name}"

@@ -20,6 +20,7 @@ from lakemark_proto.v1 import listeners_pb2 as pb
 from lakemark_proto.v1.events_pb2 import EventFilter
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
+from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events.consumers import Consumers, EventPosition, lease_name
 from lakemark_server.events.filters import filter_of
@@ -32,7 +33,9 @@ from lakemark_server.store import event_log
 from lakemark_server.store.leased_thread import LeasedThread
 from lakemark_server.store.leases import FencedStore, Lease, LeaseLost
 
-LEASE_MS: Final = 30_000
+LEASE_MS: Final = 120_000
+"""Longer than a call may take, because the lease is kept between calls."""
+
 _WAIT_S: Final = 1.0
 _RETRY_S_MIN: Final = 1.0
 _RETRY_S_MAX: Final = 60.0
@@ -305,8 +308,9 @@ class Comparison:
                 answer.differences.append(difference)
 
         digests = Journal(self._domains.store, self._domains.clock, listener.catalog, listener.name)
+        orders = Orders(applies=False, pulse=deadline.check)
         with Metastore(listener.uri) as metastore:
-            mirror_of(self._domains, listener, metastore, digests, note, Orders(applies=False)).everything()
+            mirror_of(self._domains, listener, metastore, digests, note, orders).everything()
         answer.compared = len(names)
         return answer
 
