@@ -83,6 +83,7 @@ class EventsMachine(RuleBasedStateMachine):
         self.clock = Clock()
         self.model = Log()
         self.backups: list[tuple[list[KeyValue], Log]] = []
+        self.restores = 0
         self.readers: list[Reader] = []
         self.serve()
 
@@ -144,9 +145,11 @@ class EventsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.backups)
     @rule(which=_which)
     def restore(self, which: int) -> None:
-        """A new store with the content of a backup; what came later is lost. Older backups are not used any more."""
-        pairs, self.model = self.backups[which % len(self.backups)]
-        self.backups = []
+        """A new store with the content of a backup, which may be restored again; what came later is lost."""
+        pairs, model = self.backups[which % len(self.backups)]
+        self.model = deepcopy(model)
+        self.restores += 1
+        moment = 1_000 * self.restores
         self.feed.close()
         self.store.close()
         self.serve()
@@ -154,10 +157,10 @@ class EventsMachine(RuleBasedStateMachine):
         def fill(tx: object) -> None:
             for key, value in pairs:
                 tx.set(key, value)  # type: ignore[attr-defined]
-            event_log.begin_epoch(tx)  # type: ignore[arg-type]
+            event_log.begin_epoch(tx, moment)  # type: ignore[arg-type]
 
         self.store.transact(fill)
-        self.model.epoch += 1
+        self.model.epoch = moment
         self.mutations = Mutations(self.store, self.clock)
 
     @rule()

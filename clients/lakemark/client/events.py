@@ -19,7 +19,8 @@ KINDS: Final = tuple(kind_word(kind) for kind in pb.EventKind.values() if kind)
 class Event:
     """A change in a catalog.
 
-    ``offset`` is 1, 2, 3 … and never changes; ``epoch`` is how often the store was restored from a backup before.
+    ``offset`` is 1, 2, 3 … and never changes; ``epoch`` is 0, or that
+    of the restore from a backup behind which the event lies.
     ``database`` and ``table`` are "" if the change concerns none. ``by``: who asked for it, as far as known.
     """
 

@@ -66,7 +66,7 @@ def _end(tx: Transaction, now_ms: int) -> None:
     if marker.get(tx) is None:  # it was applied before
         return
     tx.clear(marker.KEY)
-    epoch = event_log.begin_epoch(tx)
+    epoch = event_log.begin_epoch(tx, now_ms)
     for key, _ in tx.get_range(*EVENT_ENDS.range()):
         catalog = str(EVENT_ENDS.unpack(key)[0])
         event_log.append(tx, epoch, catalog, [Event(kind=STORE_RESTORED, catalog=catalog, time_ms=now_ms)])

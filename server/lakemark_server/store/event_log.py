@@ -28,14 +28,17 @@ _CODEC: Final = pa.Codec("zstd", 1)
 
 
 def epoch(tx: ReadTransaction) -> int:
-    """How often the store was restored from a backup."""
+    """0 until the store is restored from a backup; each restore makes it greater, and it is that restore's alone."""
     stored = tx.get(EPOCH, snapshot=True)
     return 0 if stored is None else int.from_bytes(stored, "big")
 
 
-def begin_epoch(tx: Transaction) -> int:
-    """After a restore: what is appended with this epoch comes behind all that the backup holds."""
-    begun = epoch(tx) + 1
+def begin_epoch(tx: Transaction, now_ms: int) -> int:
+    """After a restore: what is appended with this epoch comes behind all that the backup holds.
+
+    It is the time of the restore, so that two stores which were made of one backup do not share an epoch.
+    """
+    begun = max(epoch(tx) + 1, now_ms)
     tx.set(EPOCH, begun.to_bytes(8, "big"))
     return begun
 

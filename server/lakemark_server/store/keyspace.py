@@ -58,7 +58,7 @@ EXPIRING: Final = Space.of("expire")  # (ms, table id, name of a branch or tag) 
 CLEANS: Final = Space.of("clean")  # (table id) -> when its next clean in the background is due, failures in a row
 CLEANS_DUE: Final = Space.of("cleandue")  # (ms, table id) -> empty: the same by time
 RESTORED: Final = META.key("restored")  # the key itself: when the store was made of a backup, ms, 8 bytes
-EPOCH: Final = META.key("epoch")  # the key itself: how often the store was restored, 8 bytes; absent: never
+EPOCH: Final = META.key("epoch")  # the key itself: when the store was restored last, 8 bytes; absent: never
 # (catalog, epoch, versionstamp with the number of the piece) -> what one transaction changed (``store.event_log``)
 EVENTS: Final = Space.of("event")
 EVENT_ENDS: Final = Space.of("evente")  # (catalog) -> stamp of the log's last batch, epoch: changes with every batch

@@ -164,7 +164,7 @@ def test_a_seek_and_a_drop_take_it_from_its_member(lake: Lake, consumers: Consum
 def test_what_a_restored_store_has_lost_is_told(lake: Lake, consumers: Consumers) -> None:
     tell(lake, 5)
     consumers.create(CATALOG, "c", ALL)
-    lake.store.transact(event_log.begin_epoch)
+    lake.store.transact(lambda tx: event_log.begin_epoch(tx, 1))
     tell(lake, 5)
     with pytest.raises(EventsLost, match="has offset 5"):
         consumers.acknowledge(CATALOG, "c", EventPosition(6, 0))
