@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -34,19 +34,22 @@ class MetastoreStartError(RuntimeError):
 
 
 @contextmanager
-def hive_metastore(work_dir: Path, *, heap: str = "1g") -> Iterator[int]:
+def hive_metastore(
+    work_dir: Path, *, heap: str = "1g", settings: Mapping[str, str] | None = None, jars: Sequence[Path] = ()
+) -> Iterator[int]:
     """Run a Hive 2.3 metastore and give its Thrift port.
 
     `work_dir` gets the Derby database, the warehouse directory `warehouse`, the configuration and the log
     `metastore.log`; it must be empty or absent. The server answers Thrift calls when the block starts, and is gone when
-    it ends. Raises `MetastoreStartError` if it does not answer within `START_TIMEOUT_S` seconds.
+    it ends. `settings` are added to its configuration, `jars` to its classes. Raises `MetastoreStartError` if it does
+    not answer within `START_TIMEOUT_S` seconds.
     """
     work_dir.mkdir(parents=True, exist_ok=True)
-    _write_configuration(work_dir)
+    _write_configuration(work_dir, settings or {})
     log = work_dir / "metastore.log"
     _create_lock_tables(work_dir, log)
     port = _free_port()
-    process = _start_java(work_dir, log, METASTORE_CLASS, "-p", str(port), heap=heap)
+    process = _start_java(work_dir, log, METASTORE_CLASS, "-p", str(port), heap=heap, jars=jars)
     try:
         _wait_until_it_answers(process, port, log)
         yield port
@@ -77,12 +80,12 @@ def _settings(work_dir: Path) -> Mapping[str, str]:
     }
 
 
-def _write_configuration(work_dir: Path) -> None:
+def _write_configuration(work_dir: Path, settings: Mapping[str, str]) -> None:
     conf = work_dir / "conf"
     conf.mkdir()
     properties = "".join(
         f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
-        for name, value in _settings(work_dir).items()
+        for name, value in {**_settings(work_dir), **settings}.items()
     )
     (conf / "hive-site.xml").write_text(f"<configuration>{properties}</configuration>\n")
     (conf / "log4j2.properties").write_text(
@@ -97,9 +100,15 @@ def _write_configuration(work_dir: Path) -> None:
 
 
 def _start_java(
-    work_dir: Path, log: Path, main_class: str, *arguments: str, heap: str, stdout: int | None = None
+    work_dir: Path,
+    log: Path,
+    main_class: str,
+    *arguments: str,
+    heap: str,
+    stdout: int | None = None,
+    jars: Sequence[Path] = (),
 ) -> subprocess.Popen[bytes]:
-    jars = Path(pyspark.__file__).parent / "jars"
+    all_jars = Path(pyspark.__file__).parent / "jars"
     command = [
         java_executable(),
         f"-Xmx{heap}",
@@ -107,7 +116,7 @@ def _start_java(
         f"-Dderby.system.home={work_dir}",
         f"-Djava.io.tmpdir={work_dir}",
         "-cp",
-        f"{work_dir / 'conf'}{os.pathsep}{jars}/*",
+        os.pathsep.join([str(work_dir / "conf"), f"{all_jars}/*", *map(str, jars)]),
         main_class,
         *arguments,
     ]

@@ -19,7 +19,7 @@ Every error says what is wrong and what to do, and carries
     │   └── InvalidFile
     ├── NotFound
     │   ├── DatabaseNotFound, TableNotFound, PartitionNotFound, FunctionNotFound
-    │   └── VersionNotFound, BranchNotFound, InstantNotFound, ConsumerNotFound
+    │   └── VersionNotFound, BranchNotFound, InstantNotFound, ConsumerNotFound, SinkNotFound
     ├── AlreadyExists
     ├── FailedPrecondition         the request does not fit the state of things
     │   ├── InstantStateError
@@ -139,6 +139,10 @@ class InstantNotFound(NotFound):
 
 class ConsumerNotFound(NotFound):
     code = "consumer_not_found"
+
+
+class SinkNotFound(NotFound):
+    code = "sink_not_found"
 
 
 class AlreadyExists(LakemarkError):

@@ -149,6 +149,23 @@ def with_parameters(hive: bytes, parameters: Mapping[str, str]) -> bytes:
     return patch(hive, {_PARAMETERS: (MAP, string_map_value(parameters))})
 
 
+def with_names(hive: bytes, database: str, name: str) -> bytes:
+    """The stored struct of a table under other names."""
+    return patch(hive, {_NAME: (STRING, string_value(name)), _DB_NAME: (STRING, string_value(database))})
+
+
+def stored_type(hive: bytes) -> str:
+    """The type in the stored struct of a table; "" if it has none."""
+    field = fields(hive).get(_TYPE)
+    return hive[field.start + 4 : field.end].decode() if field is not None else ""
+
+
+def storage_of(hive: bytes) -> bytes:
+    """The storage descriptor in the stored struct of a table; b"" if it has none."""
+    field = fields(hive).get(_SD)
+    return hive[field.start : field.end] if field is not None else b""
+
+
 def _storage_at(table: bytes, location: str) -> bytes:
     storage_field = fields(table)[_SD]
     descriptor = table[storage_field.start : storage_field.end]

@@ -39,8 +39,13 @@ def values_of_name(table: HiveTable | PartitionView, name: str) -> Values:
 
 def ending(table: HiveTable) -> bytes:
     """The bytes that complete the struct of each partition of the table: the names, and the end."""
-    database = field_head(STRING, _DB_NAME) + string_value(table.database.name)
-    return database + field_head(STRING, _TABLE_NAME) + string_value(table.name) + b"\0"
+    return ending_of(table.database.name, table.name)
+
+
+def ending_of(database: str, table: str) -> bytes:
+    """The ``ending`` for these names."""
+    names = field_head(STRING, _DB_NAME) + string_value(database)
+    return names + field_head(STRING, _TABLE_NAME) + string_value(table) + b"\0"
 
 
 def open_struct(row: Partition, base: str) -> bytes:
@@ -128,6 +133,27 @@ def default_location(table: HiveTable, head: PartitionHead) -> str:
 def _given_location(head: PartitionHead) -> str:
     given = head.sd.location if head.sd is not None else None
     return storage.normal_uri(given) if given and given.strip() else ""
+
+
+def undetailed(values: Values, create_time: int, storage_field: bytes, location: str) -> bytes:
+    """The struct, without its ``ending``, of a partition of which only this is known.
+
+    ``storage_field``: the StorageDescriptor of its table; b"" if that is not known either.
+    """
+    where = (STRING, string_value(location)) if location else None
+    descriptor = patch(storage_field or b"\0", {_LOCATION: where})
+    return b"".join(
+        (
+            field_head(LIST, _VALUES),
+            string_list_value(values),
+            field_head(I32, _CREATE_TIME),
+            i32_value(create_time),
+            field_head(STRUCT, _SD),
+            descriptor,
+            field_head(MAP, _PARAMETERS),
+            string_map_value({}),
+        )
+    )
 
 
 def _cleaned(sent: Cut[PartitionHead], parameters: Mapping[str, str], create_time: int | None) -> bytes:

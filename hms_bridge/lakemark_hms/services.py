@@ -10,6 +10,7 @@ from lakemark_core.errors import TableNotFound
 from lakemark_hms.facet import LakeFacet, is_hidden, lake_write_error
 from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.names import DatabaseName
+from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.partition_objects import view_of
 from lakemark_hms.partition_view import PartitionView
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
@@ -34,7 +35,8 @@ class Services:
     """The domains. ``lake`` is None if lake tables cannot be read; ``config`` answers ``get_config_value``.
 
     ``engine_schemes`` says in which scheme engines read the locations of databases and lake tables, by the scheme that
-    these have. The locations of warehouse tables are answered as they were sent.
+    these have. The locations of warehouse tables are answered as they were sent. ``notification_format``: in which form
+    the messages of notifications are.
     """
 
     catalog: Catalog
@@ -43,6 +45,7 @@ class Services:
     lake: LakeFacet | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     engine_schemes: Mapping[str, str] = field(default_factory=dict)
+    notification_format: MessageFormat = JSON
 
     def for_engines(self, location: str) -> str:
         """A location in the scheme that engines read."""

@@ -36,6 +36,8 @@ from lakemark_server.maintenance.housekeeping import Housekeeping
 from lakemark_server.maintenance.sweeper import Sweeper
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
+from lakemark_server.sinks.registry import Sinks
+from lakemark_server.sinks.runner import SinkRunner
 from lakemark_server.snapshots.base_builds import Thresholds
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
@@ -85,6 +87,7 @@ class Service:
         self.planner = Planner(self.snapshots.cache)
         retention = EventRetention(int(settings.event_retain_s * 1_000), settings.event_retain_bytes)
         self.events = Events(self.store, retention, clock)
+        self.sinks = Sinks(self.store, self.events.log, self.events.consumers, clock, settings.sinks.policy)
         self.grpc = GrpcServer(
             self.catalog,
             self.timeline,
@@ -93,6 +96,7 @@ class Service:
             self.comparer,
             self.cleaner,
             self.events,
+            self.sinks,
             self.tenants,
             self.inflight,
             host=settings.host,
@@ -134,6 +138,8 @@ class Service:
             int(settings.fold_grace_s * 1_000),
         )
 
+        self._sink_runner = SinkRunner(self.store, clock, settings.sinks)
+
     def _measured(self, catalog: str, database: str, name: str) -> Size:
         snapshots = self.snapshots
         snapshot = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, SnapshotReference()).snapshot)
@@ -154,6 +160,7 @@ class Service:
             self.hms.start()
         self._sweeper.start()
         self._folder.start()
+        self._sink_runner.start()
         _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
     def stop(self) -> None:
@@ -161,6 +168,7 @@ class Service:
         if self.hms:
             self.hms.stop()
         self.grpc.stop()
+        self._sink_runner.stop()
         self._sweeper.stop()
         self._folder.stop()
         self.quotas.close()
@@ -177,6 +185,7 @@ class Service:
         from lakemark_hms.admission import Admission
         from lakemark_hms.bridge import HmsBridge
         from lakemark_hms.lake.facet import SparkFacet
+        from lakemark_hms.notifications.formats import BY_SETTING
         from lakemark_hms.wire.limits import ServerSettings
 
         lake = SparkFacet(self.snapshots, self.settings.engine_schemes)
@@ -199,6 +208,7 @@ class Service:
             admission=admission,
             timeline=self.timeline,
             engine_schemes=given.engine_schemes,
+            notification_format=BY_SETTING[given.hms_notification_format],
         )
 
 

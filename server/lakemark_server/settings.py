@@ -12,6 +12,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from lakemark_core.defaults import STORE_URL
 from lakemark_core.storage import ENGINE_SCHEMES, S3Settings, StorageSettings
 from lakemark_server.admission.limits import NAMES, Limits
+from lakemark_server.sinks.addresses import networks
+from lakemark_server.sinks.backoff import RetryPauses
+from lakemark_server.sinks.dead_letters import LetterLimits
+from lakemark_server.sinks.runner import RunnerSettings
+from lakemark_server.sinks.webhook import WebhookPolicy
 
 
 class Settings(BaseSettings):
@@ -56,6 +61,9 @@ class Settings(BaseSettings):
     hms_idle_s_max: float = Field(86_400.0, gt=0, description="after which an idle Metastore connection is closed")
     hms_threads: int = Field(16, ge=1, le=1_000, description="Metastore calls worked on at once")
     hms_reserved_threads: int = Field(4, ge=1, le=1_000, description="more of them, for reads when all others are busy")
+    hms_notification_format: Literal["json", "gzip"] = Field(
+        "json", description="messages of Hive's notifications: json-0.2, or gzip(json-2.0) as Hive 4 writes by default"
+    )
     hms_waiting_max: int = Field(1_024, ge=0, description="calls that wait for a thread; more are refused")
     quota_requests_per_second: float = Field(Limits().requests_per_second, ge=0, description="of a tenant, per process")
     quota_request_burst: int = Field(Limits().request_burst, ge=0, description="at once after a pause")
@@ -84,6 +92,14 @@ class Settings(BaseSettings):
     )
     event_retain_s: float = Field(7 * 86_400.0, gt=0, description="how long events are kept in the log")
     event_retain_bytes: int = Field(1 << 30, ge=1 << 20, description="of events of a catalog; older ones are trimmed")
+    webhook_networks: list[str] = Field([], description="networks beside public ones that webhooks may be in")
+    webhook_plain_http: bool = Field(False, description="whether webhooks may have URLs with http://")
+    webhook_ca_file: str = Field("", description="PEM file of certificates that webhooks may have beside public ones")
+    sink_lease_s: float = Field(15.0, gt=0, description="after which another process delivers for one that is silent")
+    sink_look_s: float = Field(1.0, gt=0, description="how soon sinks that were created or paused are noticed")
+    sink_first_pause_s: float = Field(1.0, gt=0, description="after a failed attempt; doubles with each")
+    sink_longest_pause_s: float = Field(60.0, gt=0, description="between two attempts")
+    sink_letters_max: int = Field(10_000, ge=1, description="dead letters of a sink, which waits when it has so many")
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
         "one", description="on which the threads run; one is faster, and left while other programs leave no room on it"
@@ -105,6 +121,17 @@ class Settings(BaseSettings):
             for name, value in given.items()
         }
         return StorageSettings.of(values, self.storage_config, os.environ)
+
+    @property
+    def sinks(self) -> RunnerSettings:
+        """Raises InvalidArgument: ``webhook_networks`` is wrong."""
+        return RunnerSettings(
+            lease_ms=max(1, int(self.sink_lease_s * 1_000)),
+            look_s=self.sink_look_s,
+            policy=WebhookPolicy(networks(self.webhook_networks), self.webhook_plain_http, self.webhook_ca_file),
+            pauses=RetryPauses(self.sink_first_pause_s, self.sink_longest_pause_s),
+            limits=LetterLimits(letters=self.sink_letters_max),
+        )
 
     @property
     def warehouse_uri(self) -> str:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 
@@ -44,11 +44,11 @@ def _live(settings: Settings, output: Connection) -> None:
 
 
 class Killable:
-    """A service in a child process, on the same store through all its lives."""
+    """A service in a child process, on the same store through all its lives. ``settings``: further settings."""
 
-    def __init__(self, store: str, warehouse: str) -> None:
+    def __init__(self, store: str, warehouse: str, **settings: Any) -> None:
         self._settings = Settings(
-            store=store, warehouse=warehouse, grpc_port=0, hms_enabled=False, log_level="error"
+            store=store, warehouse=warehouse, grpc_port=0, hms_enabled=False, log_level="error", **settings
         )  # fmt: skip
         self._changed = threading.Condition()
         self._address: str | None = None

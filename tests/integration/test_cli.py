@@ -333,3 +333,40 @@ def test_limits_of_a_catalog_without_databases_are_kept_and_told(cli: Cli) -> No
     )
     assert cli.json("quota", "set", "hvie", "tables=6")["usage"]["databases"] == 0
     assert cli.text("quota", "set", "hive", "tables=5") == "catalog hive: tables=5\n"
+
+
+def test_events_and_consumers(cli: Cli) -> None:
+    cli.json("tables", "create", "db.orders", "id bigint")
+    cli.json("tables", "rename", "db.orders", "db.old")
+    lines = cli.text("events", "list").splitlines()
+    assert [line.split()[0] for line in lines] == ["1", "2", "3", "4"]
+    assert lines[3].endswith("table_renamed  db.old  was db.orders")
+    assert cli.text("events", "list", "-n", "2").splitlines() == lines[2:]
+    assert cli.text("events", "list", "--only", "*.orders", "--kind", "table_created").splitlines() == [lines[2]]
+    assert cli.text("events", "list", "--after", "0", "-n", "1").splitlines() == [lines[0]]
+
+    code, out, _ = cli("--json", "events", "follow", "--after", "1", "-n", "2")
+    assert code == 0
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["id"] for event in events] == ["0-2", "0-3"]
+    assert events[1]["type"] == "io.lakemark.table_created"
+
+    assert "after: name: table" in cli.text("events", "show", "3")
+    assert "1 to 4" in cli.text("events", "show")
+    assert cli.json("events", "show")["last"] == 4
+    code, _, error = cli("events", "show", "9")
+    assert (code, error) == (InvalidArgument.exit_code, "error: there is no event 9 yet; the last one has offset 4\n")
+
+
+def test_consumers(cli: Cli) -> None:
+    cli.json("tables", "create", "db.orders", "id bigint")
+    assert "behind event 1; the last one has 3" in cli.text("consumers", "create", "c", "--after", "1", "--only", "db")
+    assert cli.text("events", "follow", "--consumer", "c", "-n", "1").split()[0] == "2"
+    assert cli.json("consumers", "list")[0]["offset"] == 2
+    assert "db" in cli.text("consumers", "list")
+    assert cli.json("consumers", "seek", "c", "--end")["offset"] == 3
+    assert "goes on behind event 0" in cli.text("consumers", "seek", "c", "--after", "0")
+    assert cli("consumers", "seek", "c")[0] == 2
+    assert cli.json("consumers", "drop", "c") == {"dropped": True}
+    assert cli("consumers", "drop", "c")[0] == NotFound.exit_code
+    assert "there is no consumer" in cli.text("consumers", "drop", "c", "--if-exists")

@@ -180,6 +180,22 @@ def test_a_tenant_has_only_so_many_streams(service: Service) -> None:
         client.events(0)
 
 
+def test_a_slow_stream_holds_up_nobody_and_misses_nothing(service: Service, client: Client) -> None:
+    slow, fast = client.events(0), client.events(0)
+    filling = "x" * 200_000
+    count = 100  # 20 MB: neither the connection nor the ring holds them
+    for number in range(count):
+        event = pb.Event(kind=pb.COMMITTED, catalog="hive", table=f"t{number}", request_id=filling)
+        service.catalog.mutations.run(lambda mutation, event=event: mutation.tell(event))
+    expected = ["", *(f"t{number}" for number in range(count))]
+    assert [next(fast).table for _ in expected] == expected
+    make(client, "one")
+    assert [next(slow).table for _ in expected] == expected
+    assert [next(stream).database for stream in (slow, fast)] == ["one", "one"]
+    slow.close()
+    fast.close()
+
+
 def test_streams_end_with_the_service_and_go_on_with_the_next(tmp_path: Path) -> None:
     with running_service(tmp_path) as service:
         port = int(service.grpc_address.rpartition(":")[2])

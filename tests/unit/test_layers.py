@@ -22,6 +22,7 @@ LAYERS = (
     "timeline",
     "snapshots",
     "maintenance",
+    "sinks",
     "verify",
     "backup",
     "host",

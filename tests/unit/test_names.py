@@ -55,6 +55,7 @@ DOCUMENTED = (
     "server/lakemark_server/rpc/files.py",
     "server/lakemark_server/rpc/plans.py",
     "server/lakemark_server/rpc/snapshot.py",
+    "server/lakemark_server/sinks",
     "server/lakemark_server/snapshots",
     "server/lakemark_server/store",
     "server/lakemark_server/timeline/references.py",

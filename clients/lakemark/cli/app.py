@@ -11,7 +11,9 @@ from rich.console import Console
 
 from lakemark.cli import (
     backup,
+    consumers,
     databases,
+    events,
     files,
     health,
     process,
@@ -19,6 +21,7 @@ from lakemark.cli import (
     references,
     retention,
     schema,
+    sinks,
     tables,
     timeline,
 )
@@ -45,6 +48,9 @@ app.add_typer(references.tag, name="tag")
 app.add_typer(retention.app, name="savepoint")
 app.command("clean")(retention.clean)
 app.add_typer(quota.app, name="quota")
+app.add_typer(events.app, name="events")
+app.add_typer(consumers.app, name="consumers")
+app.add_typer(sinks.app, name="sinks")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
 app.command("plan")(files.plan)

@@ -23,6 +23,7 @@ from lakemark.client.names import parse_table_name
 from lakemark.client.partitions import Partition
 from lakemark.client.quotas import Quotas
 from lakemark.client.references import Branches, Tags
+from lakemark.client.sinks import Sinks
 from lakemark.client.tables import Tables
 from lakemark.client.timeline import Timeline
 from lakemark.client.writer import Writer
@@ -62,6 +63,7 @@ class Client:
         self._branches = Branches(self._calls)
         self._tags = Tags(self._calls)
         self._quotas = Quotas(self._calls)
+        self._sinks = Sinks(self._calls)
         self._consumers = Consumers(self._calls)
 
     @property
@@ -99,6 +101,11 @@ class Client:
     def quotas(self) -> Quotas:
         """Limits and usage of tenants, which are catalogs: ``get``, ``set``, ``clear``, ``list``."""
         return self._quotas
+
+    @property
+    def sinks(self) -> Sinks:
+        """Events that the service delivers: ``create_webhook``, ``create_kafka``, ``list``, ``pause``, ``resend`` …"""
+        return self._sinks
 
     @property
     def consumers(self) -> Consumers:

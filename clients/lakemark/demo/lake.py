@@ -19,6 +19,7 @@ import lakemark_spark
 from lakemark.demo.flights import COLUMNS, NAMES, Flights
 from lakemark.demo.report import Report
 from lakemark.demo.session import Sql
+from lakemark.demo.watch import Watch
 from lakemark_core.errors import CommitConflict
 
 TABLE = "air.flights"
@@ -36,13 +37,18 @@ class LakeTour:
 
     def run(self) -> None:
         self._create()
+        watch = Watch(self.client, TABLE, self.report).start()
         times = self._append_months()
         self._travel(times)
         self._race()
         self._crash()
+        latest = self.client.snapshot(TABLE).version
+        told = watch.wait_for(latest) == list(range(1, latest + 1))
+        self.report.check("a watcher was told of each version when it was made, in order", told, True)
         self._plan()
         self._refuse_insert()
         self._drop()
+        watch.join()
 
     def _create(self) -> None:
         self.report.chapter("Lake tables")

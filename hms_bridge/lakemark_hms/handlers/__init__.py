@@ -10,6 +10,7 @@ from lakemark_hms.handlers.connection import Connection
 from lakemark_hms.handlers.constraints import Constraints
 from lakemark_hms.handlers.databases import Databases
 from lakemark_hms.handlers.functions import Functions
+from lakemark_hms.handlers.notifications import Notifications
 from lakemark_hms.handlers.partition_changes import PartitionChanges
 from lakemark_hms.handlers.partition_names import PartitionNames
 from lakemark_hms.handlers.partitions import Partitions
@@ -34,6 +35,7 @@ SUBJECTS: Final[tuple[type[Subject], ...]] = (
     PartitionChanges,
     Statistics,
     Functions,
+    Notifications,
 )
 
 require_distinct(name for subject in SUBJECTS for name in subject.ranks)

@@ -7,12 +7,11 @@ from typing import Final
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.wire.dispatch import Call
 from lakemark_server.admission.ranks import Rank
-from lakemark_thrift.ttypes import FireEventResponse
 
 _SESSION_CONFIG: Final = "config"
 
 
-class Configuration(Subject, title="Configuration and events"):
+class Configuration(Subject, title="Configuration"):
     @method("get_config_value", Rank.READ)
     def config_value(self, call: Call) -> str:
         """The value that the service is configured with, else the client's default."""
@@ -30,9 +29,3 @@ class Configuration(Subject, title="Configuration and events"):
     @method("flushCache", Rank.WRITE)
     def flush_cache(self, _call: Call) -> None:
         """Does nothing: no answer is out of date."""
-
-    @staticmethod
-    @method("fire_listener_event", Rank.WRITE)
-    def fire_event(_call: Call) -> FireEventResponse:
-        """Accepts what engines tell of the files they wrote, and does nothing with it."""
-        return FireEventResponse(eventIds=[])

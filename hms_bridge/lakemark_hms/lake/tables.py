@@ -53,7 +53,7 @@ def view(
         lastAccessTime=0,
         retention=0,
         sd=ttypes.StorageDescriptor(
-            cols=_columns(schema.columns),
+            cols=hive_columns(schema.columns),
             location=None,
             inputFormat=_VIEW_INPUT,
             outputFormat=_VIEW_OUTPUT,
@@ -100,8 +100,8 @@ def hidden(table: LakeTable, name: str, location: str, scan: Scan, snapshot: Sna
         createTime=record.created_ms // 1_000,
         lastAccessTime=0,
         retention=0,
-        sd=parquet_storage(_columns(columns), location),
-        partitionKeys=_columns(keys),
+        sd=parquet_storage(hive_columns(columns), location),
+        partitionKeys=hive_columns(keys),
         parameters={
             "EXTERNAL": "TRUE",
             "spark.sql.sources.schema": columns_to_spark_json([*columns, *keys]),
@@ -141,7 +141,7 @@ def slice_key(schema: Schema, scan: Scan) -> str:
     return name
 
 
-def _columns(fields: list[Field] | tuple[Field, ...]) -> list[ttypes.FieldSchema]:
+def hive_columns(fields: Sequence[Field]) -> list[ttypes.FieldSchema]:
     """The columns for Hive, whose names are in lower case."""
     return [
         ttypes.FieldSchema(name=field.name.lower(), type=format_type(field.type), comment=field.comment or None)

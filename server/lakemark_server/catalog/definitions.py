@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from lakemark_core.messages.types import schema_to_proto
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
@@ -58,6 +60,7 @@ def warehouse_table(table: HiveTable) -> catalog_pb2.Table:
     )
 
 
+@lru_cache(maxsize=256)
 def schema_message(schema: Schema) -> types_pb2.Schema:
     """The schema as a message, which is shared: callers must not change it."""
     return schema_to_proto(schema)

@@ -156,11 +156,18 @@ def of_statistics(
     return _in_table(pb.STATISTICS_CHANGED, table, statistics_change=change)
 
 
+def of_note(table: HiveTable, note: pb.ClientNote, request_id: str) -> Event:
+    """``note``: what a client reported of the table."""
+    return _in_table(pb.CLIENT_NOTED, table, note=note, request_id=request_id)
+
+
 def _in_table(
     kind: pb.EventKind.ValueType,
     table: HiveTable,
     partitions_change: pb.PartitionsChange | None = None,
     statistics_change: pb.StatisticsChange | None = None,
+    note: pb.ClientNote | None = None,
+    request_id: str = "",
 ) -> Event:
     return Event(
         kind=kind,
@@ -168,8 +175,10 @@ def _in_table(
         database=table.database.name,
         table=table.name,
         table_id=table.table_id,
+        request_id=request_id,
         partitions_change=partitions_change,
         statistics_change=statistics_change,
+        note=note,
     )
 
 

@@ -17,6 +17,7 @@ from lakemark_core.errors import (
     InvalidArgument,
     LakemarkError,
     NotEmpty,
+    TableNotFound,
     UnknownOutcome,
 )
 from lakemark_core.types import Schema, assign_ids
@@ -231,6 +232,18 @@ class Catalog:
         Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a warehouse table.
         """
         return self.store.read(lambda tx: self._lake_tables.get(tx, (catalog, database, name)))
+
+    def lake_table_by_id(self, table_id: int, schema_id: int) -> LakeTable | None:
+        """The table with one of its schemas; also if it was dropped but can be brought back. None: there is none."""
+
+        def body(tx: ReadTransaction) -> LakeTable | None:
+            try:
+                record = lake.get_record(tx, table_id, or_dropped=True)
+            except TableNotFound:
+                return None
+            return LakeTable(record, lake.get_schema(tx, table_id, schema_id))
+
+        return self.store.read(body)
 
     def schemas(self, table: LakeTable) -> list[SchemaVersion]:
         """All schemas that the table has had, the latest one last. Raises TableNotFound if it was dropped."""

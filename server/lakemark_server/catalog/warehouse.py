@@ -9,6 +9,7 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_proto.v1 import events_pb2
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.catalog import databases, directories, events
+from lakemark_server.catalog.client_notes import ClientNotes
 from lakemark_server.catalog.column_statistics import ColumnStatistics
 from lakemark_server.catalog.functions import Functions
 from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSets
@@ -28,6 +29,7 @@ class Warehouse:
         self.tables = WarehouseTables(catalog, sets, self.partitions)
         self.functions = Functions(catalog.mutations)
         self.statistics = ColumnStatistics(catalog.mutations)
+        self.notes = ClientNotes(catalog.mutations)
 
     def alter_database(self, catalog: str, name: str, change: Callable[[DatabaseRecord], DatabaseRecord]) -> None:
         """Replaces a database by what ``change`` makes of it. Raises DatabaseNotFound.

@@ -113,14 +113,20 @@ def load_table(tx: ReadTransaction, catalog: str, database: str, name: str) -> H
     return table_of_entry(tx, owner, name.lower(), entry)
 
 
+def find_record(tx: ReadTransaction, table_id: int) -> HiveTableRecord | None:
+    """The definition of the table with this id, or None."""
+    stored = blob.get(tx, HIVE_TABLES.space(table_id))
+    return None if stored is None else HiveTableRecord.FromString(stored)
+
+
 def table_of_entry(tx: ReadTransaction, owner: DatabaseRecord, name: str, entry: TableEntry) -> HiveTable:
     """Raises UnsupportedOperation if it is a lake table."""
     if entry.kind != WAREHOUSE:
         raise UnsupportedOperation(f"{owner.name}.{name} is a lake table, not a warehouse table")
-    stored = blob.get(tx, HIVE_TABLES.space(entry.table_id))
-    if stored is None:
+    record = find_record(tx, entry.table_id)
+    if record is None:
         raise CorruptStore(f"the definition of table {owner.name}.{name} (id {entry.table_id}) is missing")
-    return HiveTable(owner, name, entry, HiveTableRecord.FromString(stored))
+    return HiveTable(owner, name, entry, record)
 
 
 def put_table(tx: Transaction, table_id: int, record: HiveTableRecord) -> None:

@@ -115,6 +115,17 @@ class WarehouseTables:
 
         return self._store.read(body)
 
+    def by_id(self, table_id: int, catalog: str, database: str, name: str) -> HiveTable | None:
+        """The table as it is now, under a name that it has or had; None if it was dropped.
+
+        Of its database only the name is known.
+        """
+        record = self._store.read(lambda tx: warehouse_records.find_record(tx, table_id))
+        if record is None:
+            return None
+        owner = DatabaseRecord(catalog=catalog, name=database)
+        return HiveTable(owner, name, TableEntry(table_id=table_id, kind=WAREHOUSE), record)
+
     def create(self, database: DatabaseRecord, definition: TableDefinition) -> HiveTable:
         """Makes the directory, too. Raises AlreadyExists, DatabaseNotFound, InvalidName, Unavailable."""
         name = legal_name("table", definition.name)

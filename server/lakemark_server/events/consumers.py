@@ -207,6 +207,19 @@ class Consumers:
         mutation.tx.clear(CONSUMER_PLACES.key(catalog, name))
         leases.forget(mutation.tx, lease_name(catalog, name))
 
+    def move_within(self, mutation: Mutation, catalog: str, name: str, position: EventPosition) -> None:
+        """Notes where the consumer is, together with other changes. Who may is the caller's matter.
+
+        Raises ConsumerNotFound.
+        """
+        _put_place(mutation, find(mutation.tx, catalog, name).record, position)
+
+    def seek_within(self, mutation: Mutation, catalog: str, name: str, position: EventPosition) -> None:
+        """Moves the consumer together with other changes, and takes it from whoever has it. Raises ConsumerNotFound."""
+        consumer = find(mutation.tx, catalog, name)
+        leases.revoke(mutation.tx, lease_name(catalog, name))
+        _put_place(mutation, consumer.record, position)
+
     def seek(self, catalog: str, name: str, start: Start, *, request_id: str = "") -> Consumer:
         """Moves the consumer, forward or back, and takes it from whoever has it.
 

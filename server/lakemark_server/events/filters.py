@@ -16,7 +16,9 @@ PATTERN_CHARS_MAX: Final = 260
 
 _ANY: Final = "*"
 _PART: Final = re.compile(r"[a-z0-9_*]+", re.ASCII)
-_OF_CATALOGS: Final = frozenset({pb.QUOTA_CHANGED, pb.STORE_RESTORED})
+_OF_CATALOGS: Final = frozenset(
+    {pb.QUOTA_CHANGED, pb.SINK_CREATED, pb.SINK_ALTERED, pb.SINK_DROPPED, pb.STORE_RESTORED}
+)
 _OF_DATABASES: Final = frozenset(
     {
         pb.DATABASE_CREATED,

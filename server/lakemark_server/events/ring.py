@@ -11,8 +11,8 @@ from lakemark_server.events.filters import EventFilter, Subject, subject_of
 
 RING_EVENTS: Final = 10_000
 RING_BYTES: Final = 4 << 20
-SCANNED_MAX: Final = 2_000
-"""Events that one call looks at, so that a filter which lets few through keeps nobody waiting."""
+SCANNED_MAX: Final = 1_000
+"""Events that one call looks at, or patterns that it tries: a filter that lets few through must keep no loop busy."""
 
 
 class EncodedEvent(NamedTuple):
@@ -87,6 +87,12 @@ class EventRing:
             del self._events[:forgotten]
             self._begin += forgotten
 
+    def restart(self, begin: int) -> None:
+        """Forgets all events; the next ones follow the event ``begin``."""
+        with self._lock:
+            self._begin, self._bytes = begin, 0
+            self._events.clear()
+
     def holds(self, after: int) -> bool:
         """Whether all events behind that offset are here, as far as there are any."""
         with self._lock:
@@ -98,7 +104,8 @@ class EventRing:
             if after < self._begin:
                 return None
             start = after - self._begin
-            scanned = self._events[start : start + SCANNED_MAX]
-            more = start + SCANNED_MAX < len(self._events)
+            end = start + max(1, SCANNED_MAX // (1 + len(wanted.patterns)))
+            scanned = self._events[start:end]
+            more = end < len(self._events)
         batch = chosen(scanned, after, wanted, events_max, bytes_max)
         return batch._replace(more=batch.more or more)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from lakemark_proto.store.v1.store_pb2 import (
     InstantRecord,
     LakeTableRecord,
@@ -98,7 +96,6 @@ def opened_instant(record: InstantRecord, table: LakeTable) -> timeline_pb2.Inst
     return message
 
 
-@lru_cache(maxsize=256)
 def savepoint(record: TagRecord) -> timeline_pb2.ListSavepointsResponse.Savepoint:
     return timeline_pb2.ListSavepointsResponse.Savepoint(
         branch=record.branch_name,

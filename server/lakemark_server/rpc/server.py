@@ -11,7 +11,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from lakemark_proto.v1 import admin_pb2, catalog_pb2, events_pb2, snapshot_pb2, timeline_pb2
+from lakemark_proto.v1 import admin_pb2, catalog_pb2, events_pb2, sinks_pb2, snapshot_pb2, timeline_pb2
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
@@ -26,8 +26,10 @@ from lakemark_server.rpc.catalog import CatalogServicer
 from lakemark_server.rpc.events import EventServicer
 from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.methods import Methods
+from lakemark_server.rpc.sinks import SinkServicer
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.rpc.timeline import TimelineServicer
+from lakemark_server.sinks.registry import Sinks
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
@@ -66,6 +68,7 @@ class GrpcServer:
         comparer: Comparer,
         cleaner: Cleaner,
         events: Events,
+        sinks: Sinks,
         tenants: Tenants,
         inflight: InflightBytes,
         *,
@@ -81,6 +84,7 @@ class GrpcServer:
             _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
             _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner, limits.message_bytes_max),
             _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
+            _service(sinks_pb2, "SinkService"): SinkServicer(sinks),
             _service(events_pb2, "EventService"): EventServicer(events, catalog.quotas.known, limits.watchers_max),
         }
         self._services = tuple(service.full_name for service in servicers)

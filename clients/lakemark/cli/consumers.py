@@ -1,0 +1,104 @@
+"""``lakemark consumers``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakemark.cli.context import invocation
+from lakemark.cli.events import Catalog, Epoch, Kinds, Patterns
+from lakemark.cli.output import show_done, show_json, show_rows, time_text
+from lakemark.client import Consumer
+
+app = typer.Typer(
+    help="Consumers of events: places in the log that the service keeps. 'lakemark events follow --consumer' reads as "
+    "one.",
+    no_args_is_help=True,
+)
+Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="its name")]
+
+
+@app.command("list")
+def list_consumers(context: typer.Context, catalog: Catalog = "") -> None:
+    """Lists consumers: how far they are, and who has them."""
+    call = invocation(context)
+    with call.client() as client:
+        consumers = list(client.consumers.list(catalog))
+    if call.as_json:
+        show_json(consumers)
+        return
+    rows = [
+        [
+            consumer.name,
+            consumer.offset,
+            consumer.behind,
+            time_text(consumer.moved_ms),
+            consumer.member or None,
+            " ".join((*consumer.patterns, *consumer.kinds)) or "all events",
+            consumer.managed_by or consumer.owner,
+        ]
+        for consumer in consumers
+    ]
+    show_rows(["consumer", "offset", "behind", "moved (UTC)", "member", "events", "owner"], rows, below=5)
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Name,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="begin behind this offset; 0: all that are kept; default: from now on")
+    ] = None,
+    epoch: Epoch = None,
+    only: Patterns = None,
+    kind: Kinds = None,
+    catalog: Catalog = "",
+) -> None:
+    """Creates a consumer."""
+    call = invocation(context)
+    with call.client() as client:
+        made = client.consumers.create(name, after, epoch=epoch, patterns=only or (), kinds=kind or (), catalog=catalog)
+    _tell(context, made, f"consumer {made.name} begins behind event {made.offset}; the last one has {made.end}")
+
+
+@app.command()
+def drop(
+    context: typer.Context,
+    name: Name,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="no error if there is none")] = False,
+    catalog: Catalog = "",
+) -> None:
+    """Drops a consumer: its place is forgotten."""
+    call = invocation(context)
+    with call.client() as client:
+        dropped = client.consumers.drop(name, if_exists=if_exists, catalog=catalog)
+    if call.as_json:
+        show_json({"dropped": dropped})
+    else:
+        show_done(f"consumer {name} is dropped" if dropped else f"there is no consumer {name}")
+
+
+@app.command()
+def seek(
+    context: typer.Context,
+    name: Name,
+    after: Annotated[int | None, typer.Option(min=0, help="behind this offset; 0: all that are kept")] = None,
+    end: Annotated[bool, typer.Option("--end", help="behind the last event")] = False,
+    epoch: Epoch = None,
+    catalog: Catalog = "",
+) -> None:
+    """Moves a consumer, forward or back; whoever reads as it goes on from there."""
+    if (after is None) == (not end):
+        raise typer.BadParameter("say either --after or --end")
+    call = invocation(context)
+    with call.client() as client:
+        moved = client.consumers.seek(name, after, epoch=epoch, catalog=catalog)
+    _tell(context, moved, f"consumer {moved.name} goes on behind event {moved.offset}; the last one has {moved.end}")
+
+
+def _tell(context: typer.Context, consumer: Consumer, words: str) -> None:
+    if invocation(context).as_json:
+        show_json(consumer)
+    else:
+        show_done(words)

@@ -1,0 +1,208 @@
+"""Runs the sinks of a store: each has a thread in every process, and a lease decides in which one it works.
+
+One sink waits for nobody: neither for other sinks, nor does a commit wait for it.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from lakemark_core.errors import LakemarkError
+from lakemark_proto.store.v1.store_pb2 import SinkRecord
+from lakemark_server.context.clock import ClockMs
+from lakemark_server.events import consumers
+from lakemark_server.kv import Store
+from lakemark_server.sinks import registry
+from lakemark_server.sinks.backoff import RetryPauses
+from lakemark_server.sinks.dead_letters import LetterLimits, SinkId
+from lakemark_server.sinks.delivery import DeliveryAborted, Sender
+from lakemark_server.sinks.registry import consumer_name
+from lakemark_server.sinks.senders import sender_of
+from lakemark_server.sinks.webhook import WebhookPolicy
+from lakemark_server.sinks.worker import SinkWorker, WorkerRules
+from lakemark_server.store.keyspace import SINKS_CHANGED
+from lakemark_server.store.leased_thread import LeasedThread
+from lakemark_server.store.leases import FencedStore, Lease
+
+_GATHER_S: Final = 0.02
+"""After the log has grown, so that a burst of commits is read in one page."""
+_AFTER_ERROR_S: Final = 1.0
+# A lease lasts for several attempts of a webhook, so that it never runs out during one.
+_ATTEMPTS_A_LEASE: Final = 2
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSettings:
+    """``lease_ms``: after that time another process takes over from one that is silent; longer for slow webhooks.
+
+    ``look_s``: how soon a sink that was created, paused or dropped is noticed.
+    """
+
+    lease_ms: int = 15_000
+    look_s: float = 1.0
+    policy: WebhookPolicy = field(default_factory=WebhookPolicy)
+    pauses: RetryPauses = field(default_factory=RetryPauses)
+    limits: LetterLimits = field(default_factory=LetterLimits)
+
+
+class SinkRunner:
+    """Between ``start`` and ``stop``: keeps a thread for each sink that is not paused."""
+
+    def __init__(self, store: Store, clock: ClockMs, settings: RunnerSettings) -> None:
+        self._store, self._clock, self._settings = store, clock, settings
+        self._threads: dict[SinkId, SinkThread] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sinks", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends deliveries that are under way; what was not confirmed is delivered again later."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        _stop_all(list(self._threads.values()))
+        self._threads.clear()
+
+    def _run(self) -> None:
+        seen: bytes | None = b""  # that of no store: it has none or a counter
+        while not self._stopped.is_set():
+            try:
+                changed = self._store.read(lambda tx: tx.get(SINKS_CHANGED, snapshot=True))
+                if changed != seen:
+                    self._adjust(self._store.read(registry.all_of))
+                    seen = changed
+            except LakemarkError as error:
+                _log.warning("sinks cannot be read; they are looked for again", reason=error.message)
+            self._stopped.wait(self._settings.look_s)
+
+    def _adjust(self, records: list[SinkRecord]) -> None:
+        wanted = {SinkId(record.catalog, record.name): record for record in records if not record.paused}
+        old = {
+            sink: thread
+            for sink, thread in self._threads.items()
+            if sink not in wanted or not thread.is_of(wanted[sink])
+        }
+        _stop_all(list(old.values()))
+        for sink in old:
+            del self._threads[sink]
+        for sink, record in wanted.items():
+            if sink not in self._threads and not self._stopped.is_set():
+                self._threads[sink] = SinkThread(self._store, self._clock, record, self._settings)
+                self._threads[sink].start()
+
+
+class SinkThread(LeasedThread):
+    """One sink in this process: waits for its lease, and delivers while it has it."""
+
+    def __init__(self, store: Store, clock: ClockMs, record: SinkRecord, settings: RunnerSettings) -> None:
+        self._sink = SinkId(record.catalog, record.name)
+        self._record, self._settings, self._clock = record, settings, clock
+        ttl_ms = max(settings.lease_ms, _ATTEMPTS_A_LEASE * record.webhook.timeout_ms)
+        super().__init__(
+            store,
+            clock,
+            name=f"sink {record.name}",
+            lease=consumers.lease_name(record.catalog, consumer_name(record.name)),
+            ttl_ms=ttl_ms,
+            lost="a sink goes on elsewhere",
+        )
+        self._sender: Sender | None = None
+        self._chance = random.Random()  # noqa: S311 - spreads retries
+
+    def is_of(self, record: SinkRecord) -> bool:
+        """Whether it works with this record."""
+        return (self._record.created_ms, self._record.revision) == (record.created_ms, record.revision)
+
+    def ask_to_stop(self) -> None:
+        """Ends what it does, without waiting for it."""
+        self._stopped.set()
+        sender = self._sender
+        if sender is not None:
+            sender.abort()
+
+    def _rounds(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                lease = self._held()
+                if lease is None:
+                    self._stopped.wait(self._ttl_ms / 3_000)
+                else:
+                    self._work(lease)
+            except DeliveryAborted:
+                return
+            except LakemarkError as error:
+                self._tell(error.message)
+            except Exception:
+                _log.exception("a sink failed by a defect; it is tried again", sink=self._sink.name)
+                self._stopped.wait(_AFTER_ERROR_S)
+
+    def _work(self, lease: Lease) -> None:
+        """Delivers until the lease has another token, the sink is stopped, or something fails."""
+        sender = self._sender = sender_of(self._record, self._settings.policy, self._clock)
+        try:
+            if self._stopped.is_set():
+                return
+            worker = SinkWorker(
+                FencedStore(self._store, lease),
+                self._clock,
+                self._sink,
+                sender,
+                WorkerRules(_attempts_max(self._record), self._settings.pauses, self._settings.limits),
+                self._chance,
+            )
+            _log.info("delivering", sink=self._sink.name, catalog=self._sink.catalog)
+            try:
+                while not self._stopped.is_set() and _has_token(self._held(), lease):
+                    self._pause(worker, worker.step())
+            except DeliveryAborted:
+                pass
+            if _has_token(self._lease, lease):
+                worker.finish()
+        finally:
+            self._sender = None
+            sender.close()
+
+    def _pause(self, worker: SinkWorker, seconds: float) -> None:
+        seconds = min(seconds, self._ttl_ms / 6_000)
+        if not seconds:
+            return
+        if worker.is_idle:
+            worker.wait(seconds)
+            seconds = _GATHER_S
+        self._stopped.wait(seconds)
+
+    def _held(self) -> Lease | None:
+        """The lease, renewed if a third of its time is over: what follows has the other two."""
+        lease = self._lease
+        if lease is not None and self._clock() < lease.expires_ms - self._ttl_ms * 2 // 3:
+            return lease
+        return self._hold()
+
+    def _tell(self, reason: str) -> None:
+        if not self._stopped.is_set():
+            _log.warning("a sink was interrupted; it goes on", sink=self._sink.name, reason=reason)
+            self._stopped.wait(_AFTER_ERROR_S)
+
+
+def _attempts_max(record: SinkRecord) -> int:
+    return record.webhook.attempts_max if record.HasField("webhook") else -1
+
+
+def _has_token(lease: Lease | None, first: Lease) -> bool:
+    return lease is not None and lease.token == first.token
+
+
+def _stop_all(threads: list[SinkThread]) -> None:
+    for thread in threads:
+        thread.ask_to_stop()
+    for thread in threads:
+        thread.stop()
