@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyspark
 from benchmarks.peers.java import java_executable, open_module_flags
@@ -38,14 +39,21 @@ def hive_classes(jars: Path, log: Path) -> Iterator[HiveJvm]:
         assert process.stdout is not None
         port = next((line for line in process.stdout if line.strip().isdigit()), b"")
         assert port, log.read_text()
+        # Whatever else it prints must not fill the pipe.
+        drain = threading.Thread(target=_drop, args=(process.stdout,), daemon=True)
+        drain.start()
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=int(port)))
         yield HiveJvm(gateway)
         gateway.shutdown()
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+
+
+def _drop(output: IO[bytes]) -> None:
+    with output:
+        for _ in output:
+            pass
 
 
 class HiveJvm:

@@ -1,4 +1,8 @@
-"""A real broker of Kafka on loopback: one small JVM that is broker and controller (KRaft), on free ports."""
+"""Brokers of Kafka on loopback, and a reader of topics.
+
+``KafkaBroker`` is a real one: one small JVM that is broker and controller (KRaft). ``MockKafka`` is the one that
+librdkafka has for tests: it speaks the protocol over sockets, is there at once, and makes topics when they are named.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,14 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.peers.jars import jars
 from benchmarks.peers.java import java_executable
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
+WAIT_S: Final = 60.0
 START_S_MAX: Final = 60.0
 _FLAGS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -80,6 +87,11 @@ class KafkaBroker:
             else:
                 return
 
+    def make_topic(self, name: str, partitions: int = 3, **settings: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.address})
+        made = admin.create_topics([NewTopic(name, partitions, 1, config=settings)])
+        made[name].result(WAIT_S)
+
     def kill(self) -> None:
         """Ends it with SIGKILL."""
         if self._process is not None and self._process.poll() is None:
@@ -93,6 +105,57 @@ class KafkaBroker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class MockKafka:
+    """Ends with ``kill`` and cannot be started again."""
+
+    def __init__(self) -> None:
+        # The client that has the brokers within it; nothing is produced by it.
+        self._host: Any = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
+        (broker,) = self._host.list_topics(timeout=WAIT_S).brokers.values()
+        self.address = f"{broker.host}:{broker.port}"
+
+    def make_topic(self, name: str) -> None:
+        self._host.list_topics(name, timeout=WAIT_S)
+
+    def kill(self) -> None:
+        self._host = None
+
+
+class TopicReader:
+    """Reads a topic from its beginning, and drops repeats as docs/sinks.md says."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False})
+        partitions = self._consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        self._last: dict[bytes, tuple[int, int]] = {}
+        self.partitions: dict[bytes, set[int]] = {}
+        self.repeats = 0
+
+    def read(self, count: int) -> list[Any]:
+        """So many messages that were not seen before."""
+        new: list[Any] = []
+        until_s = time.monotonic() + WAIT_S
+        while len(new) < count:
+            assert time.monotonic() < until_s, f"{len(new)} of {count} messages arrived"
+            message = self._consumer.poll(0.2)
+            if message is None or message.error():
+                continue
+            key, headers = message.key(), dict(message.headers())
+            self.partitions.setdefault(key, set()).add(message.partition())
+            place = int(headers["lakemark-epoch"]), int(headers["lakemark-offset"])
+            if "lakemark-resent" not in headers:
+                if place <= self._last.get(key, (0, 0)):
+                    self.repeats += 1
+                    continue
+                self._last[key] = place
+            new.append(message)
+        return new
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 def _free_ports(count: int) -> list[int]:

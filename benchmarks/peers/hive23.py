@@ -35,20 +35,27 @@ class MetastoreStartError(RuntimeError):
 
 @contextmanager
 def hive_metastore(
-    work_dir: Path, *, heap: str = "1g", settings: Mapping[str, str] | None = None, jars: Sequence[Path] = ()
+    work_dir: Path,
+    *,
+    heap: str = "1g",
+    port: int = 0,
+    settings: Mapping[str, str] | None = None,
+    jars: Sequence[Path] = (),
 ) -> Iterator[int]:
     """Run a Hive 2.3 metastore and give its Thrift port.
 
     `work_dir` gets the Derby database, the warehouse directory `warehouse`, the configuration and the log
-    `metastore.log`; it must be empty or absent. The server answers Thrift calls when the block starts, and is gone when
-    it ends. `settings` are added to its configuration, `jars` to its classes. Raises `MetastoreStartError` if it does
-    not answer within `START_TIMEOUT_S` seconds.
+    `metastore.log`; it must be empty or absent, or have been that of a metastore, which goes on then with the
+    configuration that it had. The server answers Thrift calls when the block starts, and is gone when it ends. `port`
+    0: any free one. `settings` are added to its configuration, `jars` to its classes. Raises `MetastoreStartError` if
+    it does not answer within `START_TIMEOUT_S` seconds.
     """
-    work_dir.mkdir(parents=True, exist_ok=True)
-    _write_configuration(work_dir, settings or {})
     log = work_dir / "metastore.log"
-    _create_lock_tables(work_dir, log)
-    port = _free_port()
+    if not (work_dir / "conf").exists():
+        work_dir.mkdir(parents=True, exist_ok=True)
+        _write_configuration(work_dir, settings or {})
+        _create_lock_tables(work_dir, log)
+    port = port or _free_port()
     process = _start_java(work_dir, log, METASTORE_CLASS, "-p", str(port), heap=heap, jars=jars)
     try:
         _wait_until_it_answers(process, port, log)

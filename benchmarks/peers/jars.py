@@ -1,5 +1,7 @@
 """Jars of Maven Central, pinned by ``scripts/locks/jars.toml``: fetched when they are first needed, then kept.
 
+``python -m benchmarks.peers.jars [NAME …]`` fetches the sets of these names, or all, beforehand.
+
 The Ivy that comes with Spark fetches them, as it does for ``spark.jars.packages``. They are kept outside the checkout,
 below ``LAKEMARK_JARS`` or ``~/.cache/lakemark/jars``, because some are very large: all checkouts share them.
 """
@@ -16,8 +18,6 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-
-import pyspark
 
 from benchmarks.peers.java import java_executable
 
@@ -57,6 +57,8 @@ def _place(coordinate: str, digest: str) -> Path:
 
 def _fetch(wanted: Mapping[str, str], cache: Path) -> None:
     print(f"fetching {', '.join(wanted)}", file=sys.stderr, flush=True)
+    import pyspark
+
     (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
     with tempfile.TemporaryDirectory(dir=cache) as name:
         work = Path(name)
@@ -89,3 +91,15 @@ def _module(wanted: Mapping[str, str]) -> str:
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{''.join(lines)}</dependencies></ivy-module>"
     )
+
+
+def main() -> None:
+    for name in sys.argv[1:] or tomllib.loads(LOCK.read_text()):
+        jars(name)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except JarsError as error:
+        sys.exit(str(error))

@@ -79,16 +79,26 @@ def count_keys(rows: DataFrame, keys: Sequence[Field], table: str) -> int:
     )
     count, with_null, repeated = totals
     if with_null is not None:
-        raise InvalidArgument(
-            f"the DataFrame has rows whose key is null, as {with_null}: a null equals nothing in {table}, so such "
-            "rows would be inserted again each time; filter them, or give them a value"
-        )
+        raise null_key(with_null, table)
     if repeated is not None:
-        raise InvalidArgument(
-            f"the DataFrame has several rows with one key, as {repeated}: which of them {table} is to have is not "
-            "known; keep one of each key (dropDuplicates, or row_number() over a window)"
-        )
+        raise repeated_key(repeated, table)
     return count or 0
+
+
+def null_key(example: str, table: str) -> InvalidArgument:
+    """The refusal of rows with a null in their key; ``example``: such a key."""
+    return InvalidArgument(
+        f"the DataFrame has rows whose key is null, as {example}: a null equals nothing in {table}, so such rows would "
+        "be inserted again each time; filter them, or give them a value"
+    )
+
+
+def repeated_key(example: str, table: str) -> InvalidArgument:
+    """The refusal of several rows with one key, ``example``."""
+    return InvalidArgument(
+        f"the DataFrame has several rows with one key, as {example}: which of them {table} is to have is not known; "
+        "keep one of each key (dropDuplicates, or row_number() over a window)"
+    )
 
 
 def ranges_of(rows: DataFrame, keys: Sequence[Field], schema: Schema, count: int) -> Expr:
@@ -105,7 +115,7 @@ def ranges_of(rows: DataFrame, keys: Sequence[Field], schema: Schema, count: int
     bounded = keys[:BOUNDED_KEYS_MAX]
     bounds = [
         F.struct(F.min(column).alias("low"), F.max(column).alias("high")).alias(f"{at}")
-        for at, column in enumerate(map(_in_python, bounded))
+        for at, column in enumerate(map(in_python, bounded))
     ]
     partition = [column for column, field in zip(columns, keys, strict=True) if schema.is_partition(field.name)]
     ranges: list[Row] = []
@@ -121,7 +131,7 @@ def ranges_of(rows: DataFrame, keys: Sequence[Field], schema: Schema, count: int
 
 
 def bounds_of(low: Any, high: Any, field: Field) -> Bounds:
-    """The bounds of a column for a predicate, from those of ``_in_python``; long texts and bytes are cut."""
+    """The bounds of a column for a predicate, from those of ``in_python``; long texts and bytes are cut."""
     if field.type.kind in _SINCE_1970:
         return _moment(low, field.type.kind), _moment(high, field.type.kind)
     if isinstance(low, str | bytes | bytearray):
@@ -143,8 +153,11 @@ def range_of(bounds: Mapping[Field, Bounds]) -> Expr:
     return all_of(terms)
 
 
-def _in_python(field: Field) -> Column:
-    """The column as values that Python can hold: its times lack the session's zone, and years above 9999."""
+def in_python(field: Field) -> Column:
+    """The column as values that Python can hold: its times lack the session's zone, and years above 9999.
+
+    ``from_python`` makes values of the column's type of them.
+    """
     column = F.col(f"`{field.name}`")
     if field.type == TIMESTAMP:
         return F.unix_micros(column)
@@ -152,6 +165,13 @@ def _in_python(field: Field) -> Column:
         epoch = Literal(CODECS[field.type.kind].from_plain(0), field.type)
         return column - F.expr(literal_sql(epoch))
     return column
+
+
+def from_python(value: Any, field: Field) -> LiteralValue:
+    """The value of a column from that of ``in_python``; None for a time outside of the years 1 to 9999."""
+    if value is None or field.type.kind not in _SINCE_1970:
+        return bytes(value) if isinstance(value, bytearray) else value
+    return _moment(value, field.type.kind)
 
 
 def _moment(since: dt.timedelta | int, kind: ValueKind) -> LiteralValue:

@@ -53,14 +53,18 @@ def write(rows: DataFrame, schema: Schema, attempt: Attempt, *, distribute: bool
     _save(rows, F.spark_partition_id(), schema, attempt)
 
 
-def write_numbered(rows: DataFrame, number: str, schema: Schema, attempt: Attempt) -> None:
-    """Writes the table's columns of ``rows`` below ``attempt.location``: one file for each value of column ``number``.
+def write_numbered(rows: DataFrame, number: str, schema: Schema, attempt: Attempt, more: Sequence[str] = ()) -> None:
+    """Writes the table's columns of ``rows`` below ``attempt.location``, and the columns ``more`` with them.
 
-    Rows of one number are of one partition of the table. ``number_of`` tells which file is which.
+    There is one file for each partition of the table and value of column ``number``, as ``number_of`` tells. Rows that
+    go into one file are of one task (``gathered``).
     """
-    column = F.col(f"`{number}`")
-    # All rows of a number in one task, which writes one file of them.
-    _save(rows.repartition(column), column, schema, attempt)
+    _save(rows, F.col(f"`{number}`"), schema, attempt, more)
+
+
+def gathered(rows: DataFrame, number: str, schema: Schema) -> DataFrame:
+    """The same rows, those of one partition of the table and value of column ``number`` in one task."""
+    return rows.repartition(*(F.col(f"`{name}`") for name in (*schema.partition_columns, number)))
 
 
 def number_of(path: str) -> int:
@@ -68,11 +72,11 @@ def number_of(path: str) -> int:
     return int(path.rsplit("/", 2)[-2].rpartition("-")[2])
 
 
-def _save(rows: DataFrame, number: Column, schema: Schema, attempt: Attempt) -> None:
+def _save(rows: DataFrame, number: Column, schema: Schema, attempt: Attempt, more: Sequence[str] = ()) -> None:
     """``number`` is the same for all rows of a task and partition that go into one file, and for no others."""
     if schema.find(GROUP_COLUMN) is not None:
         raise InvalidSchema(f"the table has a column '{GROUP_COLUMN}', which is the name of the directories of files")
-    columns = [F.col(f"`{field.name}`") for field in schema.columns]
+    columns = [F.col(f"`{name}`") for name in (*(field.name for field in schema.columns), *more)]
     group = F.concat(F.lit(attempt.prefix + "-"), number.cast("string")).alias(GROUP_COLUMN)
     spark = rows.sparkSession
     with _timestamps_in_microseconds(spark, schema), reached_by(spark, attempt.location) as place:

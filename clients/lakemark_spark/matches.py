@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark_core.types import Field, Schema
+from lakemark_spark.batches import computed_once
 from lakemark_spark.rewrites import FILE
 from lakemark_spark.schema import columns_for
 
@@ -75,17 +76,13 @@ class NewRows:
 def new_rows(df: DataFrame, schema: Schema, keys: Sequence[Field], table: str) -> Iterator[NewRows]:
     """The rows of ``df`` for the block. Raises InvalidSchema with every misfit, as ``columns_for``.
 
-    They are computed once: whatever ``df`` is made of, the rows that are looked for are those that are written. An
-    executor that is lost with some of them fails the job.
+    They are computed once: the rows that are looked for are those that are written.
     """
     has = {name.lower() for name in df.columns}
     columns = zip(schema.columns, columns_for(df.schema, schema, table), strict=True)
     rows = df.select(*(column.alias(_name(field)) for field, column in columns if field.name.lower() in has))
-    rows = rows.localCheckpoint()
-    try:
-        yield NewRows(rows, schema, keys)
-    finally:
-        rows._jdf.queryExecution().logical().rdd().unpersist(False)
+    with computed_once(rows) as kept:
+        yield NewRows(kept, schema, keys)
 
 
 def _name(field: Field) -> str:

@@ -13,16 +13,20 @@ from pyspark.sql import types as T  # noqa: N812
 
 from lakemark import Client, DataFile, Plan
 from lakemark.client.client import Moment
-from lakemark.reading.plan import base_files
+from lakemark.reading.plan import require_no_deltas
 from lakemark_core.evolution import reading_groups, scanned_columns
 from lakemark_core.evolution.sql import scanned_sql
 from lakemark_core.expressions import Literal
 from lakemark_core.expressions.render import literal_sql
+from lakemark_core.merge_sql import DELTA_FIELDS
 from lakemark_core.storage import join
+from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, Field, Schema
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.files import scan
+from lakemark_spark.kinds import kind_of_table
 from lakemark_spark.locations import same_as_listed, same_for_all, spellings
+from lakemark_spark.merges import merge
 from lakemark_spark.schema import struct_of, to_spark
 
 UNION_MAX: Final = 50
@@ -54,8 +58,9 @@ def read(
     """
     with use_client(server) as client:
         plan = client.plan(table, where, version=version, timestamp=timestamp, branch=branch, tag=tag)
-        files = base_files(plan)
-        rows = _rows(spark, plan, files)
+        files = plan.files()
+        kind = kind_of_table(client, table) if any(file.kind == "delta" for file in files) else TableKind()
+        rows = merged_rows(spark, plan, files, kind)
     wanted = [plan.schema.field(name).name for name in columns] if columns is not None else None
     if plan.summary.residual and files:
         rows = rows.where(plan.summary.residual)
@@ -78,25 +83,55 @@ def numbered_rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile], sc
     return reduce(DataFrame.unionAll, scans)
 
 
-def _rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile]) -> DataFrame:
+def merged_rows(
+    spark: SparkSession, plan: Plan, files: Sequence[DataFile], kind: TableKind, schema: Schema | None = None
+) -> DataFrame:
+    """The rows that files of a plan stand for, with all columns of ``schema``: the plan's (None), or a later one.
+
+    ``files`` has all files of a file group, or none. Raises UnsupportedOperation if the table has no key to merge by.
+    """
+    schema = schema or plan.schema
+    changed = {(file.partition, file.file_group) for file in files if file.kind == "delta"}
+    if not changed:
+        return rows_of(spark, plan, files, schema)
+    if not kind.buckets:
+        require_no_deltas(files, plan.version)
+    settled: list[DataFile] = []
+    bases: list[DataFile] = []
+    deltas: list[DataFile] = []
+    for file in files:
+        group = file.partition, file.file_group
+        (deltas if file.kind == "delta" else bases if group in changed else settled).append(file)
+    log = rows_of(spark, plan, deltas, schema, DELTA_FIELDS)
+    merged = merge(rows_of(spark, plan, bases, schema), log, schema, kind)
+    return merged.unionAll(rows_of(spark, plan, settled, schema)) if settled else merged
+
+
+def rows_of(
+    spark: SparkSession, plan: Plan, files: Sequence[DataFile], schema: Schema, more: Sequence[Field] = ()
+) -> DataFrame:
+    """The rows of some files of a plan, as they are, with all columns of ``schema``: the plan's, or a later one.
+
+    ``more``: columns that the files have beside those of their schemas; they come before the partition columns.
+    """
     if not files:
-        return spark.createDataFrame([], _nullable(plan.schema.columns))
+        return spark.createDataFrame([], _nullable((*schema.data_columns, *more, *schema.partition_fields)))
     scans = []
-    for group, members in _groups(spark, plan, files, plan.schema):
+    for group, members in _groups(spark, plan, files, schema, more):
         by_partition: dict[tuple[ColumnValue, ...], list[str]] = {}
         for at in members:
             by_partition.setdefault(files[at].partition, []).append(join(plan.location, files[at].path))
-        scans.append(_group_rows(group, by_partition, plan.schema))
+        scans.append(_group_rows(group, by_partition, schema))
     return reduce(DataFrame.unionAll, scans)
 
 
 def _groups(
-    spark: SparkSession, plan: Plan, files: Sequence[DataFile], wanted: Schema
+    spark: SparkSession, plan: Plan, files: Sequence[DataFile], wanted: Schema, more: Sequence[Field] = ()
 ) -> Iterator[tuple[_Scan, list[int]]]:
     """Each scan that is needed, with the places of its files."""
     schemas = {file.schema_id: plan.file_schema(file) for file in files}
     for group in reading_groups(schemas, wanted):
-        columns = scanned_columns([schemas[one] for one in group], wanted)
+        columns = [*scanned_columns([schemas[one] for one in group], wanted), *((field, field) for field in more)]
         yield _Scan(spark, columns), [at for at, file in enumerate(files) if file.schema_id in group]
 
 

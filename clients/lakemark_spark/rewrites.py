@@ -39,7 +39,7 @@ def files_of(rows: DataFrame, files: Sequence[DataFile]) -> list[DataFile]:
 def write_again(rows: DataFrame, files: Sequence[DataFile], writer: Writer) -> list[DataFile]:
     """The files that replace ``files``; a file without remaining rows has no replacement."""
     attempt = layout.Attempt.new(writer.location)
-    layout.write_numbered(rows, FILE, writer.schema, attempt)
+    layout.write_numbered(layout.gathered(rows, FILE, writer.schema), FILE, writer.schema, attempt)
     spark = rows.sparkSession
     written = describe_files(spark, layout.written_files(attempt), writer.location, writer.schema)
     replaced = [files[layout.number_of(file.path)] for file in written]

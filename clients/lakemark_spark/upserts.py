@@ -1,4 +1,4 @@
-"""Upserting DataFrames into lake tables, copy-on-write: one commit each."""
+"""Upserting DataFrames into lake tables: one commit each, copy-on-write or, if the table says so, as deltas."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pyspark.sql import DataFrame
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
 from lakemark_core.expressions import to_sql
+from lakemark_core.table_kind import kind_of
 from lakemark_spark import layout
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
+from lakemark_spark.deltas import upsert_deltas
 from lakemark_spark.footers import check_not_null, describe_files
+from lakemark_spark.group_rewrites import upsert_groups
 from lakemark_spark.keys import count_keys, key_fields, ranges_of
+from lakemark_spark.kinds import key_columns
 from lakemark_spark.matches import NewRows, new_rows
 from lakemark_spark.reader import numbered_rows
 from lakemark_spark.rewrites import FILE, files_of, planned_bases, write_again
@@ -21,13 +25,16 @@ def upsert(
     df: DataFrame,
     table: str,
     *,
-    keys: str | Sequence[str],
+    keys: str | Sequence[str] | None = None,
     server: str | Client = SERVER_DEFAULT,
     metadata: Mapping[str, str] | None = None,
     request_id: str | None = None,
     branch: str = "",
 ) -> Commit:
     """Rows of ``df`` take the places of those of ``database.table`` with the same ``keys``; the others are inserted.
+
+    ``keys`` None: the table's own key (``lakemark.primary-key``). In a table with buckets no file is looked into to
+    find the rows: docs/keyed-tables.md has what such tables do. In all others:
 
     One commit, also if there are none. Only files whose bounds say that they may hold such keys are looked into, and
     only those that do are written again, in the same file groups. Keys are unique over the whole table, as in a MERGE:
@@ -41,25 +48,43 @@ def upsert(
     then, ask again. Raises InvalidArgument, with an example, if ``df`` has a key twice or with a null; InvalidSchema
     with every column that does not fit; UnsupportedOperation if there are deltas where such keys may be.
     """
-    with (
-        use_client(server) as client,
-        client.begin(table, "upsert", start=False, request_id=request_id, branch=branch) as writer,
-    ):
-        if writer.committed:
-            return writer.commit()
-        fields = key_fields(keys, writer.schema, df.columns, table)
-        with new_rows(df, writer.schema, fields, table) as new:
-            plan = _plan(client, new, writer, branch)
-            files = planned_bases(plan, table)
-            changed = files_of(new.found_in(numbered_rows(df.sparkSession, plan, files, writer.schema, FILE)), files)
-            writer.start(
-                () if new.may_move else list(dict.fromkeys(file.partition for file in files)),
-                whole_table=new.may_move,
-                file_groups=list(dict.fromkeys(file.file_group for file in changed)),
-            )
-            added = _write(new, plan, changed, writer)
-        check_not_null(added, writer.schema, table)
-        return writer.commit(added, removed=[file.path for file in changed], metadata=metadata)
+    with use_client(server) as client:
+        definition = client.tables.get(table)
+        kind = kind_of(definition.properties)
+        keys = key_columns(keys, kind, table)
+        with client.begin(table, "upsert", start=False, request_id=request_id, branch=branch) as writer:
+            if writer.committed:
+                return writer.commit()
+            if kind.merges_on_read:
+                policy = definition.conflict_policy
+                return upsert_deltas(client, df, writer, kind, policy=policy, branch=branch, metadata=metadata)
+            if kind.buckets:
+                return upsert_groups(client, df, writer, kind, branch=branch, metadata=metadata)
+            return _upsert(client, df, writer, keys, metadata, branch)
+
+
+def _upsert(
+    client: Client,
+    df: DataFrame,
+    writer: Writer,
+    keys: str | Sequence[str],
+    metadata: Mapping[str, str] | None,
+    branch: str,
+) -> Commit:
+    table = writer.table
+    fields = key_fields(keys, writer.schema, df.columns, table)
+    with new_rows(df, writer.schema, fields, table) as new:
+        plan = _plan(client, new, writer, branch)
+        files = planned_bases(plan, table)
+        changed = files_of(new.found_in(numbered_rows(df.sparkSession, plan, files, writer.schema, FILE)), files)
+        writer.start(
+            () if new.may_move else list(dict.fromkeys(file.partition for file in files)),
+            whole_table=new.may_move,
+            file_groups=list(dict.fromkeys(file.file_group for file in changed)),
+        )
+        added = _write(new, plan, changed, writer)
+    check_not_null(added, writer.schema, table)
+    return writer.commit(added, removed=[file.path for file in changed], metadata=metadata)
 
 
 def _plan(client: Client, new: NewRows, writer: Writer, branch: str) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Literal, TypeAlias
 
 from pyspark.sql import DataFrame
@@ -11,10 +12,16 @@ from lakemark import Client, Commit, DataFile, Writer
 from lakemark.client.model import Operation
 from lakemark.client.partitions import Partition, partition_values
 from lakemark_core.errors import InvalidArgument
+from lakemark_core.table_kind import TableKind
 from lakemark_core.types import name_of_partition
 from lakemark_spark import layout
+from lakemark_spark.batches import batch_of, computed_once
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
+from lakemark_spark.deltas import required_fields
 from lakemark_spark.footers import check_not_null, describe_files
+from lakemark_spark.groups import write_groups
+from lakemark_spark.keys import count_keys, key_fields
+from lakemark_spark.kinds import key_columns, kind_of_table, require_no_key
 from lakemark_spark.schema import columns_for
 
 Partitions: TypeAlias = Sequence[Partition] | Literal["dynamic"] | None
@@ -30,14 +37,15 @@ def append(
     distribute: bool = True,
     branch: str = "",
 ) -> Commit:
-    """Adds the rows of ``df`` to ``database.table`` in one commit, also if there are none.
+    """Adds the rows of ``df`` to ``database.table``, which has no key, in one commit, also if there are none.
 
     Columns are matched by name, whatever their case; narrower types are widened. ``server``: ``host:port``, or a client
     that stays open. The same ``request_id`` commits once, however often it is asked for (in ``foreachBatch``: a name
     with the epoch id). ``distribute``: rows of a partition are brought together first, for few files; False writes
     without a shuffle, up to one file for each task and partition. ``branch`` "": main.
 
-    Raises InvalidSchema with every column that does not fit, CommitConflict, and Spark's errors; after any of them the
+    Raises InvalidSchema with every column that does not fit, CommitConflict, UnsupportedOperation (the table has a
+    key), and Spark's errors; after any of them the
     instant is rolled back and nothing of it is ever seen.
     """
     with use_client(server) as client:
@@ -81,22 +89,40 @@ def _write(
     named = None if partitions is None or isinstance(partitions, str) else list(partitions)
     if isinstance(partitions, str) and not dynamic:
         raise InvalidArgument(f"partitions={partitions!r} is neither a list of partitions nor 'dynamic'")
+    kind = kind_of_table(client, table)
+    if operation == "append":
+        require_no_key(kind, table)
     with client.begin(
         table, operation, partitions=named, start=not dynamic, request_id=request_id, branch=branch
     ) as writer:
         if writer.committed:
             return writer.commit()
         columns = columns_for(df.schema, writer.schema, table)
-        attempt = layout.Attempt.new(writer.location)
-        layout.write(df.select(*columns), writer.schema, attempt, distribute=distribute)
-        paths = layout.written_files(attempt)
-        files = describe_files(df.sparkSession, paths, writer.location, writer.schema)
+        files = _files(df.select(*columns), writer, kind, distribute=distribute)
         check_not_null(files, writer.schema, writer.table)
         if named is not None and operation == "overwrite_partitions":
             _check_within(files, named, writer)
         if dynamic:
             writer.start(list(dict.fromkeys(file.partition for file in files)))
         return writer.commit(files, metadata=metadata)
+
+
+def _files(rows: DataFrame, writer: Writer, kind: TableKind, *, distribute: bool) -> list[DataFile]:
+    """The files of ``rows``, which have the table's columns: one for each file group if the table has buckets."""
+    schema = writer.schema
+    if kind.buckets:
+        with batch_of(rows, schema, kind, writer.table, required_fields(schema, kind)) as batch:
+            return write_groups(batch.rows, writer)
+    with ExitStack() as stack:
+        if kind.key:
+            names = key_columns(None, kind, writer.table)
+            keys = key_fields(names, schema, rows.columns, writer.table)
+            rows = stack.enter_context(computed_once(rows))
+            count_keys(rows, keys, writer.table)
+        attempt = layout.Attempt.new(writer.location)
+        layout.write(rows, schema, attempt, distribute=distribute)
+        paths = layout.written_files(attempt)
+        return describe_files(rows.sparkSession, paths, writer.location, schema)
 
 
 def _check_within(files: Sequence[DataFile], named: Sequence[Partition], writer: Writer) -> None:

@@ -8,6 +8,8 @@ from lakemark_core import storage
 from lakemark_hms.admission import Admission, lane_of
 from lakemark_hms.errors import to_declared
 from lakemark_hms.facet import LakeFacet
+from lakemark_hms.federation.handlers import with_mounts
+from lakemark_hms.federation.mounted import Mounted
 from lakemark_hms.handlers import all_handlers
 from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.services import Services
@@ -26,8 +28,8 @@ class HmsBridge:
 
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
-    None: no limits. ``timeline``: the process's own, if it has one. ``engine_schemes``, ``notification_format``: see
-    ``Services``. Raises Unavailable if the port is taken.
+    None: no limits. ``mounted``: databases of outside Metastores. ``timeline``: the process's own, if it has one.
+    ``engine_schemes``, ``notification_format``: see ``Services``. Raises Unavailable if the port is taken.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class HmsBridge:
         timeline: Timeline | None = None,
         engine_schemes: Mapping[str, str] | None = None,
         notification_format: MessageFormat = JSON,
+        mounted: Mounted | None = None,
     ) -> None:
         schemes = engine_schemes or {}
         known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
@@ -51,7 +54,10 @@ class HmsBridge:
         self.services = Services(
             catalog, warehouse or Warehouse(catalog), timeline, lake, known, schemes, notification_format
         )
-        dispatcher = Dispatcher(all_handlers(self.services), to_declared, admission.run if admission else run_all)
+        handlers = all_handlers(self.services)
+        if mounted is not None:
+            handlers = with_mounts(handlers, mounted)
+        dispatcher = Dispatcher(handlers, to_declared, admission.run if admission else run_all)
         try:
             self._server = HmsServer(dispatcher, host, port, settings, lane_of=lane_of, room=admission)
         except OSError as error:

@@ -24,16 +24,21 @@ from lakemark_server.admission.tenants import Tenants
 from lakemark_server.backup import refuse_half_restored
 from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.events.service import Events
 from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host import cores, logs, memory, ports
 from lakemark_server.kv import Store, backend_of, open_store, public_url
+from lakemark_server.listeners.registry import Listeners
 from lakemark_server.maintenance.base_folder import BaseFolder
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.maintenance.housekeeping import Housekeeping
 from lakemark_server.maintenance.sweeper import Sweeper
+from lakemark_server.mounts.registry import Mounts
+from lakemark_server.rpc.listeners import ListenerServicer
+from lakemark_server.rpc.mounts import MountServicer
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.settings import Settings
 from lakemark_server.sinks.registry import Sinks
@@ -46,6 +51,8 @@ from lakemark_server.timeline.service import Timeline
 
 if TYPE_CHECKING:
     from lakemark_hms.bridge import HmsBridge
+    from lakemark_hms.federation.mounted import Mounted
+    from lakemark_hms.listener.runner import Domains
 
 _FOLD_CACHE_BYTES: Final = 32 << 20
 
@@ -88,6 +95,11 @@ class Service:
         retention = EventRetention(int(settings.event_retain_s * 1_000), settings.event_retain_bytes)
         self.events = Events(self.store, retention, clock)
         self.sinks = Sinks(self.store, self.events.log, self.events.consumers, clock, settings.sinks.policy)
+        self.listeners = Listeners(self.store, self.events.log, self.events.consumers, clock)
+        self.mounts = Mounts(self.store, clock)
+        self._mounted = self._mounted_databases()
+        mirrored = self._mirrored(clock)
+        self._listener_runners = mirrored.runners(settings.listener_interval_s, settings.listener_lease_s)
         self.grpc = GrpcServer(
             self.catalog,
             self.timeline,
@@ -99,6 +111,9 @@ class Service:
             self.sinks,
             self.tenants,
             self.inflight,
+            ListenerServicer(self.listeners, mirrored.comparison()),
+            MountServicer(self.mounts),
+            self._mounted,
             host=settings.host,
             port=settings.grpc_port,
             limits=GrpcLimits(
@@ -140,6 +155,26 @@ class Service:
 
         self._sink_runner = SinkRunner(self.store, clock, settings.sinks)
 
+    def _mounted_databases(self) -> Mounted:
+        from lakemark_hms.federation.mounted import Mounted
+
+        return Mounted(self.mounts)
+
+    def _mirrored(self, clock: ClockMs) -> Domains:
+        from lakemark_hms.listener.runner import Domains
+
+        return Domains(
+            self.store,
+            clock,
+            self.catalog,
+            Warehouse(self.catalog),
+            self.snapshots,
+            self.events.log,
+            self.events.consumers,
+            self.listeners,
+            self.settings.engine_schemes,
+        )
+
     def _measured(self, catalog: str, database: str, name: str) -> Size:
         snapshots = self.snapshots
         snapshot = snapshots.again(lambda: snapshots.snapshot(catalog, database, name, SnapshotReference()).snapshot)
@@ -161,6 +196,7 @@ class Service:
         self._sweeper.start()
         self._folder.start()
         self._sink_runner.start()
+        self._listener_runners.start()
         _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
 
     def stop(self) -> None:
@@ -169,6 +205,7 @@ class Service:
             self.hms.stop()
         self.grpc.stop()
         self._sink_runner.stop()
+        self._listener_runners.stop()
         self._sweeper.stop()
         self._folder.stop()
         self.quotas.close()
@@ -209,6 +246,7 @@ class Service:
             timeline=self.timeline,
             engine_schemes=given.engine_schemes,
             notification_format=BY_SETTING[given.hms_notification_format],
+            mounted=self._mounted,
         )
 
 

@@ -39,6 +39,7 @@ class Settings(BaseSettings):
     engine_schemes: dict[str, str] = Field(
         dict(ENGINE_SCHEMES), description="schemes of locations as engines of the Metastore protocol read them"
     )
+    webhdfs: str = Field("", description="URL of a name node, by which hdfs: locations are reached without libhdfs")
     storage_config: str = Field("", description="TOML file with other S3 settings for some prefixes")
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told otherwise")
     grpc_port: int = Field(9090, ge=0, le=65535, description="0: any free port")
@@ -100,6 +101,10 @@ class Settings(BaseSettings):
     sink_first_pause_s: float = Field(1.0, gt=0, description="after a failed attempt; doubles with each")
     sink_longest_pause_s: float = Field(60.0, gt=0, description="between two attempts")
     sink_letters_max: int = Field(10_000, ge=1, description="dead letters of a sink, which waits when it has so many")
+    listener_interval_s: float = Field(2.0, gt=0, description="how often new listeners are looked for")
+    listener_lease_s: float = Field(
+        30.0, ge=0.5, description="after which another process mirrors for one that says nothing"
+    )
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
         "one", description="on which the threads run; one is faster, and left while other programs leave no room on it"
@@ -120,7 +125,7 @@ class Settings(BaseSettings):
             name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
             for name, value in given.items()
         }
-        return StorageSettings.of(values, self.storage_config, os.environ)
+        return StorageSettings.of(values, self.storage_config, os.environ, webhdfs=self.webhdfs)
 
     @property
     def sinks(self) -> RunnerSettings:

@@ -59,6 +59,14 @@ def test_soak() -> None:
     assert done >= {"commit", "upsert", "cluster", "plan, selective", "incremental", "branch merged", "get_table"}
 
 
+def test_storage() -> None:
+    figures = _run("storage", "--no-spark", "--rounds", "2")
+
+    requests = {"PutObject": 1}
+    assert (figures["append_requests"], figures["append_operations"], figures["plan_requests"]) == (1, requests, 0)
+    assert _positive(figures, {"append_vs_local"})
+
+
 @pytest.mark.slow  # three services, one after the other
 def test_commit() -> None:
     figures = _run("commit", "--no-peers", "--seconds", "0.5", "--versions", "200")

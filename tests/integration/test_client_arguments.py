@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakemark
-from lakemark import Client, DataFile, Writer
+from lakemark import Client, DataFile, EventStream, Writer
 from lakemark.errors import Internal, LakemarkError
 from lakemark.parquet import write_table
 from tests.integration.grpc_server import connected, running_service
@@ -55,6 +55,8 @@ WRONG: Final[tuple[Any, ...]] = (
 # What each parameter gets that is not the wrong one.
 GOOD: Final[dict[str, Any]] = {
     "database": "db",
+    "after": 0,
+    "upto": 0,
     "columns": "id bigint",
     "column": "extra string",
     "new_name": "other",
@@ -101,7 +103,7 @@ def public(of: object) -> list[str]:
 
 def calls() -> list[tuple[str, str]]:
     """(attribute of the client, method) of every public call."""
-    parts = ("databases", "tables", "timeline", "branches", "tags", "quotas")
+    parts = ("databases", "tables", "timeline", "branches", "tags", "quotas", "consumers")
     with Client("127.0.0.1:1") as unused:
         found = [("", name) for name in public(unused)]
         return found + [(part, name) for part in parts for name in public(getattr(unused, part))]
@@ -152,6 +154,8 @@ def test_wrong_arguments_are_told_in_words(client: Client, table: str, part: str
             continue
         if isinstance(given, Writer):
             given.rollback()
+        if isinstance(given, EventStream):
+            given.close()
     assert not failed, "\n".join(failed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,6 +195,20 @@ def test_a_slow_stream_holds_up_nobody_and_misses_nothing(service: Service, clie
     assert [next(stream).database for stream in (slow, fast)] == ["one", "one"]
     slow.close()
     fast.close()
+
+
+def test_a_stream_that_nobody_reads_ends_with_its_time(tmp_path: Path) -> None:
+    with running_service(tmp_path, request_s_max=1.0) as service, connected(service) as client:
+        stream = client.events(0)
+        for _ in range(40):
+            event = pb.Event(kind=pb.COMMITTED, catalog="hive", table="t", request_id="x" * 200_000)
+            service.catalog.mutations.run(lambda mutation, event=event: mutation.tell(event))
+        end = time.monotonic() + 30
+        while service.events.feed.watched.get("hive"):
+            assert time.monotonic() < end, "it holds its place for ever"
+            time.sleep(0.01)
+        assert sum(next(stream).table == "t" for _ in range(41)) == 40
+        stream.close()
 
 
 def test_streams_end_with_the_service_and_go_on_with_the_next(tmp_path: Path) -> None:

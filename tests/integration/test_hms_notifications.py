@@ -16,6 +16,8 @@ from lakemark_hms.bridge import HmsBridge
 from lakemark_hms.notifications import log
 from lakemark_hms.notifications.formats import BY_SETTING
 from lakemark_proto.v1.admin_pb2 import Quota
+from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
+from lakemark_proto.v1.events_pb2 import TABLE_CREATED, Event, TableChange
 from lakemark_server.catalog import events
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.events import upkeep
@@ -471,6 +473,17 @@ def test_many_partitions_are_told_as_the_whole_table(
     assert types(told) == ["INSERT", "INSERT"]
     assert [message(event)["ptnObjJson"] for event in told] == [None, None]
     assert plain(message(told[0])["tableObjJson"])[1] == "t"
+
+
+def test_an_event_that_cannot_be_told_stops_nobody(client: Client, catalog: Catalog, start: int) -> None:
+    change = TableChange(hive_after=b"no struct")
+    change.after.kind = WAREHOUSE
+    broken = Event(kind=TABLE_CREATED, catalog="hive", database="default", table="t", table_change=change)
+    catalog.mutations.run(lambda mutation: mutation.tell(broken))
+    client.create_table(table("u"))
+    told = following(client, start)
+    assert types(told) == ["LAKEMARK_TABLE_CREATED", "CREATE_TABLE"]
+    assert (told[0].tableName, message(told[0])["event"]["kind"]) == ("t", "TABLE_CREATED")
 
 
 def test_messages_are_compressed_if_the_service_is_told_so(catalog: Catalog, client: Client) -> None:

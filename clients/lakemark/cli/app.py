@@ -16,6 +16,8 @@ from lakemark.cli import (
     events,
     files,
     health,
+    listeners,
+    mounts,
     process,
     quota,
     references,
@@ -51,6 +53,8 @@ app.add_typer(quota.app, name="quota")
 app.add_typer(events.app, name="events")
 app.add_typer(consumers.app, name="consumers")
 app.add_typer(sinks.app, name="sinks")
+app.add_typer(listeners.app, name="listeners")
+app.add_typer(mounts.app, name="mounts")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
 app.command("plan")(files.plan)

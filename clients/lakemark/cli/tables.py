@@ -11,6 +11,7 @@ from lakemark.cli.options import listed
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.pairs import parse_pairs
 from lakemark.client import Table
+from lakemark_core.errors import FailedPrecondition
 from lakemark_core.types import format_type
 
 app = typer.Typer(help="Tables: definition, properties, names.", no_args_is_help=True)
@@ -131,6 +132,34 @@ def purge(context: typer.Context, name: Name, table_id: TableId = 0) -> None:
         show_json({"purged": name})
     else:
         show_done(f"deleted the dropped table {name}")
+
+
+@app.command()
+def compact(
+    context: typer.Context,
+    name: Name,
+    where: Annotated[str, typer.Option(help="only file groups that may hold such rows: \"day = '2026-11-22'\"")] = "",
+    branch: Annotated[str, typer.Option(help="default: main")] = "",
+    master: Annotated[str, typer.Option(metavar="URL", help="where Spark runs")] = "local[*]",
+    settings: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="a setting of Spark; may be repeated")
+    ] = None,
+) -> None:
+    """Merges the deltas of a table that is merged on read into new base files, by Spark."""
+    call = invocation(context)
+    try:
+        from lakemark.cli.spark import session
+        from lakemark_spark import compact as compact_table
+    except ImportError as error:
+        raise FailedPrecondition("compaction is done by Spark: pip install 'lakemark[spark]'") from error
+    with call.client() as client, session(master, parse_pairs(settings, "setting")) as spark:
+        commit = compact_table(spark, name, where or None, server=client, branch=branch)
+    if call.as_json:
+        show_json({"table": name, "version": commit.version if commit else None})
+    elif commit:
+        show_done(f"compacted {name}: version {commit.version}")
+    else:
+        show_done(f"{name} has no deltas to merge")
 
 
 @app.command()

@@ -18,7 +18,9 @@ from lakemark.client.databases import Databases
 from lakemark.client.event_stream import EventStream
 from lakemark.client.events import EventLogSummary, Place, filter_from, position_of, summary_from
 from lakemark.client.heartbeat import Heartbeats
+from lakemark.client.listeners import Listeners
 from lakemark.client.model import Commit, Operation, Snapshot, SnapshotOf, snapshot_from
+from lakemark.client.mounts import Mounts
 from lakemark.client.names import parse_table_name
 from lakemark.client.partitions import Partition
 from lakemark.client.quotas import Quotas
@@ -64,6 +66,8 @@ class Client:
         self._tags = Tags(self._calls)
         self._quotas = Quotas(self._calls)
         self._sinks = Sinks(self._calls)
+        self._listeners = Listeners(self._calls)
+        self._mounts = Mounts(self._calls)
         self._consumers = Consumers(self._calls)
 
     @property
@@ -96,6 +100,16 @@ class Client:
     def tags(self) -> Tags:
         """Names that keep a version of a table: ``create``, ``list``, ``drop``."""
         return self._tags
+
+    @property
+    def listeners(self) -> Listeners:
+        """Outside Hive Metastores that follow a catalog: ``create``, ``compare``, ``repair``, ``pause``, ``drop``."""
+        return self._listeners
+
+    @property
+    def mounts(self) -> Mounts:
+        """Databases of outside Hive Metastores, read through: ``create``, ``get``, ``list``, ``drop``."""
+        return self._mounts
 
     @property
     def quotas(self) -> Quotas:

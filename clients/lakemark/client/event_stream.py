@@ -82,9 +82,10 @@ class EventStream(Iterator[Event]):
     def close(self) -> None:
         """Ends it. The service is told what a consumer is done with: all but the last event that it was given."""
         try:
-            # While the stream still has the consumer. If it fails, these events come again: that is no error.
-            with contextlib.suppress(LakemarkError):
-                self._acknowledge(0, LAST_WORD_S)
+            if self._acknowledges or self._token:
+                # While the stream still has the consumer. If it fails, these events come again: that is no error.
+                with contextlib.suppress(LakemarkError):
+                    self._tell(self._done if self._acknowledges else 0, leave=bool(self._token))
         finally:
             self._responses.close()
 
@@ -135,20 +136,24 @@ class EventStream(Iterator[Event]):
             request.begin.CopyFrom(pb.EventPosition(after=response.upto, epoch=response.epoch))
         self._acknowledge(0)
 
-    def _acknowledge(self, interval_s: float, timeout_s: float | None = None) -> None:
+    def _acknowledge(self, interval_s: float) -> None:
         if not self._acknowledges or self._done <= self._told or time.monotonic() < self._told_s + interval_s:
             return
-        request = pb.AcknowledgeEventsRequest(
-            catalog=self._request.catalog,
-            consumer=self._request.consumer,
-            offset=self._done,
-            epoch=self.epoch,
-            token=self._token,
-        )
         try:
-            self._calls(self._stub.AcknowledgeEvents, request, timeout_s=timeout_s)
+            self._tell(self._done)
         except ConsumerTaken:
             if not self._follows:
                 raise
             # The stream ends for the same reason, and begins again where the consumer is then.
         self._told, self._told_s = self._done, time.monotonic()
+
+    def _tell(self, done: int, *, leave: bool = False) -> None:
+        request = pb.AcknowledgeEventsRequest(
+            catalog=self._request.catalog,
+            consumer=self._request.consumer,
+            offset=max(0, done),
+            epoch=self.epoch,
+            token=self._token,
+            leave=leave,
+        )
+        self._calls(self._stub.AcknowledgeEvents, request, timeout_s=LAST_WORD_S if leave else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +18,7 @@ from lakemark.files.pages import files_of_page, table_of_page
 from lakemark_core.errors import InvalidArgument, UnsupportedOperation
 from lakemark_core.messages.types import schema_from_proto
 from lakemark_core.storage import join
+from lakemark_core.table_kind import TableKind, kind_of
 from lakemark_core.types import Schema
 from lakemark_proto.v1 import catalog_pb2, types_pb2
 from lakemark_proto.v1 import snapshot_pb2 as pb
@@ -76,6 +77,12 @@ class Plan:
             self._file_schemas.update({schema.schema_id: schema for schema in schemas})
         return self._file_schemas[file.schema_id]
 
+    def kind(self) -> TableKind:
+        """What kind of table it is: how deltas are merged."""
+        stub = CatalogServiceStub(self._call.channel)
+        answer = self._call(stub.GetTable, catalog_pb2.GetTableRequest(name=self._request.table))
+        return kind_of(answer.properties)
+
     def __iter__(self) -> Iterator[DataFile]:
         return chain.from_iterable(files_of_page(page, self.schema) for page in self._all_pages())
 
@@ -127,16 +134,14 @@ def _in_background(ask: Callable[[], pb.PlanFilesResponse]) -> Future[pb.PlanFil
     return coming
 
 
-def base_files(plan: Plan) -> list[DataFile]:
-    """All planned files. Raises UnsupportedOperation if there are deltas, whose rows are no rows of the table."""
-    files = plan.files()
+def require_no_deltas(files: Sequence[DataFile], version: int) -> None:
+    """Raises UnsupportedOperation if there are deltas among the files, which a reader needs that does not merge."""
     deltas = sum(file.kind != "base" for file in files)
     if deltas:
         raise UnsupportedOperation(
-            f"version {plan.version} has {deltas} delta files among those needed, which this reader does not merge: "
+            f"version {version} has {deltas} delta files among those needed, which this reader does not merge: "
             "compact their file groups first"
         )
-    return files
 
 
 def snapshot_reference(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -13,12 +13,15 @@ from pyarrow import fs
 
 from lakemark.files import DataFile
 from lakemark.reading.filters import to_arrow_filter
-from lakemark.reading.plan import Plan, base_files
+from lakemark.reading.merge import merge_rows
+from lakemark.reading.plan import Plan, require_no_deltas
 from lakemark_core.errors import FailedPrecondition, InvalidArgument, InvalidFile, Unavailable
 from lakemark_core.evolution import sources_of
 from lakemark_core.evolution.arrow import as_column
 from lakemark_core.expressions import TRUE, Expr, bind, columns_of, normalize, parse_predicate
+from lakemark_core.merge_sql import DELTA_FIELDS
 from lakemark_core.storage import again, join, open_location, storage_error
+from lakemark_core.table_kind import TableKind
 from lakemark_core.types import Field, Schema, schema_to_arrow, to_arrow
 
 THREADS: Final = 8
@@ -32,17 +35,45 @@ def read_plan(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
     wanted = [schema.field(name) for name in columns] if columns is not None else list(schema.columns)
     predicate = _predicate(plan.predicate, schema)
     needed = {path.path[0].lower() for path in columns_of(predicate)} | {field.name.lower() for field in wanted}
+    files = plan.files()
+    changed = {(file.partition, file.file_group) for file in files if file.kind == "delta"}
+    kind = plan.kind() if changed else TableKind()
+    if changed:
+        needed |= {name.lower() for name in (*kind.key, kind.ordering_column)}
     fields = [field for field in schema.columns if field.name.lower() in needed]
     keep = None if predicate == TRUE else to_arrow_filter(predicate, schema)
     system, root = open_location(plan.location)
     read = partial(_read_file, system=system, root=root, fields=fields, schema=schema, keep=keep)
     names = [field.name for field in wanted]
-    files = base_files(plan)
+    if changed and not kind.buckets:
+        require_no_deltas(files, plan.version)
     sources = {file.schema_id: sources_of(fields, plan.file_schema(file).data_columns) for file in files}
+    merged = [(file.partition, file.file_group) in changed for file in files]
     with ThreadPoolExecutor(THREADS) as pool:
-        tables = [table.select(names) for table in pool.map(read, files, [sources[file.schema_id] for file in files])]
+        tables = list(pool.map(read, files, [sources[file.schema_id] for file in files], merged))
     empty = pa.schema([schema_to_arrow(schema).field(name) for name in names]).empty_table()
-    return pa.concat_tables([empty, *tables])
+    settled = [table for table, apart in zip(tables, merged, strict=True) if not apart]
+    if changed:
+        settled.append(_merged(files, tables, fields, schema, kind, keep, changed))
+    return pa.concat_tables([empty, *(table.select(names) for table in settled)])
+
+
+def _merged(
+    files: Sequence[DataFile],
+    tables: Sequence[pa.Table],
+    fields: Sequence[Field],
+    schema: Schema,
+    kind: TableKind,
+    keep: Any,
+    changed: Collection[tuple[object, str]],
+) -> pa.Table:
+    """The rows of file groups with deltas, ``changed``, for which the predicate is true."""
+    empty = pa.schema([schema_to_arrow(schema).field(field.name) for field in fields]).empty_table()
+    pairs = [pair for pair in zip(files, tables, strict=True) if (pair[0].partition, pair[0].file_group) in changed]
+    bases = pa.concat_tables([empty, *(table for file, table in pairs if file.kind == "base")])
+    log = pa.concat_tables([table for file, table in pairs if file.kind == "delta"])
+    rows = merge_rows(bases, log, schema, kind)
+    return rows if keep is None else rows.filter(keep)
 
 
 def _predicate(text: str | None, schema: Schema) -> Expr:
@@ -60,6 +91,7 @@ def _predicate(text: str | None, schema: Schema) -> Expr:
 def _read_file(
     file: DataFile,
     sources: Mapping[int, Field],
+    merged: bool,
     *,
     system: fs.FileSystem,
     root: str,
@@ -67,9 +99,13 @@ def _read_file(
     schema: Schema,
     keep: Any,
 ) -> pa.Table:
-    """``sources``: by id, ``fields`` in the schema of the file, with other names and types perhaps."""
+    """``sources``: by id, ``fields`` in the schema of the file, with other names and types perhaps.
+
+    ``merged``: the rows are not yet those of the table, and those of a delta have ``DELTA_FIELDS``, too.
+    """
     path = join(root, file.path)
-    names = [source.name.lower() for source in sources.values()]
+    more = DELTA_FIELDS if file.kind == "delta" else ()
+    names = [source.name.lower() for source in (*sources.values(), *more)]
 
     def read() -> tuple[pa.Table, dict[str, str]]:
         # INT96 holds nanoseconds, which reach only from 1677 to 2262; the table's unit has no such limit.
@@ -90,7 +126,9 @@ def _read_file(
     table = pa.Table.from_arrays(
         arrays, schema=pa.schema([schema_to_arrow(schema).field(field.name) for field in fields])
     )
-    return table if keep is None or file.matches_entirely else table.filter(keep)
+    for field in more:
+        table = table.append_column(field.name, data.column(by_name[field.name]))
+    return table if keep is None or merged or file.matches_entirely else table.filter(keep)
 
 
 def _column(

@@ -5,6 +5,8 @@ Those of S3 are kept, because a new one would look for its region and credential
 
 from __future__ import annotations
 
+import getpass
+import os
 import random
 import threading
 import time
@@ -13,15 +15,21 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from pyarrow import fs
 
 from lakemark_core.errors import FailedPrecondition, LakemarkError, Unavailable
 from lakemark_core.storage.errors import translated
 from lakemark_core.storage.settings import S3Settings, StorageSettings
-from lakemark_core.storage.uris import S3Place, authority_and_path, is_s3, scheme_of
+from lakemark_core.storage.uris import S3Place, authority_and_path, is_hdfs, is_s3, scheme_of
 
 _WITH_DIRECTORIES: Final = ("local", "hdfs", "viewfs")
+_WEBHDFS: Final = "webhdfs"  # a part of what pyarrow calls the type of such a file system of fsspec
+_WITHOUT_HADOOP: Final = (
+    "; it needs a Hadoop with libhdfs (HADOOP_HOME, ARROW_LIBHDFS_DIR, CLASSPATH), or WebHDFS: "
+    "set LAKEMARK_WEBHDFS=http://<name node>:9870 and pip install 'lakemark[hdfs]'"
+)
 _KEPT_MAX: Final = 64
 _CONNECTIONS_MAX: Final = 32
 _REGION_OF_ENDPOINTS: Final = "us-east-1"  # what servers other than AWS take when they have no regions
@@ -43,6 +51,7 @@ def configure(settings: StorageSettings | None) -> None:
         _s3_file_system.cache_clear()
         s3_client.cache_clear()
         _other_file_system.cache_clear()
+        _web_file_system.cache_clear()
         _region_of.cache_clear()
 
 
@@ -57,11 +66,16 @@ def s3_settings(place: S3Place) -> S3Settings:
 
 def _settings_at(place: S3Place) -> S3Settings:
     """Without a region if none is set. Raises InvalidArgument."""
+    return _current().s3_at(place)
+
+
+def _current() -> StorageSettings:
+    """Those of the process. Raises InvalidArgument."""
     global _settings  # noqa: PLW0603
     with _lock:
         if _settings is None:
             _settings = StorageSettings.from_environment()
-        return _settings.s3_at(place)
+        return _settings
 
 
 def open_location(uri: str) -> tuple[fs.FileSystem, str]:
@@ -78,9 +92,13 @@ def open_location(uri: str) -> tuple[fs.FileSystem, str]:
         return _s3_file_system(s3_settings(place)), place.path
     root, path = authority_and_path(uri)
     try:
-        system, base = _other_file_system(root)
+        system, base = _web_file_system(_webhdfs()) if is_hdfs(uri) and _webhdfs() else _other_file_system(root)
     except (ValueError, OSError, ImportError) as error:
-        raise Unavailable(f"the file system of {uri!r} cannot be reached from here: {error}", location=uri) from error
+        said = str(error).partition("\n")[0]  # where libhdfs was looked for are many lines
+        advice = _WITHOUT_HADOOP if is_hdfs(uri) else ""
+        raise Unavailable(
+            f"the file system of {uri!r} cannot be reached from here: {said}{advice}", location=uri
+        ) from error
     return system, f"{base.rstrip('/')}/{path}" if path else base
 
 
@@ -123,7 +141,7 @@ def pause(attempt: int) -> None:
 
 def has_directories(system: fs.FileSystem) -> bool:
     """Whether directories have to be made before files can be written in them."""
-    return system.type_name in _WITH_DIRECTORIES
+    return system.type_name in _WITH_DIRECTORIES or _WEBHDFS in system.type_name
 
 
 @lru_cache(_KEPT_MAX)
@@ -182,6 +200,28 @@ def s3_client(settings: S3Settings) -> Any:
         aws_session_token=settings.session_token or None,
         config=config,
     )
+
+
+def _webhdfs() -> str:
+    return _current().webhdfs
+
+
+@lru_cache(_KEPT_MAX)
+def _web_file_system(url: str) -> tuple[fs.FileSystem, str]:
+    """HDFS over HTTP, as the user whom Hadoop's own variable names."""
+    from fsspec.implementations.webhdfs import WebHDFS
+
+    parts = urlsplit(url)
+    system = WebHDFS(
+        host=parts.hostname,
+        port=parts.port or (443 if parts.scheme == "https" else 80),
+        use_https=parts.scheme == "https",
+        user=os.environ.get("HADOOP_USER_NAME") or getpass.getuser(),
+        use_listings_cache=False,
+        skip_instance_cache=True,
+    )
+    handler: Any = fs.FSSpecHandler
+    return fs.PyFileSystem(handler(system)), "/"
 
 
 @lru_cache(_KEPT_MAX)

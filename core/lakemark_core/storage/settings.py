@@ -18,6 +18,7 @@ from lakemark_core.errors import InvalidArgument
 from lakemark_core.storage.uris import S3Place, is_s3, normal_uri
 
 CONFIG_VARIABLE: Final = "LAKEMARK_STORAGE_CONFIG"
+WEBHDFS_VARIABLE: Final = "LAKEMARK_WEBHDFS"
 
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -76,10 +77,19 @@ class S3Settings:
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """``s3``: for all buckets but those below one of ``prefixes``, of which the longest one counts."""
+    """``s3``: for all buckets but those below one of ``prefixes``, of which the longest one counts.
+
+    ``webhdfs``: URL of a name node, by which ``hdfs:`` locations are reached; "": by libhdfs.
+    """
 
     s3: S3Settings = S3Settings()
     prefixes: Mapping[str, S3Settings] = field(default_factory=dict)
+    webhdfs: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidArgument."""
+        if self.webhdfs and not self.webhdfs.startswith(("http://", "https://")):
+            raise InvalidArgument(f"webhdfs {self.webhdfs!r} is no URL: begin it with http:// or https://")
 
     def s3_at(self, place: S3Place) -> S3Settings:
         """Of a bucket and key."""
@@ -90,7 +100,9 @@ class StorageSettings:
         return self.prefixes[max(fitting, key=len)] if fitting else self.s3
 
     @classmethod
-    def of(cls, values: Mapping[str, str], config: str, environment: Mapping[str, str]) -> StorageSettings:
+    def of(
+        cls, values: Mapping[str, str], config: str, environment: Mapping[str, str], *, webhdfs: str = ""
+    ) -> StorageSettings:
         """``values``: by name, "" for what is not given; ``config``: the path of a file with prefixes, or "".
 
         Raises InvalidArgument with what is wrong, and never with the value of a secret.
@@ -101,13 +113,14 @@ class StorageSettings:
             if name not in given and known:
                 given[name] = known
         general = S3Settings().with_values(given)
-        return cls(general, _read(Path(config), general, environment) if config else {})
+        return cls(general, _read(Path(config), general, environment) if config else {}, webhdfs)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> StorageSettings:
         """Raises InvalidArgument."""
         values = {one.name: environment.get(f"LAKEMARK_S3_{one.name.upper()}", "") for one in fields(S3Settings)}
-        return cls.of(values, environment.get(CONFIG_VARIABLE, ""), environment)
+        webhdfs = environment.get(WEBHDFS_VARIABLE, "")
+        return cls.of(values, environment.get(CONFIG_VARIABLE, ""), environment, webhdfs=webhdfs)
 
 
 def _read(path: Path, general: S3Settings, environment: Mapping[str, str]) -> dict[str, S3Settings]:

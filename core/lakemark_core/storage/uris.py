@@ -16,7 +16,8 @@ from lakemark_core.errors import InvalidArgument
 
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 _S3_SCHEMES: Final = ("s3", "s3a", "s3n")
-_WITH_DIRECTORIES: Final = ("file", "hdfs", "viewfs")
+_HDFS_SCHEMES: Final = ("hdfs", "viewfs")
+_WITH_DIRECTORIES: Final = ("file", *_HDFS_SCHEMES)
 _ENGINE_VARIABLE: Final = "LAKEMARK_ENGINE_SCHEMES"
 
 ENGINE_SCHEMES: Final[Mapping[str, str]] = MappingProxyType({"s3": "s3a"})
@@ -106,6 +107,10 @@ def scheme_of(uri: str) -> str:
 
 def is_s3(uri: str) -> bool:
     return scheme_of(uri) in _S3_SCHEMES
+
+
+def is_hdfs(uri: str) -> bool:
+    return scheme_of(uri) in _HDFS_SCHEMES
 
 
 def keeps_directories(uri: str) -> bool:

@@ -14,8 +14,9 @@ from lakemark_core.errors import (
     TableNotFound,
     UnsupportedOperation,
 )
+from lakemark_core.merge_sql import DELTA_FIELDS
 from lakemark_core.storage import in_scheme
-from lakemark_core.types import Schema
+from lakemark_core.types import Field, Schema
 from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake import names, tables
 from lakemark_hms.lake.scans import Scan, only_scan, scans_of
@@ -27,12 +28,13 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.file_index.parts.changes import added_between
 from lakemark_server.file_index.parts.fold import Snapshot
-from lakemark_server.file_index.planning.merge_on_read import merged_on_read
+from lakemark_server.file_index.planning.merge_on_read import base_files, merged_on_read, split
 from lakemark_server.snapshots.service import ResolvedVersion, SnapshotReference, Snapshots
 from lakemark_server.store.keyspace import MAIN
 
 _STRUCTS_BYTES: Final = 16 << 20
 _VIEWS_BYTES: Final = 128 << 20
+_MORE: Final[Mapping[names.FileKinds, tuple[Field, ...]]] = {"files": (), "bases": (), "deltas": DELTA_FIELDS}
 _Key = tuple[bytes, str, int]
 
 
@@ -57,10 +59,19 @@ class _Named:
         """Everything that the answer depends on."""
         return self.table.record.SerializeToString(deterministic=True), self.name, self.version
 
-    def hidden(self, group: int | None = None) -> str:
+    def hidden(self, group: int | None = None, kinds: names.FileKinds | None = None) -> str:
         key = self.resolved.lineage.at(self.version).key
         branch = "" if key == MAIN else key
-        return names.hidden_name(self.table.record.name, self.version, self.wanted.since, group, branch)
+        wanted = self.wanted
+        return names.hidden_name(
+            self.table.record.name,
+            self.version,
+            wanted.since,
+            group,
+            branch,
+            kinds or wanted.kinds,
+            optimized=wanted.optimized,
+        )
 
 
 class SparkFacet:
@@ -92,8 +103,7 @@ class SparkFacet:
                 thrift = tables.hidden(named.table, name, location, *self._scan(named))
             else:
                 schema = self._snapshots.schema(named.table, named.resolved.lineage, named.version)
-                scans = self._named_scans(named, schema)
-                thrift = tables.view(named.table, name, location, named.version, schema, scans)
+                thrift = tables.view(named.table, name, location, named.version, schema, self._text(named, schema))
             struct = encode_struct(thrift)
             self._structs.put(named.key, struct)
         return struct
@@ -156,19 +166,30 @@ class SparkFacet:
             raise InvalidName(f"{reference!r} is a tag, which is one version: write {base}@{reference}", name=reference)
         return resolved
 
-    def _named_scans(self, named: _Named, schema: Schema) -> list[tuple[str, Scan]]:
-        """The hidden tables that a version's view reads. Files are not looked at if there only ever was one schema."""
-        scans = [only_scan(schema)] if schema.schema_id == 1 else scans_of(self._snapshot(named))
-        if len(scans) == 1:
-            return [(named.hidden(), scans[0])]
-        return [(named.hidden(scan.latest), scan) for scan in scans]
+    def _text(self, named: _Named, schema: Schema) -> str:
+        """The query of a version's view.
+
+        Files are not looked at if there only ever was one schema, and there never were buckets, and so no deltas.
+        """
+        database = named.table.record.database
+        if schema.schema_id == 1 and not named.table.kind.buckets:
+            return tables.select_text(database, [(named.hidden(), only_scan(schema))], schema)
+        loaded = self._loaded(named)
+        if named.wanted.optimized or merged_on_read(loaded) is None:
+            files = base_files(loaded)
+            return tables.select_text(database, _named_scans(named, files, "files"), schema)
+        apart = split(loaded)
+        settled = _named_scans(named, apart.settled, "files") if apart.settled.parts else []
+        bases = _named_scans(named, apart.bases, "bases") if apart.bases.parts else []
+        deltas = _named_scans(named, apart.deltas, "deltas")
+        return tables.merged_text(database, settled, bases, deltas, schema, named.table.kind)
 
     def _scan(self, named: _Named) -> tuple[Scan, Snapshot]:
         """What a hidden table shows. Raises InvalidName if there is no such group, or there are several."""
         snapshot = self._snapshot(named)
         if snapshot.schema.schema_id == 1:
-            return only_scan(snapshot.schema), snapshot
-        scans = scans_of(snapshot)
+            return _only_scan(snapshot.schema, named.wanted.kinds), snapshot
+        scans = _scans_of(snapshot, named.wanted.kinds)
         wanted = [scan for scan in scans if named.wanted.group in (None, scan.latest)]
         if len(wanted) == 1:
             return wanted[0], wanted[0].of(snapshot)
@@ -180,16 +201,60 @@ class SparkFacet:
         )
 
     def _snapshot(self, named: _Named) -> Snapshot:
+        """The files of a hidden table."""
+        loaded = self._loaded(named)
+        if named.wanted.optimized:
+            return base_files(loaded)
+        apart = split(loaded)
+        by_kind: dict[names.FileKinds, Snapshot] = {
+            "files": apart.settled,
+            "bases": apart.bases,
+            "deltas": apart.deltas,
+        }
+        return by_kind[named.wanted.kinds]
+
+    def _loaded(self, named: _Named) -> Snapshot:
+        """The files of a snapshot. Raises UnsupportedOperation if it has deltas that cannot be merged."""
         newer = self._snapshots.load(named.table, named.resolved.lineage, named.version)
-        if merged_on_read(newer) is not None:
-            raise UnsupportedOperation(
-                f"version {newer.version} of {named.table.name} has delta files, which this view does not merge yet: "
-                "compact its file groups, or read it through the client's plans",
-                table=named.table.name,
-            )
-        if named.wanted.since is None:
-            return newer
-        return added_between(self._snapshots.load(named.table, named.resolved.lineage, named.wanted.since), newer)
+        if named.wanted.since is not None:
+            newer = added_between(self._snapshots.load(named.table, named.resolved.lineage, named.wanted.since), newer)
+        if not named.wanted.optimized and merged_on_read(newer) is not None:
+            if not named.table.kind.buckets:
+                raise UnsupportedOperation(
+                    f"version {newer.version} of {named.table.name} has delta files, and the table has no key to merge "
+                    "them by: compact its file groups, or read it through the client's plans",
+                    table=named.table.name,
+                )
+            if named.wanted.since is not None:
+                raise UnsupportedOperation(
+                    f"{named.name}: these versions of {named.table.name} have added deltas, which say what became of "
+                    f"rows and are no rows; add '@{names.OPTIMIZED_SUFFIX}' to see what base files they have added",
+                    table=named.table.name,
+                )
+        return newer
+
+
+def _named_scans(named: _Named, files: Snapshot, kinds: names.FileKinds) -> list[tuple[str, Scan]]:
+    """The hidden tables that show these files."""
+    if files.schema.schema_id == 1:
+        return [(named.hidden(kinds=kinds), _only_scan(files.schema, kinds))]
+    scans = _scans_of(files, kinds)
+    if len(scans) == 1:
+        return [(named.hidden(kinds=kinds), scans[0])]
+    return [(named.hidden(scan.latest, kinds), scan) for scan in scans]
+
+
+def _only_scan(schema: Schema, kinds: names.FileKinds) -> Scan:
+    scan = only_scan(schema)
+    if kinds != "deltas":
+        return scan
+    # A delete has nulls in columns that are NOT NULL.
+    columns = tuple((column, replace(column, nullable=True)) for column in schema.data_columns)
+    return replace(scan, columns=columns, more=_MORE[kinds])
+
+
+def _scans_of(files: Snapshot, kinds: names.FileKinds) -> list[Scan]:
+    return [replace(scan, more=_MORE[kinds]) for scan in scans_of(files)]
 
 
 def _view_bytes(view: PartitionView) -> int:

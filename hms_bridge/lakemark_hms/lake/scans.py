@@ -21,16 +21,18 @@ class Scan:
     """One hidden table.
 
     ``schemas`` has the ids of its files' schemas; if it is empty, files of all schemas belong to it. ``columns`` has
-    each data column of the version with the column of the hidden table, which is None if no file has it.
+    each data column of the version with the column of the hidden table, which is None if no file has it. ``more`` are
+    columns that the files have beside those of their schemas.
     """
 
     schemas: frozenset[int]
     columns: tuple[tuple[Field, Field | None], ...]
+    more: tuple[Field, ...] = ()
 
     @property
     def data_columns(self) -> tuple[Field, ...]:
         """The columns of the hidden table."""
-        return tuple(scanned for _, scanned in self.columns if scanned is not None)
+        return (*(scanned for _, scanned in self.columns if scanned is not None), *self.more)
 
     @property
     def latest(self) -> int:

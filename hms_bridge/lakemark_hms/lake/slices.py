@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, cast
 
@@ -54,6 +55,15 @@ def slices_view(
     types = [format_type(field.type) for field in schema.partition_fields]
     view = PartitionView([*columns, key], [*types, "string"], values, structs, after)
     return view.only(view.matching(selection)) if by_slice and not selection.selects_all else view
+
+
+def slices_of(part: Part) -> Iterator[tuple[Values, str]]:
+    """The live file slices of a part: the values of each as a partition, and its directory below the table's."""
+    live = part.live_mask()
+    codes, names = part.partition_codes
+    own = [tuple(text for _, text in parse_partition_name(name)) if name else () for name in names]
+    for code, path in zip(codes[live].tolist(), _paths(part, live), strict=True):
+        yield (*own[code], _slice_value(path)), path.rpartition("/")[0]
 
 
 def _paths(part: Part, live: npt.NDArray[np.bool_]) -> list[str]:

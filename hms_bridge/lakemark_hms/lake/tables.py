@@ -8,9 +8,11 @@ unique, and makes sure that an INSERT into the hidden table never meets an exist
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
-from lakemark_core.evolution.sql import quoted, scanned_sql
+from lakemark_core.evolution.sql import missing_sql, quoted, scanned_sql
+from lakemark_core.merge_sql import merged_sql
+from lakemark_core.table_kind import TableKind
 from lakemark_core.types import STRING, Field, Schema, format_type
 from lakemark_core.types.spark_json import columns_to_spark_json
 from lakemark_hms.lake.scans import Scan
@@ -29,15 +31,16 @@ _VIEW_OUTPUT: Final = "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat
 _VIEW_SERDE: Final = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
-def view(
-    table: LakeTable, name: str, location: str, version: int, schema: Schema, scans: Sequence[tuple[str, Scan]]
-) -> ttypes.Table:
-    """The table ``name`` (``t``, ``t@v12`` …) as a view pinned to a version, over the hidden tables of its slices.
+NamedScans: TypeAlias = Sequence[tuple[str, Scan]]
+"""The names of hidden tables, and what they show."""
+
+
+def view(table: LakeTable, name: str, location: str, version: int, schema: Schema, text: str) -> ttypes.Table:
+    """The table ``name`` (``t``, ``t@v12`` …) as a view pinned to a version, with the query ``text``.
 
     ``location``: the table's, as engines read it.
     """
     record = table.record
-    text = " UNION ALL ".join(_select(record.database, hidden_table, scan, schema) for hidden_table, scan in scans)
     parameters = dict(record.properties)
     parameters[VERSION_PARAMETER] = str(version)
     parameters[SCHEMA_PARAMETER] = str(schema.schema_id)
@@ -73,10 +76,31 @@ def view(
     )
 
 
+def select_text(database: str, scans: NamedScans, schema: Schema) -> str:
+    """The query for all rows of these hidden tables."""
+    return " UNION ALL ".join(_select(database, hidden_table, scan, schema) for hidden_table, scan in scans)
+
+
+def merged_text(
+    database: str, settled: NamedScans, bases: NamedScans, deltas: NamedScans, schema: Schema, kind: TableKind
+) -> str:
+    """The query for the rows of ``settled``, and those that ``bases`` become by ``deltas``."""
+    base = select_text(database, bases, schema) if bases else _no_rows(schema)
+    merged = merged_sql(f"({base})", f"({select_text(database, deltas, schema)})", schema, kind)
+    names = ", ".join(quoted(column.name) for column in schema.columns)
+    text = f"SELECT {names} FROM ({merged})"  # noqa: S608 - names are quoted
+    return f"{select_text(database, settled, schema)} UNION ALL {text}" if settled else text
+
+
+def _no_rows(schema: Schema) -> str:
+    columns = ", ".join(_aliased(missing_sql(column.type), column) for column in schema.columns)
+    return f"SELECT {columns} WHERE false"
+
+
 def _select(database: str, hidden_table: str, scan: Scan, schema: Schema) -> str:
     """The SELECT that makes the version's columns from those of one hidden table."""
     columns = [_aliased(scanned_sql(column, scanned), column) for column, scanned in scan.columns]
-    columns += [quoted(column.name) for column in schema.partition_fields]
+    columns += [quoted(column.name) for column in (*scan.more, *schema.partition_fields)]
     return f"SELECT {', '.join(columns)} FROM {quoted(database)}.{quoted(hidden_table)}"  # noqa: S608 - names are quoted
 
 

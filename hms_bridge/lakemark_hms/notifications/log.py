@@ -14,12 +14,13 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from lakemark_core.errors import EventsTrimmed, OffsetUnknown, UnknownOutcome
+from lakemark_core.errors import CorruptStore, EventsTrimmed, InvalidSchema, OffsetUnknown, UnknownOutcome
 from lakemark_hms.notifications.formats import MessageFormat
-from lakemark_hms.notifications.kinds import event_type
+from lakemark_hms.notifications.kinds import event_type, own_type
 from lakemark_hms.notifications.messages import Messages
 from lakemark_hms.notifications.tables import TableTexts
 from lakemark_hms.services import Services
+from lakemark_hms.wire.codec import WireError
 from lakemark_hms.wire.cut import I32, I64, STRING
 from lakemark_hms.wire.splice import i32_value, i64_value, string_value, struct, value_field
 from lakemark_proto.v1.events_pb2 import Event
@@ -109,7 +110,7 @@ class NotificationLog:
         except EventsTrimmed:
             first = self._events.extent(catalog).first
             _log.warning("notifications are missing", catalog=catalog, asked_behind=offset, first=first, why="trimmed")
-            return self._after(catalog, first - 1, wanted, count_max)
+            return self._after(catalog, max(first - 1, offset), wanted, count_max)
 
     def _after(self, catalog: str, at: int, wanted: Wanted, count_max: int) -> list[bytes]:
         answer: list[bytes] = []
@@ -159,7 +160,13 @@ class NotificationLog:
                 return
 
     def _make(self, messages: Messages, event: Event, kind: str) -> Notification:
-        message = self._format.encode(messages.of(event, kind))
+        try:
+            message = self._format.encode(messages.of(event, kind))
+        except (WireError, CorruptStore, InvalidSchema) as error:
+            # Readers could never pass an id that cannot be told.
+            _log.error("an event is told without details", catalog=event.catalog, offset=event.offset, error=str(error))
+            kind = own_type(event.kind)
+            message = self._format.encode(messages.of(event, kind))
         fields = [
             value_field(I64, 1, i64_value(event.offset)),
             value_field(I32, 2, i32_value(min(event.time_ms // 1_000, _SECONDS_MAX))),

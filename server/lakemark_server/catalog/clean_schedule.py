@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
 from lakemark_core.errors import InvalidArgument
+from lakemark_core.property_values import whole_number
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
-from lakemark_server.catalog.property_values import whole_number
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import CLEANS, CLEANS_DUE
 

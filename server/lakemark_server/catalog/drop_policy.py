@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from lakemark_server.catalog.property_values import switch, whole_number
+from lakemark_core.property_values import switch, whole_number
 
 RETAIN_PROPERTY: Final = "lakemark.drop.retain-ms"
 """For how many milliseconds the table can be brought back after it was dropped; 0: not at all."""

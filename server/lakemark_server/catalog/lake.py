@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from lakemark_core import table_kind
 from lakemark_core.errors import AlreadyExists, CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
 from lakemark_core.messages.types import schema_from_proto, schema_to_proto
 from lakemark_core.storage import spellings
+from lakemark_core.table_kind import TableKind, kind_of
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2, types_pb2
@@ -37,6 +39,7 @@ PROPERTIES: Final = (
     clean_schedule.AGE_PROPERTY,
     drop_policy.RETAIN_PROPERTY,
     drop_policy.PROTECTED_PROPERTY,
+    *table_kind.PROPERTIES,
 )
 
 
@@ -63,6 +66,11 @@ class LakeTable:
     @property
     def policy(self) -> str:
         return policy_of(self.record.properties)
+
+    @property
+    def kind(self) -> TableKind:
+        properties = self.record.properties
+        return kind_of(properties) if table_kind.KEY_PROPERTY in properties else TableKind()
 
     @property
     def clustering_preference(self) -> str:
@@ -96,6 +104,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
         raise InvalidArgument(f"{PREFERENCE_PROPERTY} = {preference!r} is not known; use {' or '.join(PREFERENCES)}")
     clean_schedule.retention_of(properties)
     drop_policy.check(properties)
+    kind_of(properties)
 
 
 def check_names(properties: Iterable[str]) -> None:

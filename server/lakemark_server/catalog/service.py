@@ -20,6 +20,7 @@ from lakemark_core.errors import (
     TableNotFound,
     UnknownOutcome,
 )
+from lakemark_core.table_kind import check_change, kind_of
 from lakemark_core.types import Schema, assign_ids
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
@@ -36,7 +37,7 @@ from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction
 from lakemark_server.store.ids import IdSource
-from lakemark_server.store.keyspace import FUNCTIONS
+from lakemark_server.store.keyspace import FUNCTIONS, MOUNTS
 from lakemark_server.store.mutations import Mutation, Mutations
 
 T = TypeVar("T")
@@ -112,6 +113,10 @@ class Catalog:
                 return existing
             if existing is not None:
                 raise AlreadyExists(f"database {new.name!r} exists already", database=new.name)
+            if mutation.tx.get(MOUNTS.key(new.catalog, new.name)) is not None:
+                raise AlreadyExists(
+                    f"a database of an outside Metastore is mounted under the name {new.name!r}", database=new.name
+                )
             self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
             new.created_ms = mutation.now_ms
             databases.put(mutation.tx, new)
@@ -194,6 +199,7 @@ class Catalog:
         # Ids chosen by a client would collide with those that statistics refer to.
         first, new.last_column_id = assign_ids(without_ids(schema))
         first = replace(first, schema_id=1)
+        kind_of(new.properties).check(first)
         new.schema_id = 1
         database = self.get_database(new.catalog, new.database)
         new.external = bool(record.location)
@@ -266,8 +272,8 @@ class Catalog:
     ) -> LakeTable:
         """Sets and removes properties of a lake table; the property ``comment`` is the table's comment, as in Hive.
 
-        Raises InvalidArgument for an unknown ``lakemark.`` property, an illegal value, or a change of
-        ``lakemark.type``.
+        Raises InvalidArgument for an unknown ``lakemark.`` property, an illegal value, or a change of a property that
+        a table keeps.
         """
         removed = set(remove)
 
@@ -277,6 +283,7 @@ class Catalog:
             properties = {key: value for key, value in record.properties.items() if key not in removed} | dict(set_)
             if properties.get(lake.TYPE_PROPERTY) != "lake":
                 raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
+            check_change(record.properties, properties)
             lake.check_properties(properties)
             if "comment" in removed or "comment" in properties:
                 record.comment = properties.pop("comment", "")

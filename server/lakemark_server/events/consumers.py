@@ -143,7 +143,7 @@ class Consumers:
         self, catalog: str, name: str, wanted: pb.EventFilter, *, owner: str = "", managed_by: str = ""
     ) -> ConsumerRecord:
         """A consumer to be created. Raises InvalidName, InvalidArgument."""
-        if not _NAME.fullmatch(name) or len(name) > NAME_CHARS_MAX:
+        if not _is_legal(name):
             raise InvalidName(
                 f"consumer name {name[:NAME_CHARS_MAX]!r} is not legal: use up to {NAME_CHARS_MAX} letters, digits and "
                 "any of _ . : -",
@@ -178,7 +178,7 @@ class Consumers:
     def list(self, catalog: str, after: str = "", limit: int = 0) -> list[Consumer]:
         """The consumers of a catalog in order of name, beginning behind ``after``."""
         begin, end = CONSUMERS.range(catalog)
-        begin = strinc(CONSUMERS.key(catalog, after)) if after else begin
+        begin = strinc(CONSUMERS.key(catalog, after[:NAME_CHARS_MAX])) if after else begin
 
         def body(tx: ReadTransaction) -> list[Consumer]:
             pairs = tx.get_range(begin, end, limit=limit) if begin < end else []
@@ -190,9 +190,12 @@ class Consumers:
         """Whether there was one. Raises ConsumerNotFound; FailedPrecondition if a part of the service manages it."""
 
         def body(mutation: Mutation) -> pb.DropConsumerResponse:
-            if mutation.tx.get(CONSUMERS.key(catalog, name)) is None and if_exists:
-                return pb.DropConsumerResponse()
-            manager = find(mutation.tx, catalog, name).record.managed_by
+            try:
+                manager = find(mutation.tx, catalog, name).record.managed_by
+            except ConsumerNotFound:
+                if if_exists:
+                    return pb.DropConsumerResponse()
+                raise
             if manager:
                 raise FailedPrecondition(f"consumer {name!r} belongs to {manager}, and goes with it")
             self.drop_within(mutation, catalog, name)
@@ -235,10 +238,14 @@ class Consumers:
         self._mutations.once(request_id, f"SeekConsumer {catalog}.{name}", ConsumerPlace, body)
         return self.get(catalog, name)
 
-    def acknowledge(self, catalog: str, name: str, done: EventPosition, token: int = 0) -> EventPosition:
+    def acknowledge(
+        self, catalog: str, name: str, done: EventPosition, token: int = 0, *, leave: bool = False
+    ) -> EventPosition:
         """Notes that the consumer is done with all events up to ``done``. Returns where it is now.
 
         Never moves it back. ``token``: of the lease under which the events were read; 0: nobody has the consumer.
+        ``leave``: and gives that lease back.
+
         Raises ConsumerNotFound, ConsumerTaken, OffsetUnknown, EventsLost, InvalidArgument.
         """
         position = self._seen(catalog, done)
@@ -246,6 +253,8 @@ class Consumers:
         def body(mutation: Mutation) -> EventPosition:
             consumer = find(mutation.tx, catalog, name)
             _check_token(consumer, token, mutation.now_ms)
+            if leave:
+                leases.revoke(mutation.tx, lease_name(catalog, name))
             if position.offset <= consumer.position.offset:
                 return consumer.position
             _put_place(mutation, consumer.record, position)
@@ -287,10 +296,15 @@ def lease_name(catalog: str, name: str) -> str:
     return f"consumer:{catalog}:{name}"
 
 
+def _is_legal(name: str) -> bool:
+    return len(name) <= NAME_CHARS_MAX and _NAME.fullmatch(name) is not None
+
+
 def find(tx: ReadTransaction, catalog: str, name: str) -> Consumer:
     """The consumer. Raises ConsumerNotFound."""
-    stored = tx.get(CONSUMERS.key(catalog, name)) if name else None
+    stored = tx.get(CONSUMERS.key(catalog, name)) if _is_legal(name) else None
     if stored is None:
+        name = name[:NAME_CHARS_MAX]
         raise ConsumerNotFound(f"catalog {catalog!r} has no consumer {name!r}; create it first", name=name)
     return _consumer(tx, ConsumerRecord.FromString(stored))
 

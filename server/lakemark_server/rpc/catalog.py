@@ -19,6 +19,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.rpc import messages
 from lakemark_server.rpc.declaration import method
+from lakemark_server.rpc.mounts import MountedTables, NothingMounted
 from lakemark_server.rpc.pages import cut, unknown_token
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.jobs.alteration import AlterJob, check_branch
@@ -53,8 +54,11 @@ def _place(token: str) -> tuple[str, str, int]:
 
 
 class CatalogServicer(CatalogServiceServicer):
-    def __init__(self, catalog: Catalog, snapshots: Snapshots, timeline: Timeline) -> None:
+    def __init__(
+        self, catalog: Catalog, snapshots: Snapshots, timeline: Timeline, mounted: MountedTables | None = None
+    ) -> None:
         self._catalog = catalog
+        self._mounted = mounted or NothingMounted()
         self._timeline = timeline
         self._snapshots = snapshots
 
@@ -81,7 +85,8 @@ class CatalogServicer(CatalogServiceServicer):
     def ListDatabases(self, request: pb.ListDatabasesRequest, context: Context) -> pb.ListDatabasesResponse:
         limit = page_limit(request.page_size)
         databases = self._catalog.list_databases(request.catalog, after=request.page_token, limit=limit + 1)
-        names, token = cut([database.name for database in databases], limit, str)
+        mounted = (name for name in self._mounted.names(request.catalog) if name > request.page_token)
+        names, token = cut(sorted({*(database.name for database in databases), *mounted}), limit, str)
         return pb.ListDatabasesResponse(names=names, next_page_token=token)
 
     @method(Rank.WRITE)
@@ -120,6 +125,12 @@ class CatalogServicer(CatalogServiceServicer):
     @method(Rank.READ)
     def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:
         limit = page_limit(request.page_size)
+        mounted = self._mounted.tables(request.catalog, request.database)
+        if mounted is not None:
+            rest = [table for table in mounted if table.name > request.page_token]
+            shown, token = cut(rest, limit, lambda table: table.name)
+            wanted = [table for table in shown if request.kind in (pb.TABLE_KIND_UNSPECIFIED, table.kind)]
+            return pb.ListTablesResponse(tables=wanted, next_page_token=token)
         tables = self._catalog.list_tables(request.catalog, request.database, after=request.page_token, limit=limit + 1)
         page, token = cut(tables, limit, lambda named: named[0])
         return pb.ListTablesResponse(

@@ -7,7 +7,6 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -20,7 +19,7 @@ from lakemark_server.admission.limits import Limits
 from lakemark_server.admission.ranks import Rank
 from lakemark_server.admission.tenants import overloaded
 from lakemark_server.catalog.names import catalog_name, legal_name
-from lakemark_server.events.consumers import Consumer, EventPosition, Start
+from lakemark_server.events.consumers import Consumer, Consumers, EventPosition, Start
 from lakemark_server.events.feed import Watcher
 from lakemark_server.events.filters import EventFilter, filter_of, subject_of
 from lakemark_server.events.ring import Delivery
@@ -85,12 +84,28 @@ class WatcherCounts:
                 del self._counts[catalog]
 
 
-@dataclass(slots=True)
 class _Held:
-    """A consumer that a stream has."""
+    """A consumer that a stream has, and the task that keeps it: however long the client takes to read a response."""
 
-    lease: Lease
-    renew_at_s: float
+    def __init__(self, consumers: Consumers, stream: Stream, lease: Lease) -> None:
+        self.lease = lease
+        self._consumers, self._stream = consumers, stream
+        self._keeping = asyncio.create_task(self._keep())
+
+    def check(self) -> None:
+        """Raises what has ended it: ConsumerTaken, or an error of the store."""
+        if self._keeping.done():
+            self._keeping.result()
+
+    def end(self) -> None:
+        """Gives the consumer back."""
+        self._keeping.cancel()
+        self._stream.run_last(partial(self._consumers.leave, self.lease))
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(_RENEW_S)
+            self.lease = await self._stream.run(partial(self._consumers.keep, self.lease, LEASE_MS), Rank.VITAL)
 
 
 class EventServicer(EventServiceServicer):
@@ -121,12 +136,12 @@ class EventServicer(EventServiceServicer):
         lease = await self._held(stream, catalog, request.consumer, member, heartbeat_s)
         if lease is None:
             return
-        held = _Held(lease, self._loop.time() + _RENEW_S)
+        held = _Held(self._consumers, stream, lease)
         try:
             consumer, position = await stream.run(lambda: self._where(catalog, request.consumer))
             await self._tell(stream, catalog, position, filter_of(consumer.record.filter), heartbeat_s, held)
         finally:
-            stream.run_last(partial(self._consumers.leave, held.lease))
+            held.end()
 
     def _where(self, catalog: str, name: str) -> tuple[Consumer, EventPosition]:
         consumer = self._consumers.get(catalog, name)
@@ -136,7 +151,7 @@ class EventServicer(EventServiceServicer):
     async def _held(self, stream: Stream, catalog: str, name: str, member: str, heartbeat_s: float) -> Lease | None:
         """The consumer's lease, as soon as nobody else has it; None: the stream is over."""
         never = self._wakes.signal()
-        told_s = 0.0
+        told_s = float("-inf")
         while not stream.until.over():
             lease = await stream.run(lambda: self._consumers.hold(catalog, name, member, LEASE_MS))
             if lease is not None:
@@ -173,24 +188,21 @@ class EventServicer(EventServiceServicer):
     async def _send_all(
         self, stream: Stream, watcher: Watcher, signal: Signal, heartbeat_s: float, held: _Held | None
     ) -> None:
-        told_s = 0.0  # the first response is sent at once
+        told_s = float("-inf")  # the first response is sent at once
         while not stream.until.over():
             signal.clear()
             delivery = watcher.recent()
             if delivery is None:
                 delivery = await stream.run(watcher.older)
-            now_s = self._loop.time()
-            if held is not None and now_s >= held.renew_at_s:
-                held.lease = await stream.run(partial(self._consumers.keep, held.lease, LEASE_MS), Rank.VITAL)
-                held.renew_at_s = now_s + _RENEW_S
-            if delivery.events or now_s >= told_s + heartbeat_s:
+            if held is not None:
+                held.check()
+            if delivery.events or self._loop.time() >= told_s + heartbeat_s:
                 await stream.send(_response(watcher, delivery, held))
                 told_s = self._loop.time()
             if delivery.more:
                 await asyncio.sleep(0)  # others have their turn
                 continue
-            due_s = told_s + heartbeat_s if held is None else min(told_s + heartbeat_s, held.renew_at_s)
-            await signal.wait(min(due_s - self._loop.time(), stream.until.remaining_s()))
+            await signal.wait(min(told_s + heartbeat_s - self._loop.time(), stream.until.remaining_s()))
 
     @method(Rank.READ)
     def ListEvents(self, request: pb.ListEventsRequest, context: Context) -> pb.ListEventsResponse:
@@ -284,7 +296,7 @@ class EventServicer(EventServiceServicer):
     def AcknowledgeEvents(self, request: pb.AcknowledgeEventsRequest, context: Context) -> pb.AcknowledgeEventsResponse:
         done = EventPosition(request.offset, request.epoch)
         catalog = _catalog(request.catalog)
-        offset, epoch = self._consumers.acknowledge(catalog, request.consumer, done, request.token)
+        offset, epoch = self._consumers.acknowledge(catalog, request.consumer, done, request.token, leave=request.leave)
         return pb.AcknowledgeEventsResponse(offset=offset, epoch=epoch)
 
     def _described(self, consumer: Consumer) -> pb.Consumer:

@@ -11,7 +11,16 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from lakemark_proto.v1 import admin_pb2, catalog_pb2, events_pb2, sinks_pb2, snapshot_pb2, timeline_pb2
+from lakemark_proto.v1 import (
+    admin_pb2,
+    catalog_pb2,
+    events_pb2,
+    listeners_pb2,
+    mounts_pb2,
+    sinks_pb2,
+    snapshot_pb2,
+    timeline_pb2,
+)
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
@@ -25,7 +34,9 @@ from lakemark_server.rpc.admission import Receiving
 from lakemark_server.rpc.catalog import CatalogServicer
 from lakemark_server.rpc.events import EventServicer
 from lakemark_server.rpc.lanes import Lanes
+from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.methods import Methods
+from lakemark_server.rpc.mounts import MountedTables, MountServicer
 from lakemark_server.rpc.sinks import SinkServicer
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.rpc.timeline import TimelineServicer
@@ -71,6 +82,9 @@ class GrpcServer:
         sinks: Sinks,
         tenants: Tenants,
         inflight: InflightBytes,
+        listeners: ListenerServicer,
+        mounts: MountServicer,
+        mounted: MountedTables,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -80,12 +94,14 @@ class GrpcServer:
         self._lanes = Lanes(limits.threads, limits.reserved_threads, limits.waiting_max, inflight)
         self._health = health.aio.HealthServicer()
         servicers = {
-            _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots, timeline),
+            _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots, timeline, mounted),
             _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
             _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner, limits.message_bytes_max),
             _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
             _service(sinks_pb2, "SinkService"): SinkServicer(sinks),
             _service(events_pb2, "EventService"): EventServicer(events, catalog.quotas.known, limits.watchers_max),
+            _service(listeners_pb2, "ListenerService"): listeners,
+            _service(mounts_pb2, "MountService"): mounts,
         }
         self._services = tuple(service.full_name for service in servicers)
         methods = Methods(

@@ -12,6 +12,7 @@ import grpc
 import pyarrow as pa
 from google.protobuf.message import Message
 
+from lakemark_core.buckets import buckets_of
 from lakemark_core.errors import InvalidArgument, InvalidPredicate
 from lakemark_core.expressions import TRUE
 from lakemark_core.types import Field, Schema, is_nested
@@ -205,7 +206,8 @@ class SnapshotServicer(SnapshotServiceServicer):
         try:
             with only_at_hand():
                 bound = self._predicates.bound(request.predicate, loaded.schema)
-                plan = self._planner.plan_bound(loaded.snapshot, bound, QUICK_PARTS_MAX)
+                buckets = buckets_of(bound, loaded.table.kind, loaded.schema)
+                plan = self._planner.plan_bound(loaded.snapshot, bound, QUICK_PARTS_MAX, buckets)
                 if plan.files > QUICK_FILES_MAX:
                     return None
                 response = self._plan_page(request, loaded, plan, 0)
@@ -353,7 +355,8 @@ class SnapshotServicer(SnapshotServiceServicer):
         self, loaded: TableSnapshot, request: pb.PlanFilesRequest | pb.PlanPartitionsRequest | pb.AggregateRequest
     ) -> Plan:
         bound = self._predicates.bound(request.predicate, loaded.schema) if request.HasField("predicate") else TRUE
-        return self._planner.plan_bound(loaded.snapshot, bound)
+        buckets = buckets_of(bound, loaded.table.kind, loaded.schema)
+        return self._planner.plan_bound(loaded.snapshot, bound, buckets=buckets)
 
 
 def _message(request: pb.GetSnapshotRequest, loaded: TableSnapshot) -> pb.Snapshot:

@@ -35,8 +35,12 @@ class Stream:
         self._rank = rank
 
     async def send(self, response: bytes) -> None:
-        """Sends a response, as soon as the client takes it."""
-        await self._context.write(response)
+        """Sends a response, as soon as the client takes it. Raises DeadlineExceeded: it does not in time."""
+        try:
+            async with asyncio.timeout(self.until.remaining_s()):
+                await self._context.write(response)
+        except TimeoutError:
+            raise deadline.exceeded() from None
 
     def run(self, work: Callable[[], T], rank: Rank | None = None) -> asyncio.Future[T]:
         """What ``work`` returns, which a thread runs. Raises Overloaded: it was not begun."""

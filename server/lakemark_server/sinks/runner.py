@@ -17,12 +17,11 @@ from lakemark_proto.store.v1.store_pb2 import SinkRecord
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events import consumers
 from lakemark_server.kv import Store
-from lakemark_server.sinks import registry
+from lakemark_server.sinks import registry, senders
 from lakemark_server.sinks.backoff import RetryPauses
 from lakemark_server.sinks.dead_letters import LetterLimits, SinkId
 from lakemark_server.sinks.delivery import DeliveryAborted, Sender
 from lakemark_server.sinks.registry import consumer_name
-from lakemark_server.sinks.senders import sender_of
 from lakemark_server.sinks.webhook import WebhookPolicy
 from lakemark_server.sinks.worker import SinkWorker, WorkerRules
 from lakemark_server.store.keyspace import SINKS_CHANGED
@@ -130,6 +129,11 @@ class SinkThread(LeasedThread):
             sender.abort()
 
     def _rounds(self) -> None:
+        try:
+            senders.check(self._record, self._settings.policy, self._clock)
+        except LakemarkError as error:  # another process may have what is missing here, and gets the lease
+            _log.warning("a sink cannot be run by this process", sink=self._sink.name, reason=error.message)
+            return
         while not self._stopped.is_set():
             try:
                 lease = self._held()
@@ -147,7 +151,7 @@ class SinkThread(LeasedThread):
 
     def _work(self, lease: Lease) -> None:
         """Delivers until the lease has another token, the sink is stopped, or something fails."""
-        sender = self._sender = sender_of(self._record, self._settings.policy, self._clock)
+        sender = self._sender = senders.sender_of(self._record, self._settings.policy, self._clock)
         try:
             if self._stopped.is_set():
                 return

@@ -71,6 +71,14 @@ SINK_PROGRESS: Final = Space.of("sinkp")  # (catalog, name) -> SinkProgress: how
 DEAD_LETTERS: Final = Space.of("letter")  # (catalog, name, id) -> DeadLetterRecord: an event that a sink has given up
 DEAD_LETTER_COUNTS: Final = Space.of("lettern")  # (catalog, name, "letters" or "bytes") -> counter
 RESENDS: Final = Space.of("resend")  # (catalog, name, id) -> empty: another attempt at a dead letter was asked for
+LISTENERS: Final = Space.of("listener")  # (catalog, name) -> Listener: what was configured
+LISTENER_STATES: Final = Space.of("listeners")  # (catalog, name) -> ListenerState, which its runner tells
+# (catalog, listener, kind, name) -> ListenerDifference: what stays different outside
+LISTENER_PROBLEMS: Final = Space.of("listenerp")
+LISTENER_FUNCTIONS: Final = Space.of(
+    "listenerf"
+)  # (catalog, listener, database, function) -> digest of what was written
+MOUNTS: Final = Space.of("mount")  # (catalog, name) -> Mount: a database of an outside Metastore
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord

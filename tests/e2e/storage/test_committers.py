@@ -22,7 +22,8 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=COMMITTERS)
+# With the jars that Spark has here it takes the magic one by itself, so all other tests write with that.
+@pytest.fixture(params=[pytest.param(name, marks=() if name == "plain" else pytest.mark.slow) for name in COMMITTERS])
 def committer(world: SparkWorld, request: pytest.FixtureRequest) -> Iterator[str]:
     settings = committer_settings(request.param)
     world.run("before = {name: spark.conf.get(name, None) for name in settings}", settings=settings)

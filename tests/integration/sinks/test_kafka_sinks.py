@@ -1,72 +1,38 @@
-"""Kafka through the whole service, with a real broker: order, headers, a broker that is away, and wrong topics."""
+"""Kafka through the whole service: order, headers, a broker that is away, and wrong topics."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from lakemark import Client
 from lakemark.client.sinks import Sink
 from lakemark.errors import FailedPrecondition, InvalidArgument
 from lakemark_proto.v1.events_pb2 import COMMITTED, Event
-from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker import WAIT_S, KafkaBroker, MockKafka, TopicReader
 
-WAIT_S = 60.0
-PARTITIONS = 3
+REAL = pytest.mark.slow
+"""A JVM takes some seconds to start; scripts/test-slow has the time."""
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
+def real_broker() -> Iterator[KafkaBroker]:
     with KafkaBroker() as running:
         yield running
 
 
-def _make_topic(broker: KafkaBroker, name: str, **settings: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1, config=settings)])[name].result(WAIT_S)
-
-
-class _Reader:
-    """Reads a topic from its beginning, and drops repeats as docs/sinks.md says."""
-
-    def __init__(self, broker: KafkaBroker, topic: str) -> None:
-        self._consumer = Consumer(
-            {"bootstrap.servers": broker.address, "group.id": "none", "enable.auto.commit": False}
-        )
-        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        self._last: dict[tuple[bytes, int], int] = {}
-        self.partitions: dict[bytes, set[int]] = {}
-        self.repeats = 0
-
-    def read(self, count: int) -> list[Any]:
-        """So many messages that were not seen before."""
-        new: list[Any] = []
-        until_s = time.monotonic() + WAIT_S
-        while len(new) < count:
-            assert time.monotonic() < until_s, f"{len(new)} of {count} messages arrived"
-            message = self._consumer.poll(0.2)
-            if message is None or message.error():
-                continue
-            key, headers = message.key(), dict(message.headers())
-            self.partitions.setdefault(key, set()).add(message.partition())
-            offset, epoch = int(headers["lakemark-offset"]), int(headers["lakemark-epoch"])
-            if "lakemark-resent" not in headers:
-                if offset <= self._last.get((key, epoch), 0):
-                    self.repeats += 1
-                    continue
-                self._last[key, epoch] = offset
-            new.append(message)
-        return new
-
-    def close(self) -> None:
-        self._consumer.close()
+@pytest.fixture(params=["librdkafka's", pytest.param("a real", marks=REAL)])
+def broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker | MockKafka]:
+    if request.param == "a real":
+        yield request.getfixturevalue("real_broker")
+        return
+    mock = MockKafka()
+    yield mock
+    mock.kill()
 
 
 def _until(client: Client, name: str, words: str) -> Sink:
@@ -77,8 +43,8 @@ def _until(client: Client, name: str, words: str) -> Sink:
     return sink
 
 
-def test_events_of_a_table_are_in_one_partition_and_in_order(client: Client, broker: KafkaBroker) -> None:
-    _make_topic(broker, "events")
+def test_events_of_a_table_are_in_one_partition_and_in_order(client: Client, broker: KafkaBroker | MockKafka) -> None:
+    broker.make_topic("events")
     sink = client.sinks.create_kafka("k", broker.address, "events", after=0)
     assert (sink.kind, sink.receiver["topic"]) == ("kafka", "events")
     ids = {}
@@ -91,7 +57,7 @@ def test_events_of_a_table_are_in_one_partition_and_in_order(client: Client, bro
                 writer.commit()
     client.tables.rename("default.a", "default.z")
     last = client.event_log().last
-    reader = _Reader(broker, "events")
+    reader = TopicReader(broker.address, "events")
     messages = reader.read(last)
     events = [json.loads(message.value()) for message in messages]
     assert sorted(event["data"]["offset"] for event in events) == list(range(1, last + 1))
@@ -108,14 +74,14 @@ def test_events_of_a_table_are_in_one_partition_and_in_order(client: Client, bro
     reader.close()
 
 
-def test_values_may_be_protobuf(client: Client, broker: KafkaBroker) -> None:
-    _make_topic(broker, "binary")
+def test_values_may_be_protobuf(client: Client, broker: KafkaBroker | MockKafka) -> None:
+    broker.make_topic("binary")
     client.sinks.create_kafka("k", broker.address, "binary", format="protobuf", kinds=["committed"])
     client.tables.create("default.t", {"id": "bigint"})
     with client.begin("default.t") as writer:
         writer.write(pa.table({"id": [1]}))
         writer.commit()
-    reader = _Reader(broker, "binary")
+    reader = TopicReader(broker.address, "binary")
     (message,) = reader.read(1)
     event = Event.FromString(message.value())
     assert (event.kind, event.table, event.commit.added_rows) == (COMMITTED, "t", 1)
@@ -123,24 +89,28 @@ def test_values_may_be_protobuf(client: Client, broker: KafkaBroker) -> None:
     reader.close()
 
 
-def test_a_topic_that_is_not_there_is_told_until_it_is(client: Client, broker: KafkaBroker) -> None:
-    client.sinks.create_kafka("k", broker.address, "later", after=0, kinds=["database_created"])
+@REAL
+def test_a_topic_that_is_not_there_is_told_until_it_is(client: Client, real_broker: KafkaBroker) -> None:
+    client.sinks.create_kafka("k", real_broker.address, "later", after=0, kinds=["database_created"])
     client.databases.create("a")
     sink = _until(client, "k", "later")
     assert (sink.state, sink.delivered) == ("failing", 0)
-    _make_topic(broker, "later")
-    reader = _Reader(broker, "later")
+    real_broker.make_topic("later")
+    reader = TopicReader(real_broker.address, "later")
     assert [json.loads(message.value())["data"]["database"] for message in reader.read(2)] == ["default", "a"]
     reader.close()
 
 
-def test_an_event_that_is_too_large_for_the_topic_becomes_a_dead_letter(client: Client, broker: KafkaBroker) -> None:
-    _make_topic(broker, "small", **{"max.message.bytes": "2000"})
-    client.sinks.create_kafka("k", broker.address, "small", kinds=["database_created"])
+@REAL
+def test_an_event_that_is_too_large_for_the_topic_becomes_a_dead_letter(
+    client: Client, real_broker: KafkaBroker
+) -> None:
+    real_broker.make_topic("small", **{"max.message.bytes": "2000"})
+    client.sinks.create_kafka("k", real_broker.address, "small", kinds=["database_created"])
     client.databases.create("a")
     client.databases.create("large", description="".join(f"{number:x} " for number in range(2_000)))
     client.databases.create("b")
-    reader = _Reader(broker, "small")
+    reader = TopicReader(real_broker.address, "small")
     assert [json.loads(message.value())["data"]["database"] for message in reader.read(2)] == ["a", "b"]
     (letter,) = client.sinks.dead_letters("k")
     assert letter.event.database == "large"
@@ -148,23 +118,39 @@ def test_an_event_that_is_too_large_for_the_topic_becomes_a_dead_letter(client: 
     reader.close()
 
 
-def test_a_broker_that_is_killed_is_told_and_nothing_is_lost(client: Client, broker: KafkaBroker) -> None:
-    _make_topic(broker, "away")
-    client.sinks.create_kafka("k", broker.address, "away", kinds=["database_created"])
+@REAL
+def test_a_broker_that_is_killed_is_told_and_nothing_is_lost(client: Client, real_broker: KafkaBroker) -> None:
+    real_broker.make_topic("away")
+    client.sinks.create_kafka("k", real_broker.address, "away", kinds=["database_created"])
     client.databases.create("d0")
-    reader = _Reader(broker, "away")
+    reader = TopicReader(real_broker.address, "away")
     assert len(reader.read(1)) == 1
-    broker.kill()
+    real_broker.kill()
     names = [f"d{number}" for number in range(1, 20)]
     for name in names:
         client.databases.create(name)
     sink = _until(client, "k", "no broker of")
     assert sink.state == "failing"
     assert sink.lag_events >= len(names)
-    broker.start()
+    real_broker.start()
     read = [json.loads(message.value())["data"]["database"] for message in reader.read(len(names))]
     assert sorted(read) == sorted(names)
     reader.close()
+
+
+def test_a_broker_that_went_away_is_told(client: Client) -> None:
+    mock = MockKafka()
+    mock.make_topic("away")
+    client.sinks.create_kafka("k", mock.address, "away", kinds=["database_created"])
+    client.databases.create("a")
+    reader = TopicReader(mock.address, "away")
+    assert len(reader.read(1)) == 1
+    reader.close()
+    mock.kill()
+    client.databases.create("b")
+    sink = _until(client, "k", f"no broker of {mock.address} has confirmed within 5 s")
+    assert (sink.state, sink.delivered, sink.dead_letters) == ("failing", 1, 0)
+    assert client.sinks.drop("k"), "a broker that is away does not hold up the end of its sink"
 
 
 def test_what_is_wrong_with_a_sink_to_kafka_is_told(client: Client) -> None:

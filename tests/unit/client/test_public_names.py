@@ -46,7 +46,8 @@ def test_the_names_of_lakemark() -> None:
 
 
 def test_the_names_of_lakemark_spark() -> None:
-    assert sorted(lakemark_spark.__all__) == ["append", "delete", "overwrite", "read", "upsert"]
+    names = ["append", "compact", "delete", "delete_keys", "overwrite", "read", "upsert"]
+    assert sorted(lakemark_spark.__all__) == names
 
 
 def test_the_client_needs_no_extra() -> None:

@@ -144,3 +144,15 @@ def test_texts_are_exact_if_no_bound_was_cut(cut: list[int | None], exact: bool)
     (group,), found = aggregate(Planner().plan(snapshot, None), [NAME], by_partition=False)
     assert found is exact
     assert (group.columns[0].min, group.columns[0].max, group.columns[0].cut) == ("a", "b", not exact)
+
+
+def test_counts_are_not_exact_where_deltas_are_merged() -> None:
+    def file(path: str, kind: p.SliceKind.ValueType) -> p.DataFile:
+        return p.DataFile(path=path, kind=kind, file_group="g", row_count=2, partition=[p.Value(integer=0)])
+
+    record = VersionRecord(version=1, operation=t.UPSERT)
+    for kinds, wanted in (([p.BASE], True), ([p.BASE, p.DELTA], False)):
+        files = [file(f"{at}/m=0/g/f", kind) for at, kind in enumerate(kinds)]
+        snapshot = folded(empty(SCHEMA), [(record, [from_messages(files, SCHEMA)])], SCHEMA)
+        (group,), exact = aggregate(Planner().plan(snapshot, None), [], by_partition=False)
+        assert (group.rows, exact) == (2 * len(kinds), wanted)

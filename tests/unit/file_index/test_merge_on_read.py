@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakemark_server.file_index.parts.part as parts_module
-from lakemark_core.expressions import parse_predicate
+from lakemark_core.expressions import bind, normalize, parse_predicate
 from lakemark_core.types import INT, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.file_index.entries.columns import from_messages
 from lakemark_server.file_index.parts.fold import Snapshot, empty
-from lakemark_server.file_index.planning.merge_on_read import merged_on_read
+from lakemark_server.file_index.planning.merge_on_read import base_files, merged_on_read, split
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.snapshots.slices import latest_slices
 from tests.snapshots import folded
@@ -155,3 +155,69 @@ def test_slices_come_whole_and_in_order(groups: list[Group], offset: int, limit:
 
 def test_a_table_without_deltas_has_no_masks() -> None:
     assert merged_on_read(_snapshot([Group(0, {1: (1, 1)}, [])])) is None
+
+
+def test_a_group_of_another_bucket_is_left_out_with_its_deltas() -> None:
+    snapshot = empty(SCHEMA)
+    paths = {}
+    for version, kind in enumerate((p.BASE, p.DELTA), 1):
+        files = [
+            p.DataFile(
+                path=f"{version}/m={month}/g{bucket}/f",
+                file_group=f"g{bucket}",
+                bucket=bucket,
+                kind=kind,
+                row_count=1,
+                partition=[p.Value(integer=month)],
+            )
+            for month in (0, 1)
+            for bucket in range(3)
+            if kind == p.BASE or bucket < 2
+        ]
+        files += [p.DataFile(path=f"{version}/m=0/none/f", kind=p.BASE, row_count=1, partition=[p.Value(integer=0)])]
+        paths |= {one.path: one for one in files}
+        snapshot = folded(snapshot, [(VersionRecord(version=version), [from_messages(files, SCHEMA)])], SCHEMA)
+    bound = normalize(bind(parse_predicate("k = 1 AND m = 0"), SCHEMA))
+
+    def planned(*buckets: int) -> set[str]:
+        return set(Planner().plan_bound(snapshot, bound, buckets=buckets).columns(["path"]).column("path").to_pylist())
+
+    assert planned(1) == {"1/m=0/g1/f", "2/m=0/g1/f", "1/m=0/none/f", "2/m=0/none/f"}, "what has no bucket stays"
+    assert planned(2) == {"1/m=0/g2/f", "1/m=0/none/f", "2/m=0/none/f"}
+    assert planned(0, 1, 2) == {one for one in paths if "/m=0/" in one}
+    assert planned() == {"1/m=0/none/f", "2/m=0/none/f"}
+
+
+def test_deltas_of_one_partition_do_not_keep_groups_of_that_name_in_others() -> None:
+    def file(path: str, month: int, least: int, kind: p.SliceKind.ValueType = p.BASE) -> p.DataFile:
+        bounds = [p.ColumnStatistics(column_id=2, min=p.Value(integer=least), max=p.Value(integer=least), null_count=0)]
+        return p.DataFile(
+            path=path, file_group="g1", kind=kind, row_count=1, partition=[p.Value(integer=month)], statistics=bounds
+        )
+
+    files = [file("1/m=0/a/f", 0, 0), file("1/m=1/a/f", 1, 0), file("2/m=0/b/f", 0, 1, p.DELTA)]
+    snapshot = folded(empty(SCHEMA), [(VersionRecord(version=1), [from_messages(files, SCHEMA)])], SCHEMA)
+
+    page = Planner().plan(snapshot, parse_predicate("a = 1")).page(0, 10, ())
+    assert page.column("path").to_pylist() == ["1/m=0/a/f", "2/m=0/b/f"]
+
+
+@settings(max_examples=50)
+@given(GROUPS, st.sampled_from([1, 2, 8_192]))
+def test_a_snapshot_is_taken_apart_without_losing_a_file(groups: list[Group], part_files_max: int) -> None:
+    most, parts_module.PART_FILES_MAX = parts_module.PART_FILES_MAX, part_files_max  # type: ignore[misc]
+    try:
+        snapshot = _snapshot(groups)
+    finally:
+        parts_module.PART_FILES_MAX = most  # type: ignore[misc]
+
+    def paths(one: Snapshot) -> list[str]:
+        return sorted(Planner().plan(one, None).columns(["path"]).column("path").to_pylist())
+
+    apart = split(snapshot)
+    assert sorted([*paths(apart.settled), *paths(apart.bases), *paths(apart.deltas)]) == paths(snapshot)
+    for number, group in enumerate(groups):
+        base, *deltas = (one.path for one in _files(number, group))
+        assert set(deltas) <= set(paths(apart.deltas))
+        assert base in paths(apart.bases if deltas else apart.settled)
+    assert paths(base_files(snapshot)) == sorted([*paths(apart.settled), *paths(apart.bases)])

@@ -32,6 +32,7 @@ BOOKKEEPING = {
     "maintenance/cleaning/garbage.py": "files that later cleans look at again",
     "maintenance/cleaning/old_metadata.py": "metadata of versions that have ended, which nobody can read",
     "events/upkeep.py": "marks in the log of events, and events that are too old",
+    "listeners/journal.py": "what the runner of a listener has done outside",
     "backup/restoration.py": "a store that nobody uses yet",
 }
 

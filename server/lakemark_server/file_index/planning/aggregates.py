@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark_core.types import Field, Schema, is_floating
+from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import AnyArray, one_array
 from lakemark_server.file_index.entries.columns import TRUNCATED, is_cut
 from lakemark_server.file_index.planning.planner import Plan
@@ -46,8 +47,9 @@ class Group:
 def aggregate(plan: Plan, fields: Sequence[Field], *, by_partition: bool) -> tuple[list[Group], bool]:
     """The groups in order of their partitions, and whether their numbers are exact.
 
-    They are not exact if a file has rows that the predicate does not select, or if a bound need not be a value: text
-    may have been truncated, NaN lies outside the bounds, and statistics may be missing.
+    They are not exact if a file has rows that the predicate does not select, or is merged with others when it is read;
+    or if a bound need not be a value: text may have been truncated, NaN lies outside the bounds, and statistics may be
+    missing.
     """
     ids = [field.id for field in fields]
     pages = [plan.page(at, PAGE_FILES, ids) for at in range(0, max(plan.files, 1), PAGE_FILES)]
@@ -74,7 +76,9 @@ def aggregate(plan: Plan, fields: Sequence[Field], *, by_partition: bool) -> tup
     groups = [_group(row, fields, by_partition=by_partition) for row in grouped.to_pylist()]
     if not groups and not by_partition:
         groups = [Group("", 0, 0, 0, tuple(ColumnBounds(field, None, None, 0, None) for field in fields))]
-    exact = plan.files_matching_entirely == plan.files and all(map(_is_exact, groups))
+    kinds: Any = files.column("kind")
+    merged = pc.any(pc.equal(kinds, pa.scalar(pb.DELTA, pa.uint8()))).as_py()
+    exact = plan.files_matching_entirely == plan.files and not merged and all(map(_is_exact, groups))
     return groups, exact
 
 

@@ -8,7 +8,7 @@ does, and the other way round. Only the partition decides, which all files of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -32,12 +32,15 @@ class MergedOnRead:
     def mask(self, part: Part) -> Mask | None:
         """The entries of a part whose group has deltas; None if there are none.
 
-        Groups are told apart by name alone, not by partition. That may mark too many files, never too few.
+        Names of groups and of partitions are looked up apart: of a group that several partitions have, which has deltas
+        in one of them, it marks those that lie in any partition with deltas. That may be too many, never too few.
         """
-        if self.partitions.isdisjoint(part.partition_codes[1]):
+        codes, names = part.partition_codes
+        if self.partitions.isdisjoint(names):
             return None
+        here = np.array([name in self.partitions for name in names], np.bool_)[codes]
         among = cast(Any, pc).is_in(part.column("file_group"), value_set=self.groups)
-        mask = np.asarray(among.to_numpy(zero_copy_only=False), np.bool_)
+        mask = here & np.asarray(among.to_numpy(zero_copy_only=False), np.bool_)
         return mask if mask.any() else None
 
 
@@ -45,6 +48,46 @@ def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
     """The groups with live deltas; None if there are no deltas."""
     merged = snapshot.derived(MergedOnRead, lambda: _find(snapshot.parts))
     return merged if merged.partitions else None
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSnapshot:
+    """The live files of a snapshot: those of groups without deltas, the base files under deltas, and the deltas.
+
+    Base files of other groups may be among those under deltas; rows of them are then merged with nothing.
+    """
+
+    settled: Snapshot
+    bases: Snapshot
+    deltas: Snapshot
+
+
+def split(snapshot: Snapshot) -> SplitSnapshot:
+    """The snapshot taken apart by what has to be merged."""
+    merged = merged_on_read(snapshot)
+    if merged is None:
+        nothing = replace(snapshot, parts=())
+        return SplitSnapshot(snapshot, nothing, nothing)
+    settled: list[Part] = []
+    bases: list[Part] = []
+    deltas: list[Part] = []
+    for part in snapshot.parts:
+        mask = merged.mask(part)
+        if mask is None:
+            settled.append(part)
+            continue
+        live = part.live_mask()
+        is_delta = part.column("kind").to_numpy() == pb.DELTA
+        for parts, chosen in ((settled, ~mask), (bases, mask & ~is_delta), (deltas, mask & is_delta)):
+            if (live & chosen).any():
+                parts.append(Part(part.entries, live & chosen))
+    return SplitSnapshot(*(replace(snapshot, parts=tuple(parts)) for parts in (settled, bases, deltas)))
+
+
+def base_files(snapshot: Snapshot) -> Snapshot:
+    """The snapshot without its deltas."""
+    apart = split(snapshot)
+    return replace(snapshot, parts=(*apart.settled.parts, *apart.bases.parts))
 
 
 def _find(parts: Sequence[Part]) -> MergedOnRead:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
@@ -15,7 +15,7 @@ from lakemark_core.expressions import TRUE, Expr, bind, normalize, to_sql
 from lakemark_core.types import Schema
 from lakemark_server.file_index.arrow import batch_bytes, concat_batches, take, take_rows
 from lakemark_server.file_index.at_hand import NotAtHand
-from lakemark_server.file_index.entries.bounds import Mask
+from lakemark_server.file_index.entries.bounds import Mask, filled
 from lakemark_server.file_index.entries.columns import FIXED
 from lakemark_server.file_index.entries.file_stats import PartitionsOnly, PreparedColumn
 from lakemark_server.file_index.pages.contents import ADDED_VERSION, REPORTED, FileEntries
@@ -30,6 +30,7 @@ from lakemark_server.file_index.pruning.statistics import prepared
 from lakemark_server.file_index.pruning.zones import zones
 
 _CACHE_BYTES: Final = 64 << 20
+_NO_BUCKET: Final = -1
 _ROWS: Final = 0  # no column has this id or the next
 _COMPACT: Final = -1
 _COMPACT_BYTES: Final = 60  # about, for a file
@@ -179,9 +180,12 @@ class Planner:
         """
         return self.plan_bound(snapshot, TRUE if predicate is None else normalize(bind(predicate, snapshot.schema)))
 
-    def plan_bound(self, snapshot: Snapshot, bound: Expr, parts_max: int | None = None) -> Plan:
+    def plan_bound(
+        self, snapshot: Snapshot, bound: Expr, parts_max: int | None = None, buckets: Collection[int] | None = None
+    ) -> Plan:
         """The plan of a predicate that is normalized and bound to the snapshot's schema.
 
+        ``buckets``: where alone rows that it selects can be, as ``buckets_of`` tells; None: anywhere.
         Raises NotAtHand if more than ``parts_max`` parts would have to be searched.
         """
         merged = None if bound == TRUE else merged_on_read(snapshot)
@@ -191,7 +195,7 @@ class Planner:
             raise NotAtHand
         for part in candidates:
             mask = None if merged is None else merged.mask(part)
-            selection = self._select(part, bound, snapshot.schema, mask)
+            selection = self._select(part, bound, snapshot.schema, mask, buckets)
             if selection.files:
                 selections.append(selection)
         return Plan(snapshot, bound, tuple(selections))
@@ -223,7 +227,9 @@ class Planner:
                 may[at] = merged.mask(parts[at]) is not None
         return [parts[at] for at in np.flatnonzero(may).tolist()]
 
-    def _select(self, part: Part, bound: Expr, schema: Schema, merged: Mask | None) -> Selection:
+    def _select(
+        self, part: Part, bound: Expr, schema: Schema, merged: Mask | None, buckets: Collection[int] | None
+    ) -> Selection:
         """The files of a part. ``merged``: entries that only their partition may exclude."""
         live = part.live
         if bound == TRUE:
@@ -236,6 +242,11 @@ class Planner:
         )
         result = prune_normal(bound, stats)
         may, entirely = result.may_match, result.all_match
+        if buckets is not None:
+            # The key says the bucket, and a change of a row does not change its key: this holds for deltas, too.
+            in_buckets = _in_buckets(part, buckets)
+            may = may & in_buckets
+            merged = None if merged is None else merged & in_buckets
         if merged is None and not may.any():
             return Selection(part, np.empty(0, np.int64), np.False_)
         if merged is not None:
@@ -256,6 +267,14 @@ class Planner:
 
 def _partition_ids(schema: Schema) -> frozenset[int]:
     return frozenset(field.id for field in schema.partition_fields)
+
+
+def _in_buckets(part: Part, buckets: Collection[int]) -> Mask:
+    """Which entries may belong to one of the buckets; those of no bucket may."""
+    column = part.column("bucket")
+    if column.null_count == len(column):
+        return np.True_
+    return np.isin(filled(column, _NO_BUCKET).to_numpy(), [*buckets, _NO_BUCKET])
 
 
 def _narrowed(part: Part, chosen: npt.NDArray[np.int64]) -> tuple[Part, npt.NDArray[np.int64]]:

@@ -6,17 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from lakemark_core.errors import InvalidArgument
+from lakemark_core import storage
+from lakemark_core.errors import InvalidArgument, Unavailable
 from lakemark_core.storage import (
+    StorageSettings,
     canonical_uri,
+    engine_schemes,
     in_scheme,
     is_same_place,
     join,
     keeps_directories,
     lies_in,
+    list_files,
     local_path,
     normal_uri,
     open_location,
+    spellings,
 )
 from lakemark_core.storage.uris import S3Place, authority_and_path, is_s3
 
@@ -93,3 +98,59 @@ def test_local_paths_are_taken_as_they_are(tmp_path: Path) -> None:
     assert [open_location(uri)[1] for uri in (f"file:{tmp_path}/a%20b", f"file://{tmp_path}/x", str(tmp_path))] == [
         f"{tmp_path}/a%20b", f"{tmp_path}/x", str(tmp_path)
     ]  # fmt: skip
+
+
+def test_a_place_has_a_spelling_for_each_alias() -> None:
+    assert spellings("s3a://b/a") == ("s3://b/a", "s3a://b/a", "s3n://b/a")
+    assert spellings("file:/a") == ("file:/a",)
+
+
+def test_schemes_of_engines_come_from_the_environment() -> None:
+    assert engine_schemes({}) == {"s3": "s3a"}
+    assert engine_schemes({"LAKEMARK_ENGINE_SCHEMES": "{}"}) == {}
+    for wrong in ("s3a", "[]", '{"s3": 1}'):
+        with pytest.raises(InvalidArgument, match=r"LAKEMARK_ENGINE_SCHEMES is .* a JSON object"):
+            engine_schemes({"LAKEMARK_ENGINE_SCHEMES": wrong})
+
+
+@pytest.mark.parametrize(
+    ("uri", "kind", "path"),
+    [
+        ("gs://lake/a b/c%20d", "gcs", "lake/a b/c%20d"),
+        ("abfss://lake@account.dfs.core.windows.net/a b/c%20", "abfs", "lake/a b/c%20"),
+    ],
+)
+def test_paths_of_other_stores_are_taken_as_they_are(uri: str, kind: str, path: str) -> None:
+    system, of_system = open_location(uri)
+    assert (system.type_name, of_system) == (kind, path)
+
+
+def test_hdfs_without_a_hadoop_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARROW_LIBHDFS_DIR", "/nowhere")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.delenv("LAKEMARK_WEBHDFS", raising=False)
+    with pytest.raises(Unavailable, match=r"set LAKEMARK_WEBHDFS=http://<name node>:9870 and pip install") as told:
+        open_location("hdfs://nowhere:8020/a")
+    assert "\n" not in told.value.message
+
+
+def test_hdfs_by_webhdfs_where_it_is_set() -> None:
+    storage.configure(StorageSettings(webhdfs="http://127.0.0.1:9870"))
+    try:
+        system, path = open_location("hdfs://names:8020/a b/c%20d")
+        assert path == "/a b/c%20d"
+        assert storage.has_directories(system)
+    finally:
+        storage.configure(None)
+    assert StorageSettings.from_environment({"LAKEMARK_WEBHDFS": "https://names:9871"}).webhdfs == "https://names:9871"
+    with pytest.raises(InvalidArgument, match="webhdfs 'names:9870' is no URL"):
+        StorageSettings(webhdfs="names:9870")
+
+
+def test_files_below_a_directory_are_listed_with_their_sizes(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b c%20").mkdir(parents=True)
+    (tmp_path / "a" / "empty").mkdir()
+    (tmp_path / "a" / "b c%20" / "x").write_bytes(b"123")
+    (tmp_path / "a" / "y").write_bytes(b"")
+    assert sorted(list_files(f"file:{tmp_path}/a/")) == [("b c%20/x", 3), ("y", 0)]
+    assert list(list_files(f"file:{tmp_path}/nothing")) == []

@@ -104,3 +104,19 @@ def test_hidden_names_of_branches_lead_back() -> None:
     assert parse(hidden) == SnapshotName(
         "t", SnapshotReference(version=12), True, since=10, group=3, reference="dev#17"
     )
+
+
+def test_what_is_read_optimized_and_what_is_merged_have_names_of_their_own() -> None:
+    assert parse("t@ro") == SnapshotName("t", SnapshotReference(), optimized=True)
+    assert parse("t@dev@v3@RO") == SnapshotName("t", SnapshotReference(version=3), reference="dev", optimized=True)
+    for kinds in ("bases", "deltas"):
+        assert parse(hidden_name("t", 7, kinds=kinds)) == SnapshotName(
+            "t", SnapshotReference(version=7), files=True, kinds=kinds
+        )
+        hidden = parse(hidden_name("t", 7, None, 3, "dev#17", kinds))
+        assert (hidden.kinds, hidden.group, hidden.reference) == (kinds, 3, "dev#17")
+    assert parse(hidden_name("t", 7, optimized=True)) == SnapshotName(
+        "t", SnapshotReference(version=7), files=True, optimized=True
+    )
+    with pytest.raises(InvalidName):
+        parse("t@deltas")

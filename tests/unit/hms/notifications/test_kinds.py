@@ -62,6 +62,9 @@ TYPES: dict[str, list[tuple[Event, str]]] = {
     "TAG_DROPPED": [(Event(), "LAKEMARK_TAG_DROPPED")],
     "QUOTA_CHANGED": [(Event(), "LAKEMARK_QUOTA_CHANGED")],
     "STORE_RESTORED": [(Event(), "LAKEMARK_STORE_RESTORED")],
+    "SINK_CREATED": [(Event(), "LAKEMARK_SINK_CREATED")],
+    "SINK_ALTERED": [(Event(), "LAKEMARK_SINK_ALTERED")],
+    "SINK_DROPPED": [(Event(), "LAKEMARK_SINK_DROPPED")],
     "CLIENT_NOTED": [
         (Event(note=pb.ClientNote(what="INSERT")), "INSERT"),
         (Event(note=pb.ClientNote(what="WRITE")), "ACID_WRITE_EVENT"),

@@ -1,0 +1,83 @@
+"""``lakemark mounts``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakemark.cli.context import invocation
+from lakemark.cli.output import show_done, show_fields, show_json, show_rows, time_text
+
+app = typer.Typer(help="Databases of outside Hive Metastores, read through.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(metavar="NAME", help="of the database here")]
+Catalog = Annotated[str, typer.Option(help="the catalog; default: hive")]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Name,
+    uri: Annotated[str, typer.Argument(metavar="URI", help="of the outside Metastore: thrift://host:9083")],
+    database: Annotated[str, typer.Option(help="the name there; default: the same")] = "",
+    cache: Annotated[float, typer.Option(help="seconds for which an answer is kept", min=0)] = 10,
+    catalog: Catalog = "",
+) -> None:
+    """Shows a database of an outside Metastore here, to be read."""
+    call = invocation(context)
+    with call.client() as client:
+        made = client.mounts.create(name, uri, database, cache_s=cache, catalog=catalog)
+    if call.as_json:
+        show_json(made)
+        return
+    show_done(f"database {made.name} is {made.database} of {made.uri}, to be read")
+
+
+@app.command("list")
+def list_mounts(context: typer.Context, catalog: Catalog = "") -> None:
+    """Lists mounted databases."""
+    call = invocation(context)
+    with call.client() as client:
+        mounts = client.mounts.list(catalog=catalog)
+    if call.as_json:
+        show_json(mounts)
+        return
+    show_rows(["name", "outside", "database"], [[one.name, one.uri, one.database] for one in mounts])
+
+
+@app.command()
+def show(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
+    """Shows one mount."""
+    call = invocation(context)
+    with call.client() as client:
+        mount = client.mounts.get(name, catalog=catalog)
+    if call.as_json:
+        show_json(mount)
+        return
+    show_fields(
+        {
+            "name": mount.name,
+            "outside": mount.uri,
+            "database": mount.database,
+            "answers are kept for": f"{mount.cache_ms / 1_000:g} s",
+            "created": time_text(mount.created_ms),
+            "created by": mount.owner,
+        }
+    )
+
+
+@app.command()
+def drop(
+    context: typer.Context,
+    name: Name,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="no error if there is none")] = False,
+    catalog: Catalog = "",
+) -> None:
+    """Shows the database here no longer. Nothing happens outside."""
+    call = invocation(context)
+    with call.client() as client:
+        dropped = client.mounts.drop(name, if_exists=if_exists, catalog=catalog)
+    if call.as_json:
+        show_json({"dropped": dropped})
+        return
+    show_done(f"{name} is not mounted any more" if dropped else f"nothing was mounted as {name}")

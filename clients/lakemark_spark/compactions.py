@@ -1,0 +1,77 @@
+"""Compacting tables that are merged on read: base files and their deltas become new base files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from lakemark import Client, Commit, DataFile
+from lakemark_core.errors import UnsupportedOperation
+from lakemark_core.table_kind import BUCKETS_PROPERTY, kind_of
+from lakemark_spark.batches import by_bucket
+from lakemark_spark.connection import SERVER_DEFAULT, use_client
+from lakemark_spark.groups import files_of_groups, instant_of, write_groups
+from lakemark_spark.reader import merged_rows
+
+
+def compact(
+    spark: SparkSession,
+    table: str,
+    where: str | None = None,
+    *,
+    server: str | Client = SERVER_DEFAULT,
+    metadata: Mapping[str, str] | None = None,
+    request_id: str | None = None,
+    branch: str = "",
+) -> Commit | None:
+    """Writes each file group of ``database.table`` that has deltas as one base file, in one commit.
+
+    ``where`` (Spark SQL): only file groups that may hold such rows; name partitions by it. Writers go on meanwhile, and
+    what they commit lies on top of the new base files. None: there are no deltas, and nothing is committed. The rest is
+    as in ``upsert``.
+
+    Raises CommitConflict if another compaction, or a change that writes the same file groups again, was first: nothing
+    is changed then. Raises UnsupportedOperation for a table without buckets; InvalidPredicate, TableNotFound.
+    """
+    with use_client(server) as client:
+        definition = client.tables.get(table)
+        kind = kind_of(definition.properties)
+        if not kind.buckets:
+            raise UnsupportedOperation(f"{table} has no buckets ({BUCKETS_PROPERTY}), and so no deltas", table=table)
+        # Found before the version that is read: what is below it is either in that version or will never be.
+        before = _finished_before(client, table) if definition.conflict_policy == "row" else None
+        with client.begin(table, "compact", start=False, request_id=request_id, branch=branch) as writer:
+            if writer.committed:
+                return writer.commit()
+            plan = client.plan(table, where, version=writer.read_version, branch=branch)
+            files = _to_merge(plan.files(), before)
+            if not files:
+                writer.rollback("there are no deltas to merge")
+                return None
+            writer.start(
+                list(dict.fromkeys(file.partition for file in files)),
+                file_groups=sorted({file.file_group for file in files}),
+            )
+            rows = merged_rows(spark, plan, files, kind, writer.schema)
+            added = write_groups(by_bucket(rows, writer.schema, kind), writer)
+            return writer.commit(added, removed=[file.path for file in files], metadata=metadata)
+
+
+def _to_merge(files: Sequence[DataFile], before: int | None) -> list[DataFile]:
+    """The deltas of instants less than ``before`` (None: all), and the base files under them."""
+    deltas = [file for file in files if file.kind == "delta" and (before is None or instant_of(file) < before)]
+    groups = {(file.partition, file.file_group) for file in deltas}
+    return [*(file for file in files_of_groups(files, groups) if file.kind == "base"), *deltas]
+
+
+def _finished_before(client: Client, table: str) -> int:
+    """An instant: all that are less are committed or rolled back.
+
+    Where nobody waits for anybody (policy ``row``) the greater instant wins among changes of a row that are otherwise
+    equally new. A delta that came after the compaction lies on top of all that was merged: so nothing may be merged
+    that is greater than an instant which can still be committed.
+    """
+    latest = client.timeline.instants(table, limit=1, newest_first=True)
+    oldest = client.timeline.instants(table, states=("requested", "inflight"), limit=1)
+    return min([*(one.instant + 1 for one in latest), *(one.instant for one in oldest)], default=0)

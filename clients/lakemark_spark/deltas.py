@@ -1,0 +1,168 @@
+"""Changes of rows by key, written as deltas: no row of the table is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from lakemark import Client, Commit, DataFile, Writer
+from lakemark_core.errors import InvalidSchema
+from lakemark_core.merge_sql import COLUMNS, DELETE, DELTA_FIELDS, INSTANT, OPERATION, RESERVED, UPSERT, columns_text
+from lakemark_core.table_kind import TableKind
+from lakemark_core.types import ColumnValue, Field, Schema
+from lakemark_spark.batches import Batch, batch_of
+from lakemark_spark.groups import files_of_groups, instant_of, plan_of_groups, write_groups
+from lakemark_spark.schema import columns_for, to_spark
+
+NEVER_WAITS: Final = frozenset({"row", "column"})
+"""Policies under which writers of the same new keys do not exclude each other, so that none may begin a file group."""
+
+
+def upsert_deltas(
+    client: Client,
+    df: DataFrame,
+    writer: Writer,
+    kind: TableKind,
+    *,
+    policy: str,
+    branch: str,
+    metadata: Mapping[str, str] | None,
+) -> Commit:
+    """Commits the rows of ``df`` as deltas.
+
+    A batch of which no file group exists yet is written as base files instead, unless the table's ``policy`` lets two
+    writers begin one. Raises InvalidSchema, InvalidArgument, CommitConflict.
+    """
+    schema = writer.schema
+    check_names(schema, writer.table)
+    given = given_fields(df, schema, kind, writer.table, partial=kind.merge_by == "column")
+    rows = df.select(*columns_for(df.schema, schema, writer.table))
+    with batch_of(rows, schema, kind, writer.table, required_fields(schema, kind)) as batch:
+        plan = plan_of_groups(client, writer, branch, batch.groups)
+        names = {group.name for group in batch.groups}
+        begins = not any(file.file_group in names for file in plan)
+        whole = len(given) == len(schema.columns)
+        writer.start(
+            [group.partition for group in batch.groups],
+            file_groups=sorted(names),
+            columns=[] if whole else [field.name for field in given if field not in kind.key_fields(schema)],
+        )
+        if begins and whole and kind.merge_by == "row" and policy not in NEVER_WAITS:
+            return writer.commit(write_groups(batch.rows, writer), metadata=metadata)
+        files = _write(batch, writer, UPSERT, F.lit(columns_text(given)) if kind.merge_by == "column" else None)
+        return writer.commit(_on_top(files, plan.files(), writer), metadata=metadata)
+
+
+def delete_deltas(
+    client: Client,
+    rows: DataFrame,
+    writer: Writer,
+    kind: TableKind,
+    *,
+    branch: str,
+    partitions: Sequence[tuple[ColumnValue, ...]] = (),
+    metadata: Mapping[str, str] | None,
+) -> Commit | None:
+    """Commits deletes of the keys in ``rows``, which have the key's columns and the ordering column; None without rows.
+
+    ``partitions``: those that were looked into to find the keys. Raises InvalidArgument, CommitConflict.
+    """
+    schema = writer.schema
+    check_names(schema, writer.table)
+    required = [schema.field(kind.ordering_column)] if kind.ordering_column else []
+    with batch_of(rows.select(*delete_columns(schema, kind)), schema, kind, writer.table, required) as batch:
+        if not batch.groups:
+            writer.rollback("there is no row to delete")
+            return None
+        plan = plan_of_groups(client, writer, branch, batch.groups)
+        places = dict.fromkeys((*partitions, *(group.partition for group in batch.groups)))
+        writer.start(list(places), file_groups=sorted({group.name for group in batch.groups}))
+        files = _write(batch, writer, DELETE, None)
+        return writer.commit(_on_top(files, plan.files(), writer), metadata=metadata)
+
+
+def identifying_fields(schema: Schema, kind: TableKind) -> list[Field]:
+    """The columns that a row of a delete has: the key's and the ordering column, in the schema's order."""
+    return [field for field in schema.columns if _identifies(field, schema, kind)]
+
+
+def delete_columns(schema: Schema, kind: TableKind) -> list[Column]:
+    """All columns of the table for rows of deletes; those that are not ``identifying_fields`` are null."""
+    return [F.col(f"`{one.name}`") if _identifies(one, schema, kind) else _nothing(one) for one in schema.columns]
+
+
+def required_fields(schema: Schema, kind: TableKind) -> list[Field]:
+    """The columns that have a value in every row, beside those of the key."""
+    names = {kind.ordering_column.lower()}
+    return [field for field in schema.columns if not field.nullable or field.name.lower() in names]
+
+
+def given_fields(df: DataFrame, schema: Schema, kind: TableKind, table: str, *, partial: bool) -> list[Field]:
+    """The table's columns that ``df`` has. Raises InvalidSchema if one is missing that has to be there.
+
+    ``partial``: other columns than those of the key and the ordering column may be missing.
+    """
+    has = {name.lower() for name in df.columns}
+    given = [field for field in schema.columns if field.name.lower() in has]
+    missing = [
+        field.name
+        for field in schema.columns
+        if field not in given and (not partial or _identifies(field, schema, kind))
+    ]
+    if missing:
+        why = (
+            f"; {table} is merged by row, so a change has all columns: a row without some would set them to null"
+            if not partial
+            else ""
+        )
+        raise InvalidSchema(
+            f"the DataFrame does not fit {table}: column{'s' if len(missing) > 1 else ''} "
+            f"{', '.join(repr(name) for name in missing)} missing{why}",
+            table=table,
+        )
+    return given
+
+
+def check_names(schema: Schema, table: str) -> None:
+    """Raises InvalidSchema if a column has a name that deltas need."""
+    for field in schema.columns:
+        if field.name.lower() in RESERVED:
+            raise InvalidSchema(f"{table} has a column '{field.name}', a name that deltas need: rename it")
+
+
+def as_log(rows: DataFrame, operation: str, instant: int, columns: Column | None) -> DataFrame:
+    """``rows`` with the columns that deltas have beside the table's."""
+    values = {
+        OPERATION: F.lit(operation),
+        INSTANT: F.lit(instant),
+        COLUMNS: F.lit(None) if columns is None else columns,
+    }
+    return rows.select("*", *(values[one.name].cast(to_spark(one.type)).alias(one.name) for one in DELTA_FIELDS))
+
+
+def _write(batch: Batch, writer: Writer, operation: str, columns: Column | None) -> list[DataFile]:
+    log = as_log(batch.rows, operation, writer.instant, columns)
+    return write_groups(log, writer, [field.name for field in DELTA_FIELDS])
+
+
+def _on_top(files: Sequence[DataFile], existing: Sequence[DataFile], writer: Writer) -> list[DataFile]:
+    """``files`` as deltas on top of the base files that their groups have."""
+    groups = {(file.partition, file.file_group) for file in files}
+    bases = {
+        (file.partition, file.file_group): instant_of(file)
+        for file in files_of_groups(existing, groups)
+        if file.kind == "base"
+    }
+    return [replace(file, kind="delta", base_instant=bases.get((file.partition, file.file_group), 0)) for file in files]
+
+
+def _identifies(field: Field, schema: Schema, kind: TableKind) -> bool:
+    return field in kind.key_fields(schema) or field.name.lower() == kind.ordering_column.lower()
+
+
+def _nothing(field: Field) -> Column:
+    return F.lit(None).cast(to_spark(field.type)).alias(field.name)

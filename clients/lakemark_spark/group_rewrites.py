@@ -1,0 +1,106 @@
+"""Changes of tables with buckets, copy-on-write: the file groups of the keys' buckets are written again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from lakemark import Client, Commit, Writer
+from lakemark_core.merge_sql import DELETE, UPSERT, columns_text
+from lakemark_core.table_kind import TableKind
+from lakemark_core.types import Field
+from lakemark_spark.batches import batch_of, by_bucket
+from lakemark_spark.deltas import as_log, check_names, delete_columns, given_fields, required_fields
+from lakemark_spark.groups import files_of_groups, plan_of_groups, write_groups
+from lakemark_spark.merges import merge
+from lakemark_spark.reader import merged_rows
+from lakemark_spark.schema import columns_for
+
+
+def upsert_groups(
+    client: Client,
+    df: DataFrame,
+    writer: Writer,
+    kind: TableKind,
+    *,
+    branch: str,
+    metadata: Mapping[str, str] | None,
+) -> Commit:
+    """Commits the rows of ``df``.
+
+    Columns that ``df`` does not have keep their values, unless the table has an ordering column: then all must be
+    there. Raises InvalidSchema, InvalidArgument, CommitConflict.
+    """
+    schema = writer.schema
+    given = given_fields(df, schema, kind, writer.table, partial=not kind.ordering_column)
+    rows = df.select(*columns_for(df.schema, schema, writer.table))
+    commit = _change(
+        client,
+        rows,
+        writer,
+        kind,
+        UPSERT,
+        given=None if len(given) == len(schema.columns) else given,
+        required=required_fields(schema, kind),
+        branch=branch,
+        metadata=metadata,
+    )
+    return commit or writer.commit(metadata=metadata)
+
+
+def delete_groups(
+    client: Client,
+    rows: DataFrame,
+    writer: Writer,
+    kind: TableKind,
+    *,
+    branch: str,
+    metadata: Mapping[str, str] | None,
+) -> Commit | None:
+    """Commits deletes of the keys in ``rows``, which have the key's columns and the ordering column.
+
+    None if there are no rows, or none in file groups that exist. Raises InvalidArgument, CommitConflict.
+    """
+    schema = writer.schema
+    keys = rows.select(*delete_columns(schema, kind))
+    ordering = [schema.field(kind.ordering_column)] if kind.ordering_column else []
+    commit = _change(client, keys, writer, kind, DELETE, required=ordering, branch=branch, metadata=metadata)
+    if commit is None:
+        writer.rollback("there is no row to delete")
+    return commit
+
+
+def _change(
+    client: Client,
+    rows: DataFrame,
+    writer: Writer,
+    kind: TableKind,
+    operation: str,
+    *,
+    given: Sequence[Field] | None = None,
+    required: Sequence[Field],
+    branch: str,
+    metadata: Mapping[str, str] | None,
+) -> Commit | None:
+    """``given``: the columns that the rows have; None: all. Nothing is committed if there is nothing to change."""
+    schema = writer.schema
+    check_names(schema, writer.table)
+    with batch_of(rows, schema, kind, writer.table, required) as batch:
+        groups = {(group.partition, group.name) for group in batch.groups}
+        plan = plan_of_groups(client, writer, branch, batch.groups)
+        old = files_of_groups(plan, groups)
+        if not batch.groups or (operation == DELETE and not old):
+            return None
+        writer.start([group.partition for group in batch.groups], file_groups=sorted({name for _, name in groups}))
+        changed = batch.rows
+        if old:
+            columns = None if given is None else F.lit(columns_text(given))
+            log = as_log(batch.rows, operation, writer.instant, columns)
+            before = merged_rows(rows.sparkSession, plan, old, kind, schema)
+            by = kind if given is None else replace(kind, merge_by="column")
+            changed = by_bucket(merge(before, log, schema, by), schema, kind)
+        added = write_groups(changed, writer)
+        return writer.commit(added, removed=[file.path for file in old], metadata=metadata)

@@ -1,0 +1,45 @@
+"""What kind of table is written or read, and the key by which its rows are changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakemark import Client
+from lakemark_core.errors import InvalidArgument, UnsupportedOperation
+from lakemark_core.table_kind import KEY_PROPERTY, TableKind, kind_of
+
+
+def kind_of_table(client: Client, table: str) -> TableKind:
+    """As the table's properties say. Raises TableNotFound."""
+    return kind_of(client.tables.get(table).properties)
+
+
+def key_columns(keys: str | Sequence[str] | None, kind: TableKind, table: str) -> Sequence[str]:
+    """The columns by which rows are found: those of ``keys``, else the table's key.
+
+    Raises InvalidArgument if there are none, or if ``keys`` are not the table's key.
+    """
+    given = [keys] if isinstance(keys, str) else keys
+    if given is None:
+        if not kind.key:
+            raise InvalidArgument(
+                f"{table} has no key: name the columns that tell its rows apart, as in keys=['id'], or create the "
+                f"table with the property {KEY_PROPERTY}"
+            )
+        return kind.key
+    if kind.key and {name.lower() for name in given} != {name.lower() for name in kind.key}:
+        raise InvalidArgument(
+            f"keys={list(given)} are not the key of {table}, which is {', '.join(kind.key)}: rows of one key would "
+            "become several; leave keys out"
+        )
+    return given
+
+
+def require_no_key(kind: TableKind, table: str) -> None:
+    """Raises UnsupportedOperation if rows cannot simply be added."""
+    if kind.key:
+        raise UnsupportedOperation(
+            f"{table} has a key ({', '.join(kind.key)}), and appended rows could have one that is there already: use "
+            "upsert, or overwrite to load the whole table",
+            table=table,
+        )

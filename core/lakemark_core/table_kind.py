@@ -1,0 +1,163 @@
+"""What kind of table a lake table is, as its properties say it (docs/keyed-tables.md). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from lakemark_core.errors import InvalidArgument, InvalidSchema
+from lakemark_core.property_values import whole_number
+from lakemark_core.types import Field, Schema, format_type, is_floating, is_nested
+
+KEY_PROPERTY: Final = "lakemark.primary-key"
+"""Columns, separated by commas, whose values no two rows share."""
+WRITE_MODE_PROPERTY: Final = "lakemark.write.mode"
+ORDERING_PROPERTY: Final = "lakemark.merge.ordering-column"
+"""Of the changes of a row the one with the greatest value wins; without it the latest commit."""
+MERGE_BY_PROPERTY: Final = "lakemark.merge.by"
+BUCKETS_PROPERTY: Final = "lakemark.bucket.count"
+PROPERTIES: Final = (KEY_PROPERTY, WRITE_MODE_PROPERTY, ORDERING_PROPERTY, MERGE_BY_PROPERTY, BUCKETS_PROPERTY)
+
+FIXED: Final = (KEY_PROPERTY, ORDERING_PROPERTY, MERGE_BY_PROPERTY, BUCKETS_PROPERTY)
+"""Properties by which files were written: a table keeps those that it was created with."""
+
+BUCKETS_MAX: Final = 65_536
+
+WriteMode: TypeAlias = Literal["copy-on-write", "merge-on-read"]
+MergeBy: TypeAlias = Literal["row", "column"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """``key``: names of columns as the property has them, () without a key. ``buckets`` 0: there is no bucket index.
+
+    ``ordering_column`` "": changes are ordered by their commits. Made by ``kind_of``.
+    """
+
+    key: tuple[str, ...] = ()
+    write_mode: WriteMode = "copy-on-write"
+    ordering_column: str = ""
+    merge_by: MergeBy = "row"
+    buckets: int = 0
+
+    @property
+    def merges_on_read(self) -> bool:
+        """Whether changes of rows are written as deltas."""
+        return self.write_mode == "merge-on-read"
+
+    def key_fields(self, schema: Schema) -> tuple[Field, ...]:
+        """The key's columns, in its order. Raises InvalidSchema for one that is not there."""
+        return tuple(schema.field(name) for name in self.key)
+
+    def bucket_fields(self, schema: Schema) -> tuple[Field, ...]:
+        """The columns whose hash is the bucket: those of the key that do not partition the table."""
+        return tuple(field for field in self.key_fields(schema) if not schema.is_partition(field.name))
+
+    def check(self, schema: Schema) -> None:
+        """Raises InvalidArgument with the first thing that does not fit the schema."""
+        try:
+            fields = self.key_fields(schema)
+            ordering = schema.field(self.ordering_column) if self.ordering_column else None
+        except InvalidSchema as error:
+            name = ORDERING_PROPERTY if self._has_key(schema) else KEY_PROPERTY
+            raise InvalidArgument(f"{name}: {error.message}") from error
+        for field in fields:
+            if is_nested(field.type) or is_floating(field.type):
+                raise InvalidArgument(
+                    f"{KEY_PROPERTY}: column '{field.name}' is {format_type(field.type)}; columns of a key are neither "
+                    "nested nor of floating point, because such values are not equal or unequal for certain"
+                )
+        if len(set(fields)) < len(fields):
+            raise InvalidArgument(f"{KEY_PROPERTY} = {','.join(self.key)!r} names a column twice")
+        if ordering is not None and (is_nested(ordering.type) or ordering in fields):
+            raise InvalidArgument(
+                f"{ORDERING_PROPERTY}: column '{ordering.name}' is {format_type(ordering.type)}"
+                f"{' and belongs to the key' if ordering in fields else ''}; rows of one key are put in order by a "
+                "number, a text or a time that is not part of the key"
+            )
+        if self.buckets:
+            self._check_buckets(schema)
+
+    def _has_key(self, schema: Schema) -> bool:
+        return all(schema.find(name) is not None for name in self.key)
+
+    def _check_buckets(self, schema: Schema) -> None:
+        key = {field.name for field in self.key_fields(schema)}
+        missing = [name for name in schema.partition_columns if name not in key]
+        if missing:
+            raise InvalidArgument(
+                f"{KEY_PROPERTY} = {','.join(self.key)!r} lacks the partition column{'s' if len(missing) > 1 else ''} "
+                f"{', '.join(missing)}: buckets are kept for each partition, so a key can only be unique within one; "
+                "add them to the key, or leave out the bucket count"
+            )
+        if not self.bucket_fields(schema):
+            raise InvalidArgument(
+                f"{KEY_PROPERTY} = {','.join(self.key)!r} has only partition columns: there is nothing to make a "
+                "bucket of; add a column, or leave out the bucket count"
+            )
+
+
+def kind_of(properties: Mapping[str, str]) -> TableKind:
+    """The kind that a table's properties ask for. Raises InvalidArgument for illegal values and combinations."""
+    key = _columns(properties, KEY_PROPERTY)
+    kind = TableKind(
+        key,
+        cast(WriteMode, _word(properties, WRITE_MODE_PROPERTY, get_args(WriteMode))),
+        properties.get(ORDERING_PROPERTY, "").strip(),
+        cast(MergeBy, _word(properties, MERGE_BY_PROPERTY, get_args(MergeBy))),
+        _buckets(properties),
+    )
+    if ORDERING_PROPERTY in properties and not kind.ordering_column:
+        raise InvalidArgument(f"{ORDERING_PROPERTY} = '' names no column; leave it out to go by the order of commits")
+    if not key:
+        for name in (WRITE_MODE_PROPERTY, ORDERING_PROPERTY, MERGE_BY_PROPERTY, BUCKETS_PROPERTY):
+            if name in properties and properties[name].strip().lower() != "copy-on-write":
+                raise InvalidArgument(f"{name} is for tables with a key: set {KEY_PROPERTY}, too")
+    if kind.merges_on_read and not kind.buckets:
+        raise InvalidArgument(
+            f"{WRITE_MODE_PROPERTY} = 'merge-on-read' needs {BUCKETS_PROPERTY}: the bucket of a key says which file "
+            "group its changes belong to; about one bucket for each 100-200 MB of a partition is a good number"
+        )
+    if kind.merge_by == "column" and kind.ordering_column:
+        raise InvalidArgument(
+            f"{MERGE_BY_PROPERTY} = 'column' goes by the order of commits: one column cannot say for each of the "
+            f"others how new it is; leave out {ORDERING_PROPERTY}"
+        )
+    return kind
+
+
+def check_change(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raises InvalidArgument if a property changes by which the table's files were written."""
+    for name in FIXED:
+        if before.get(name) != after.get(name):
+            was = f"is {before[name]!r}" if name in before else "is not set"
+            raise InvalidArgument(
+                f"{name} {was} and cannot be changed: the table's files were written by it. Create a table with the "
+                "property that you want, and copy the rows"
+            )
+
+
+def _columns(properties: Mapping[str, str], name: str) -> tuple[str, ...]:
+    if name not in properties:
+        return ()
+    columns = tuple(column.strip() for column in properties[name].split(","))
+    if not all(columns):
+        raise InvalidArgument(f"{name} = {properties[name]!r} is not a list of columns, such as 'id' or 'id,day'")
+    return columns
+
+
+def _word(properties: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    value = properties.get(name, words[0]).strip().lower()
+    if value not in words:
+        raise InvalidArgument(f"{name} = {properties[name]!r} is not known; use {' or '.join(words)}")
+    return value
+
+
+def _buckets(properties: Mapping[str, str]) -> int:
+    if BUCKETS_PROPERTY not in properties:
+        return 0
+    count = whole_number(properties, BUCKETS_PROPERTY, 1)
+    if count > BUCKETS_MAX:
+        raise InvalidArgument(f"{BUCKETS_PROPERTY} = {count}; a table has at most {BUCKETS_MAX} buckets")
+    return count

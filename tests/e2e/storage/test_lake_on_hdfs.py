@@ -1,0 +1,134 @@
+"""Lake tables on a real HDFS: the service and the Python client by WebHDFS, Spark by Hadoop's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import dedent
+
+import pyarrow as pa
+import pytest
+
+from lakemark import Client
+from lakemark_core import storage
+from lakemark_server.process import Service
+from lakemark_server.verify import check_files, verify
+from tests.e2e.lake_spark.snippets import run
+from tests.e2e.spark_runner import SparkProcess, interpreter
+from tests.hdfs_cluster import HdfsCluster
+from tests.integration.grpc_server import connected, running_service
+from tests.integration.storage.test_lake_on_s3 import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
+    running = HdfsCluster(tmp_path_factory.mktemp("hdfs") / "cluster")
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def hdfs_service(cluster: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    settings = {"warehouse": f"{cluster.uri}/wh", "webhdfs": cluster.web, "hms_enabled": True, "hms_port": 0}
+    with running_service(tmp_path_factory.mktemp("hdfs") / "service", **settings) as running:
+        yield running
+    storage.configure(None)
+
+
+@pytest.fixture(scope="module")
+def hdfs_client(hdfs_service: Service) -> Iterator[Client]:
+    with connected(hdfs_service) as opened:
+        opened.databases.create("db")
+        yield opened
+
+
+@pytest.fixture(params=["4.3", "3.5"], ids=lambda version: f"spark-{version}")
+def hdfs_spark(
+    request: pytest.FixtureRequest,
+    hdfs_service: Service,
+    cluster: HdfsCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[SparkProcess]:
+    work = tmp_path_factory.mktemp(f"hdfs{request.param}")
+    variables = {"LAKEMARK_WEBHDFS": cluster.web}
+    with SparkProcess(interpreter(request.param), hdfs_service.hms_uri, work, variables=variables) as process:
+        process.python(
+            dedent(f"""
+            import lakemark
+            import lakemark_spark as ls
+            client = lakemark.connect({hdfs_service.grpc_address!r})
+            def ids(t, **at):
+                return [row.id for row in ls.read(spark, t, server=client, **at).orderBy("id").collect()]
+            """)
+        )
+        yield process
+
+
+def files(table: str, client: Client) -> list[str]:
+    return sorted(path for path, _ in storage.list_files(client.tables.get(table).location))
+
+
+def test_the_python_client(hdfs_service: Service, hdfs_client: Client, cluster: HdfsCluster) -> None:
+    client, name = hdfs_client, "db.python"
+    places = ["a b", "c/d", "e%20f", "ü=+", "g#h?i"]
+    client.tables.create(name, {"id": "bigint", "place": "string"}, partitioned_by=["place"])
+    with client.begin(name, "append") as writer:
+        writer.write(pa.table({"id": range(len(places)), "place": places}))
+        writer.commit()
+    location = client.tables.get(name).location
+    assert location.startswith(f"{cluster.uri}/wh/db.db/python-")
+    assert sorted(client.read(name).column("place").to_pylist()) == sorted(places)
+    assert client.read(name, "place = 'e%20f'").column("id").to_pylist() == [2]
+    with client.begin(name, "overwrite_table") as writer:
+        writer.write(pa.table({"id": [9], "place": ["z"]}))
+        writer.commit()
+    assert client.read(name, version=1).num_rows == len(places)
+    client.timeline.clean(name, retain_versions=1)
+    (left,) = files(name, client)
+    lost = client.begin(name, "append")
+    lost.write(pa.table({"id": [10], "place": ["z"]}))
+    assert len(files(name, client)) == 2
+    lost.rollback()
+    until(lambda: files(name, client) == [left])
+    checked = check_files(hdfs_service.store, orphans=True)
+    assert (checked.problems, checked.orphans, verify(hdfs_service.store)) == ([], [], [])
+    client.tables.drop(name, now=True)
+    assert not storage.is_directory(location)
+
+
+def test_spark(hdfs_client: Client, hdfs_spark: SparkProcess) -> None:
+    client, name = hdfs_client, f"db.spark{hdfs_spark.version.replace('.', '_')}"
+    client.tables.create(name, "id bigint, s string, p string", partitioned_by=["p"])
+    states = run(
+        hdfs_spark,
+        """
+        rows = lambda first, end, s: spark.range(first, end, 1, 2).selectExpr(
+            "id", f"'{s}' s", "concat('a b%2', id % 3) p"
+        )
+        ls.append(rows(0, 12, "a"), t, server=client)
+        ls.upsert(rows(9, 15, "b"), t, keys=["id", "p"], server=client)
+        ls.delete(spark, t, "id < 3 or id = 14", server=client)
+        ls.overwrite(rows(100, 101, "c"), t, partitions="dynamic", server=client)
+        result = [ids(t, version=version) for version in range(1, 5)]
+        """,
+        t=name,
+    )
+    expected = [
+        list(range(12)),
+        list(range(15)),
+        list(range(3, 14)),
+        [one for one in range(3, 14) if one % 3 != 1] + [100],
+    ]
+    assert states == expected
+    for version, ids in enumerate(expected, 1):
+        database, table = name.split(".")
+        rows = hdfs_spark.sql(f"SELECT id FROM {database}.`{table}@v{version}` ORDER BY id")
+        assert [row[0] for row in rows] == ids
+        assert sorted(client.read(name, version=version).column("id").to_pylist()) == ids
+    client.timeline.clean(name, retain_versions=1)
+    planned = {path.removeprefix(client.tables.get(name).location + "/") for path in client.plan(name).paths}
+    assert set(files(name, client)) == planned
+    hdfs_spark.sql(f"DROP VIEW {name}")
+    assert [one.name for one in client.tables.dropped("db")] == [name]
+    client.tables.purge(name)

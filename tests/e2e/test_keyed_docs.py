@@ -1,0 +1,70 @@
+"""The examples of docs/keyed-tables.md, run in their order."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakemark import Client
+from lakemark_server.process import Service
+from tests.e2e.conftest import StartSpark
+from tests.e2e.lake_spark.snippets import run
+
+pytestmark = pytest.mark.spark
+
+PAGE = Path(__file__).parents[2] / "docs" / "keyed-tables.md"
+BLOCK = re.compile(r"^```(sql|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_examples_of_the_page_do_what_it_says(client: Client, service: Service, start_spark: StartSpark) -> None:
+    spark = start_spark("4.3", service.hms_uri)
+    client.databases.create("db", if_not_exists=True)
+    run(spark, "import lakemark; client = lakemark.connect(server)", server=service.grpc_address)
+    blocks = BLOCK.findall(PAGE.read_text())
+    assert [language for language, _ in blocks].count("text") > 3
+
+    rows: list[tuple[object, ...]] = []
+    for language, text in blocks:
+        match language:
+            case "sql":
+                rows = spark.sql(text)
+            case "python":
+                spark.python(text)
+            case _:
+                assert [" ".join(map(str, row)) for row in rows] == text.splitlines()
+
+
+@pytest.mark.slow
+def test_the_command_compacts(client: Client, service: Service, start_spark: StartSpark) -> None:
+    spark = start_spark("4.3", service.hms_uri)
+    client.databases.create("db", if_not_exists=True)
+    properties = {
+        "lakemark.primary-key": "id",
+        "lakemark.bucket.count": "2",
+        "lakemark.write.mode": "merge-on-read",
+        "lakemark.conflict.policy": "row",
+    }
+    client.tables.create("db.by_command", "id bigint", properties=properties)
+    run(
+        spark,
+        "import lakemark_spark; lakemark_spark.upsert(spark.range(5), 'db.by_command', server=server)",
+        server=service.grpc_address,
+    )
+
+    command = [sys.executable, "-m", "lakemark", "--server", service.grpc_address, "tables", "compact", "db.by_command"]
+    told = [
+        subprocess.run(
+            [*command, "--master", "local[1]", "--conf", "spark.driver.bindAddress=127.0.0.1"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for _ in range(2)
+    ]
+
+    assert told == ["compacted db.by_command: version 2\n", "db.by_command has no deltas to merge\n"]
+    assert client.read("db.by_command").num_rows == 5

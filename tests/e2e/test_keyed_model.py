@@ -1,0 +1,262 @@
+"""Random changes of tables with a key, compared after each with a model in memory.
+
+Three readers look: ``lakemark_spark.read``, plain Spark, and the client without Spark. Compactions lie in between, some
+of them with an upsert in their middle. Every kind of table takes its turn.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from lakemark import Client
+from lakemark_server.process import Service
+from tests.e2e.conftest import StartSpark
+from tests.e2e.lake_spark.snippets import run
+from tests.e2e.spark_runner import SparkProcess
+
+pytestmark = pytest.mark.spark
+
+COLUMNS: Final = {"id": "bigint", "a": "int", "b": "string", "t": "int", "p": "string"}
+KEY: Final = ("id", "p")
+ORDERING: Final = "t"
+PARTITIONS: Final = ("x", "y/z=ü")
+IDS: Final = 8
+STEPS: Final = 5
+LONG_STEPS: Final = 60
+
+MERGED: Final = {"lakemark.write.mode": "merge-on-read"}
+KINDS: Final = {
+    "merged": MERGED,
+    "ordered": {**MERGED, "lakemark.merge.ordering-column": ORDERING, "lakemark.conflict.policy": "row"},
+    "by_column": {**MERGED, "lakemark.merge.by": "column", "lakemark.conflict.policy": "column"},
+    "rewritten": {},
+    "rewritten_ordered": {"lakemark.merge.ordering-column": ORDERING},
+}
+
+Row: TypeAlias = dict[str, Any]
+Key: TypeAlias = tuple[Any, ...]
+
+
+@dataclass
+class Model:
+    """What a table holds. ``deleted``: the ordering values of deletes that deltas still tell of."""
+
+    ordered: bool
+    merged: bool
+    rows: dict[Key, Row] = field(default_factory=dict)
+    deleted: dict[Key, int] = field(default_factory=dict)
+
+    def upsert(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            key = _key(row)
+            if self._beaten(key, row):
+                continue
+            self.deleted.pop(key, None)
+            self.rows[key] = {**self.rows.get(key, dict.fromkeys(COLUMNS)), **row}
+
+    def delete(self, keys: Sequence[Row]) -> None:
+        for row in keys:
+            key = _key(row)
+            if self._beaten(key, row):
+                continue
+            self.rows.pop(key, None)
+            if self.ordered and self.merged:
+                self.deleted[key] = row[ORDERING]
+
+    def delete_where(self, matches: Callable[[Row], bool]) -> None:
+        self.delete([row for row in self.rows.values() if matches(row)])
+
+    def overwrite(self, partition: str, rows: Sequence[Row]) -> None:
+        self.rows = {key: row for key, row in self.rows.items() if row["p"] != partition}
+        self.deleted = {key: at for key, at in self.deleted.items() if key[1] != partition}
+        self.rows |= {_key(row): row for row in rows}
+
+    def compact(self) -> None:
+        """Changes nothing but that deletes are forgotten."""
+        self.deleted.clear()
+
+    def _beaten(self, key: Key, row: Row) -> bool:
+        if not self.ordered:
+            return False
+        newest = max(
+            (at for at in (self.rows.get(key, {}).get(ORDERING), self.deleted.get(key)) if at is not None), default=None
+        )
+        return newest is not None and newest > row[ORDERING]
+
+    def table(self) -> list[list[Any]]:
+        return sorted([[row[name] for name in COLUMNS] for row in self.rows.values()], key=repr)
+
+
+def _key(row: Row) -> Key:
+    return tuple(row[name] for name in KEY)
+
+
+class Steps:
+    """Random steps: what a child process runs, and what the model does."""
+
+    def __init__(self, chance: random.Random, kind: str, model: Model) -> None:
+        self._chance = chance
+        self._kind = kind
+        self._model = model
+        self._number = 0
+
+    def next(self) -> tuple[str, dict[str, Any]]:
+        """The code of the next step with its names; the model has made it."""
+        self._number += 1
+        names = ["upsert", "upsert", "delete_keys", "delete", "overwrite"]
+        if self._kind in ("merged", "ordered", "by_column"):
+            names += ["compact", "compact_beside"]
+        first = self._number == 1
+        return getattr(self, "_upsert" if first else f"_{self._chance.choice(names)}")()
+
+    def _upsert(self) -> tuple[str, dict[str, Any]]:
+        rows = self._rows()
+        if self._kind in ("by_column", "rewritten") and self._chance.random() < 0.6:
+            dropped = self._chance.choice(["a", "b", "t"])
+            rows = [{name: value for name, value in row.items() if name != dropped} for row in rows]
+        self._model.upsert(rows)
+        return "ls.upsert(frame(rows), t, server=client)", {"rows": rows}
+
+    def _delete_keys(self) -> tuple[str, dict[str, Any]]:
+        rows = [{name: row[name] for name in (*KEY, ORDERING)} for row in self._rows()]
+        self._model.delete(rows)
+        return "ls.delete_keys(frame(rows), t, server=client)", {"rows": rows}
+
+    def _delete(self) -> tuple[str, dict[str, Any]]:
+        least = self._chance.randrange(100)
+        self._model.delete_where(lambda row: row["a"] is not None and row["a"] >= least and row["id"] < 4)
+        return "ls.delete(spark, t, where, server=client)", {"where": f"a >= {least} and id < 4"}
+
+    def _overwrite(self) -> tuple[str, dict[str, Any]]:
+        partition = self._chance.choice(PARTITIONS)
+        rows = [{**row, "p": partition} for row in {row["id"]: row for row in self._rows()}.values()]
+        self._model.overwrite(partition, rows)
+        return "ls.overwrite(frame(rows), t, partitions=[{'p': p}], server=client)", {"rows": rows, "p": partition}
+
+    def _compact(self) -> tuple[str, dict[str, Any]]:
+        self._model.compact()
+        return "ls.compact(spark, t, server=client)", {}
+
+    def _compact_beside(self) -> tuple[str, dict[str, Any]]:
+        """An upsert is committed after the compaction has read, and before it commits."""
+        rows = self._rows()
+        self._model.compact()
+        self._model.upsert(rows)
+        return "beside(lambda: ls.upsert(frame(rows), t, server=client))", {"rows": rows}
+
+    def _rows(self) -> list[Row]:
+        keys = self._chance.sample([(one, p) for one in range(IDS) for p in PARTITIONS], self._chance.randint(1, 6))
+        return [
+            {
+                "id": one,
+                "a": self._chance.choice([None, self._chance.randrange(100)]),
+                "b": self._chance.choice(["", "é", None, f"b{self._chance.randrange(9)}"]),
+                "t": self._chance.randrange(20),
+                "p": p,
+            }
+            for one, p in keys
+        ]
+
+
+HELPERS: Final = """
+    from functools import reduce
+    from unittest import mock
+    from pyspark.sql import functions as F
+    import lakemark, lakemark_spark as ls, lakemark_spark.compactions as compactions
+    client = lakemark.connect(address)
+    def frame(rows):
+        names = [name for name in columns if name in rows[0]]
+        text = ", ".join(f"`{name}` {columns[name]}" for name in names)
+        return spark.createDataFrame([tuple(row[name] for name in names) for row in rows], text)
+    def beside(work):
+        real, done = compactions.merged_rows, []
+        def then(*args):
+            if not done:
+                done.append(work())
+            return real(*args)
+        with mock.patch.object(compactions, "merged_rows", then):
+            commit = ls.compact(spark, t, server=client)
+        if not done:  # there was nothing to merge
+            work()
+        return commit
+    def states(version, where):
+        view = spark.table("{}.`{}@v{}`".format(*t.split("."), version))
+        read = lambda **at: ls.read(spark, t, version=version, server=client, **at)
+        frames = [read(where=where), view.where(where)]
+        # One job for both; the places tell which row is of which.
+        tagged = [frame.select(F.lit(at).alias("at"), *columns) for at, frame in enumerate(frames)]
+        rows = reduce(lambda one, other: one.unionAll(other), tagged).collect()
+        return [sorted([list(row[1:]) for row in rows if row[0] == at], key=repr) for at in range(len(frames))]
+"""
+
+
+def _play(client: Client, spark: SparkProcess, kind: str, seed: int, steps: int) -> None:
+    table = f"keyed.{kind}_{seed}"
+    properties = {"lakemark.primary-key": ",".join(KEY), "lakemark.bucket.count": "2", **KINDS[kind]}
+    columns = ", ".join(f"{name} {column_type}" for name, column_type in COLUMNS.items())
+    client.tables.create(table, columns, partitioned_by=["p"], properties=properties)
+    model = Model("lakemark.merge.ordering-column" in properties, "lakemark.write.mode" in properties)
+    chance = random.Random(seed)
+    play = Steps(chance, kind, model)
+    past: dict[int, list[list[Any]]] = {0: []}
+    told: list[Any] = []
+    for _ in range(steps):
+        code, names = play.next()
+        told.append((code, names))
+        run(spark, code, t=table, **names)
+        version = client.snapshot(table).version
+        past[version] = model.table()
+        one, least = chance.randrange(IDS), chance.randrange(100)
+        # What the key says may be used below the merging, what another column says may not.
+        wheres = ["true", f"a > {least}", f"id = {one} and p = 'x'", f"id in ({one}, 1) and p = 'x' and a > {least}"]
+        where = chance.choice(wheres)
+        matching = [row for row in past[version] if _holds(where, dict(zip(COLUMNS, row, strict=True)))]
+        states = run(spark, f"result = states({version}, {where!r})")
+        assert states == [matching, matching], (where, told)
+        assert _read(client, table, version, where) == matching, (where, told)
+    for version in chance.sample(sorted(past)[1:], min(2, len(past) - 1)):
+        everything = run(spark, f"result = states({version}, 'true')")
+        assert everything == [past[version]] * 2, (version, told)
+
+
+def _read(client: Client, table: str, version: int, where: str) -> list[list[Any]]:
+    """The rows without Spark."""
+    rows = client.read(table, None if where == "true" else where, version=version)
+    return sorted([[row[name] for name in COLUMNS] for row in rows.to_pylist()], key=repr)
+
+
+def _holds(where: str, row: Row) -> bool:
+    if row["a"] is None and "a >" in where:
+        return False
+    return bool(eval(where.replace(" = ", " == ").replace("true", "True"), {}, row))  # noqa: S307
+
+
+@pytest.fixture
+def keyed(client: Client, service: Service, start_spark: StartSpark) -> Iterator[SparkProcess]:
+    spark = start_spark("4.3", service.hms_uri)
+    client.databases.create("keyed", if_not_exists=True)
+    run(spark, HELPERS, address=service.grpc_address, columns=COLUMNS)
+    # Generating and compiling code takes most of the time of queries on a few rows.
+    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    for name, value in settings.items():
+        spark.python(f"spark.conf.set({name!r}, {value!r})")
+    yield spark
+    for name in settings:
+        spark.python(f"spark.conf.unset({name!r})")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_are_what_their_changes_say(client: Client, keyed: SparkProcess, kind: str) -> None:
+    _play(client, keyed, kind, 1, STEPS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_are_what_their_changes_say_for_long(client: Client, keyed: SparkProcess, kind: str, seed: int) -> None:
+    _play(client, keyed, kind, seed, LONG_STEPS)
