@@ -6,6 +6,7 @@ places (``lakemark_server.events.upkeep``); from there on readers count.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from lakemark_core.errors import EventsLost, EventsTrimmed, OffsetUnknown
@@ -33,13 +34,15 @@ class LogPosition(NamedTuple):
 class EventPage(NamedTuple):
     """Some events with their offsets, and where to read on. ``whole``: when it was read, there were no more.
 
-    ``places`` are the ends of batches, by the offset of the last event before each.
+    ``places`` are the ends of batches, by the offset of the last event before each. ``size_bytes``: what the batches
+    take in the store.
     """
 
     events: list[Event]
     position: LogPosition
     whole: bool
     places: dict[int, bytes]
+    size_bytes: int
 
 
 class LogExtent(NamedTuple):
@@ -71,21 +74,47 @@ class EventLog:
         ``epoch``: that of the event at ``after``, as the reader has seen it; None: it does not know. Raises
         EventsTrimmed, OffsetUnknown, EventsLost.
         """
-        return self._store.read(lambda tx: _begin(tx, catalog, after, epoch))
+        trimmed, current = self._store.read(lambda tx: (_trimmed(tx, catalog), event_log.epoch(tx)))
+        if after < trimmed and not (after == 0 and epoch is None):
+            raise EventsTrimmed(
+                f"the events behind offset {after} of catalog {catalog!r} are kept no longer; the first one that there "
+                f"is has offset {trimmed + 1}: read what you need of the catalog itself, then go on from there",
+                first_offset=str(trimmed + 1),
+            )
+        wanted = max(after, trimmed)
+        if epoch is not None and epoch < current:
+            self._check_kept(catalog, wanted, epoch)
+        position = self._store.read(lambda tx: _from_mark(last_mark(tx, catalog, wanted), wanted))
+        try:
+            return self._behind(catalog, position)
+        except EventsTrimmed:
+            if after:
+                raise
+            return self.begin(catalog, after, epoch)  # what was the beginning has been trimmed meanwhile
 
     def end(self, catalog: str) -> LogPosition:
         """The end of the log: what is read there comes later."""
-        return self._store.read(lambda tx: _end(tx, catalog))
+        mark = self._counted(catalog, lambda tx: last_mark(tx, catalog))
+        return _from_mark(mark, mark.offset)
 
     def extent(self, catalog: str) -> LogExtent:
         """What there is to read."""
-        return self._store.read(
-            lambda tx: LogExtent(_trimmed(tx, catalog) + 1, _end(tx, catalog).offset, event_log.epoch(tx))
-        )
+        trimmed, epoch = self._store.read(lambda tx: (_trimmed(tx, catalog), event_log.epoch(tx)))
+        return LogExtent(trimmed + 1, self.end(catalog).offset, epoch)
 
     def summary(self, catalog: str) -> LogSummary:
         """What the log holds."""
-        return self._store.read(lambda tx: _summary(tx, catalog))
+
+        def beginning(tx: ReadTransaction) -> tuple[EventMark, int, int]:
+            pairs = tx.get_range(*EVENTS.range(catalog), limit=PAGE_PAIRS, snapshot=True)
+            first = next(event_log.batches(catalog, pairs), None)
+            mark = first_mark(tx, catalog)
+            return mark if mark.trimmed else EventMark(), first[2][0].time_ms if first else 0, event_log.epoch(tx)
+
+        begun, first_ms, epoch = self._store.read(beginning)
+        end = self._counted(catalog, lambda tx: last_mark(tx, catalog))
+        extent = LogExtent(begun.offset + 1, end.offset, epoch)
+        return LogSummary(extent, first_ms, end.time_ms if first_ms else 0, end.bytes - begun.bytes)
 
     def page(self, catalog: str, position: LogPosition, pairs: int = PAGE_PAIRS) -> EventPage:
         """The events behind ``position``; none if there are no more. Raises EventsTrimmed."""
@@ -96,6 +125,62 @@ class EventLog:
         key = EVENT_ENDS.key(catalog)
         self._store.wait_for_change(key, seen, timeout_s)
         return self._store.read(lambda tx: tx.get(key))
+
+    def _check_kept(self, catalog: str, after: int, epoch: int) -> None:
+        """Raises EventsLost if no event of ``epoch``, which has ended, has the offset ``after``."""
+        end = EVENTS.key(catalog, epoch + 1)
+        kept = self._counted(catalog, lambda tx: _last_mark_before(tx, catalog, end), end).offset
+        if after > kept:
+            raise EventsLost(
+                f"the store was restored from a backup whose last event of epoch {epoch} has offset {kept}; the event "
+                f"that you have read at offset {after} is not in it. Read what you need of the catalog itself, then "
+                f"go on from offset {kept}",
+                last_offset=str(kept),
+            )
+
+    # Both count page by page, in a transaction each: what lies behind the last mark may be more than a transaction has
+    # the time to read. The log has the same order in all of them.
+
+    def _behind(self, catalog: str, position: LogPosition) -> LogPosition:
+        """The last place before the events behind ``position.after``. Raises OffsetUnknown, EventsTrimmed."""
+        after = position.after
+        while True:
+            page = self._store.read(lambda tx, position=position: _page(tx, catalog, position, PAGE_PAIRS))  # type: ignore[misc]
+            if page.events or page.position.offset >= after:
+                return position if page.position.offset > after else page.position
+            if page.whole:
+                last = page.position.offset
+                raise OffsetUnknown(
+                    f"catalog {catalog!r} has no event with offset {after}; the last one has {last}",
+                    last_offset=str(last),
+                )
+            position = page.position
+
+    def _counted(
+        self, catalog: str, from_mark: Callable[[ReadTransaction], EventMark], end: bytes | None = None
+    ) -> EventMark:
+        """What a mark at the end of the log, or before the key ``end``, would say; counted from another mark.
+
+        Raises EventsTrimmed if there is none to count from.
+        """
+        mark = self._store.read(from_mark)
+        while True:
+            position = _from_mark(mark, mark.offset)
+            try:
+                page = self._store.read(lambda tx, position=position: _page(tx, catalog, position, PAGE_PAIRS, end))  # type: ignore[misc]
+            except EventsTrimmed:
+                mark = self._store.read(from_mark)
+                if mark.offset <= position.offset:
+                    raise
+                continue  # trimmed meanwhile, up to a newer mark
+            mark = EventMark(
+                offset=page.position.offset,
+                key=page.position.key,
+                bytes=mark.bytes + page.size_bytes,
+                time_ms=page.events[-1].time_ms if page.events else mark.time_ms,
+            )
+            if page.whole:
+                return mark
 
 
 def marks_key(catalog: str, offset: int) -> bytes:
@@ -123,82 +208,16 @@ def _trimmed(tx: ReadTransaction, catalog: str) -> int:
     return mark.offset if mark.trimmed else 0
 
 
-def _begin(tx: ReadTransaction, catalog: str, after: int, epoch: int | None) -> LogPosition:
-    trimmed = _trimmed(tx, catalog)
-    if after < trimmed and not (after == 0 and epoch is None):
-        raise EventsTrimmed(
-            f"the events behind offset {after} of catalog {catalog!r} are kept no longer; the first one that there is "
-            f"has offset {trimmed + 1}: read what you need of the catalog itself, then go on from there",
-            first_offset=str(trimmed + 1),
-        )
-    after = max(after, trimmed)
-    if epoch is not None and epoch < event_log.epoch(tx):
-        kept = _before_epoch(tx, catalog, epoch + 1).offset
-        if after > kept:
-            raise EventsLost(
-                f"the store was restored from a backup whose last event of epoch {epoch} has offset {kept}; the event "
-                f"that you have read at offset {after} is not in it. Read what you need of the catalog itself, then "
-                f"go on from offset {kept}",
-                last_offset=str(kept),
-            )
-    position = _from_mark(last_mark(tx, catalog, after), after)
-    while True:
-        page = _page(tx, catalog, position, PAGE_PAIRS)
-        if page.events or page.position.offset >= after:
-            return position if page.position.offset > after else page.position
-        if page.whole:
-            last = page.position.offset
-            raise OffsetUnknown(
-                f"catalog {catalog!r} has no event with offset {after}; the last one has {last}", last_offset=str(last)
-            )
-        position = page.position
-
-
-def _before_epoch(tx: ReadTransaction, catalog: str, epoch: int) -> LogPosition:
-    """The end of what was appended in earlier epochs."""
-    end = EVENTS.key(catalog, epoch)
+def _last_mark_before(tx: ReadTransaction, catalog: str, end: bytes) -> EventMark:
+    """The last mark at a place before the key ``end``; an empty one if there is none."""
     begin, marks_end = EVENT_MARKS.range(catalog)
-    mark = EventMark()
     while begin < marks_end:
         pairs = tx.get_range(begin, marks_end, limit=1, reverse=True, snapshot=True)
         mark = EventMark.FromString(pairs[0][1]) if pairs else EventMark()
-        if not pairs or mark.key < end:
-            break
+        if mark.key < end:
+            return mark
         marks_end = pairs[0][0]
-        mark = EventMark()
-    return _last(tx, catalog, _from_mark(mark, mark.offset), end)
-
-
-def _end(tx: ReadTransaction, catalog: str) -> LogPosition:
-    mark = last_mark(tx, catalog)
-    return _last(tx, catalog, _from_mark(mark, mark.offset), EVENTS.range(catalog)[1])
-
-
-def _summary(tx: ReadTransaction, catalog: str) -> LogSummary:
-    begun, mark = first_mark(tx, catalog), last_mark(tx, catalog)
-    begin, end = EVENTS.range(catalog)
-    first = next(event_log.batches(catalog, tx.get_range(begin, end, limit=PAGE_PAIRS, snapshot=True)), None)
-    last, last_ms = mark.offset, mark.time_ms
-    size_bytes = mark.bytes - (begun.bytes if begun.trimmed else 0)
-    key = mark.key
-    while True:
-        begin = key + b"\0" if key else begin
-        pairs = tx.get_range(begin, end, limit=PAGE_PAIRS, snapshot=True) if begin < end else []
-        for key, batch_bytes, events in event_log.batches(catalog, pairs):  # noqa: B007 - the last key is used
-            last, last_ms = last + len(events), events[-1].time_ms
-            size_bytes += batch_bytes
-        if len(pairs) < PAGE_PAIRS:
-            break
-    extent = LogExtent(_trimmed(tx, catalog) + 1, last, event_log.epoch(tx))
-    return LogSummary(extent, first[2][0].time_ms if first else 0, last_ms if first else 0, size_bytes)
-
-
-def _last(tx: ReadTransaction, catalog: str, position: LogPosition, end: bytes) -> LogPosition:
-    while True:
-        page = _page(tx, catalog, position, PAGE_PAIRS, end)
-        position = page.position._replace(after=page.position.offset)
-        if page.whole:
-            return position
+    return EventMark()
 
 
 def _from_mark(mark: EventMark, after: int) -> LogPosition:
@@ -222,11 +241,14 @@ def _page(
     events: list[Event] = []
     offset, key = position.offset, position.key
     places: dict[int, bytes] = {}
-    for key, _, batch in event_log.batches(catalog, pairs):
+    size_bytes = 0
+    for key, batch_bytes, batch in event_log.batches(catalog, pairs):
+        size_bytes += batch_bytes
         for event in batch:
             offset += 1
             if offset > position.after:
                 event.offset = offset
                 events.append(event)
         places[offset] = key
-    return EventPage(events, LogPosition(offset, key, max(position.after, offset)), len(pairs) < pairs_max, places)
+    position = LogPosition(offset, key, max(position.after, offset))
+    return EventPage(events, position, len(pairs) < pairs_max, places, size_bytes)
