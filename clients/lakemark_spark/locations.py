@@ -27,9 +27,11 @@ _CREDENTIALS: Final = (
     "set spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key, or the variables of AWS where Spark's "
     "driver and executors run, or spark.hadoop.fs.s3a.aws.credentials.provider"
 )
+_NO_JARS: Final = "no_file_system"
 _MISSING: Final = (
     # What Hadoop says, the reason by name, and what is missing.
-    (re.compile("S3AFileSystem not found|No FileSystem for scheme|NoClassDefFoundError"), "no_file_system", ""),
+    (re.compile(r"NoClassDefFoundError: (software/amazon|com/amazonaws)|S3AFileSystem not found"), _NO_JARS, ""),
+    (re.compile("No FileSystem for scheme"), _NO_JARS, ""),
     (re.compile("NoAuthWithAWSException|NoAwsCredentials"), "no_credentials", f"it has no credentials: {_CREDENTIALS}"),
     (
         re.compile("InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"),
@@ -82,7 +84,8 @@ def _told(spark: SparkSession, place: str, error: Exception) -> StorageRefused |
     text = str(error)
     parts = urlsplit(place)
     for sign, reason, missing in _MISSING:
-        if not sign.search(text):
+        # A job may fail to read other buckets, too; what names none has no file system at all.
+        if not sign.search(text) or (reason != _NO_JARS and f"//{parts.netloc}" not in text):
             continue
         line = next(one.strip(": ") for one in text.splitlines() if sign.search(one))
         known = missing or f"it has no file system for {parts.scheme}: {_jars(spark, parts.scheme)}"

@@ -47,7 +47,11 @@ class SparkWorld:
         return [row[0] for row in self.spark.sql(f"SELECT id FROM {table} ORDER BY id")]
 
     def files(self, table: str) -> list[str]:
-        """The keys below the table's location."""
+        """The keys of files below the table's location."""
+        return [key for key in self.keys(table) if not key.endswith("/")]
+
+    def keys(self, table: str) -> list[str]:
+        """All keys there, with the markers that committers leave at the directories of instants."""
         prefix = self.client.tables.get(table).location.removeprefix(f"{self.bucket.uri}/")
         return self.bucket.keys(f"{prefix}/")
 

@@ -58,7 +58,7 @@ def test_it_leaves_the_files_of_the_commit_and_costs_what_is_documented(
         counts[files] = {kind: sum(world.proxy.counts.get(one, 0) for one in KINDS[kind]) for kind in KINDS}
     assert world.ids(table) == sorted([*range(8)] * 3)
     planned = {path.removeprefix(f"{world.bucket.uri}/") for path in world.client.plan(table).paths}
-    keys = set(world.files(table))
+    keys = set(world.keys(table))
     assert planned <= keys
     assert {re.sub(r"/\d+/$", "/instant/", key) for key in keys - planned} <= {
         f"{next(iter(planned)).rsplit('/', 4)[0]}/instant/"

@@ -66,6 +66,7 @@ def test_branches_drops_and_cleans(world: SparkWorld, table: str) -> None:
     world.run("ls.overwrite(spark.range(5, 6).selectExpr('id', '1 p'), t, server=client)", t=table)
     world.client.timeline.clean(table, retain_versions=1)
     assert len(world.files(table)) == 1
+    assert len({key.split("/")[3] for key in world.keys(table)}) == 1, "markers of other instants are gone, too"
     assert world.ids(table) == world.sql_ids(table) == [5]
     world.spark.sql(f"DROP VIEW {table}")
     world.client.tables.undrop(table)
