@@ -1,8 +1,9 @@
 """Kafka: events as records of a topic, those of a table in one partition and in order (docs/sinks.md).
 
-The producer is idempotent and never gives a record up by itself: within a partition nothing is repeated, left out or
-exchanged as long as the producer lives. A new producer (after another runner, or an error) begins with the first event
-that was not confirmed. So a reader sees an event again only behind itself, and can drop it by its offset.
+The producer is idempotent and gives up only records that the broker refuses for good: within a partition nothing else
+is repeated, left out or exchanged as long as the producer lives. A new producer (after another runner, or an error)
+begins with the first event that was not confirmed. So a reader sees an event again only behind itself, and can drop it
+by its offset.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ PROTOBUF_TYPE: Final = "application/protobuf"
 
 _OWN: Final = {
     "enable.idempotence": True,
-    # A record that is given up stops the producer, so that none behind it overtakes it.
-    "enable.gapless.guarantee": True,
     "message.timeout.ms": 0,
     "partitioner": "murmur2_random",  # as Java's clients have it
     "client.id": "lakemark",
@@ -83,6 +82,12 @@ class KafkaSender:
 
         Raises DeliveryFailed, EventRefused, DeliveryAborted.
         """
+        try:
+            return self._send(events, resent=resent)
+        except self._kafka.KafkaException as error:
+            raise self._failure(error.args[0]) from error
+
+    def _send(self, events: Sequence[Event], *, resent: bool) -> int:
         if resent:
             self._begin_anew()  # what is on its way would be confirmed to nobody
         taken = self._hand_over(events, resent=resent)
@@ -98,6 +103,10 @@ class KafkaSender:
         count = self._confirmed(events[:taken])
         if count:
             return count
+        if first.error is not None and self._is_size(first.error) and taken > 1:
+            # The broker refuses records together: the first one may be small.
+            self._begin_anew()
+            return self._send(events[:1], resent=resent)
         if first.error is not None:
             raise self._failure(first.error)
         raise DeliveryFailed(
@@ -144,9 +153,9 @@ class KafkaSender:
                 return number
             except self._kafka.KafkaException as error:
                 del self._sent[place]
-                if number:
+                if number and not error.args[0].fatal():
                     return number
-                raise self._failure(error.args[0]) from error
+                raise
             self._producer.poll(0)
         return len(events)
 
@@ -165,14 +174,17 @@ class KafkaSender:
 
     def _failure(self, error: Any) -> DeliveryFailed | EventRefused:
         """What an error of the first event means. The next attempt begins with a new producer."""
-        codes = self._kafka.KafkaError
-        self._begin_anew()
-        if error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE):
+        self._begin_anew(even_if_idle=error.fatal())
+        if self._is_size(error):
             return EventRefused(f"topic {self._topic!r} takes no record of this size: {error.str()}")
         return DeliveryFailed(f"topic {self._topic!r} at {self._servers}: {error.str()}", counts=False)
 
-    def _begin_anew(self) -> None:
-        if self._sent:
+    def _is_size(self, error: Any) -> bool:
+        codes = self._kafka.KafkaError
+        return error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE)
+
+    def _begin_anew(self, *, even_if_idle: bool = False) -> None:
+        if self._sent or even_if_idle:
             self.close()
             self._producer = self._made()
 

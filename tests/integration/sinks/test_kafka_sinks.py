@@ -97,7 +97,8 @@ def test_a_topic_that_is_not_there_is_told_until_it_is(client: Client, real_brok
     assert (sink.state, sink.delivered) == ("failing", 0)
     real_broker.make_topic("later")
     reader = TopicReader(real_broker.address, "later")
-    assert [json.loads(message.value())["data"]["database"] for message in reader.read(2)] == ["default", "a"]
+    told = [json.loads(message.value())["data"]["database"] for message in reader.read(2)]
+    assert sorted(told) == ["a", "default"]  # in partitions of their own
     reader.close()
 
 
@@ -111,7 +112,8 @@ def test_an_event_that_is_too_large_for_the_topic_becomes_a_dead_letter(
     client.databases.create("large", description="".join(f"{number:x} " for number in range(2_000)))
     client.databases.create("b")
     reader = TopicReader(real_broker.address, "small")
-    assert [json.loads(message.value())["data"]["database"] for message in reader.read(2)] == ["a", "b"]
+    told = {json.loads(message.value())["data"]["database"] for message in reader.read(2)}
+    assert told == {"a", "b"}
     (letter,) = client.sinks.dead_letters("k")
     assert letter.event.database == "large"
     assert "takes no record of this size" in letter.reason
