@@ -111,7 +111,7 @@ def _scans(server: S3Server, work: Path, files: int, partitions: int, rounds: in
                     "rows.repartition('p').write.insertInto('db.plain')"
                 )
             tables = ("db.lake", "db.plain")
-            counts = {table: len(spark.sql(f"SELECT DISTINCT _metadata.file_path FROM {table}")) for table in tables}
+            counts = {table: len(spark.sql(f"SELECT DISTINCT input_file_name() FROM {table}")) for table in tables}
             kept = _in_turns(spark, tables, rounds)
             spark.python(f"spark.conf.set({_LISTS_KEPT!r}, 0); spark.catalog.refreshTable('db.plain')")
             _append(client, "db.lake", _rows(1))  # a version whose files Spark has not listed
