@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import structlog
@@ -30,7 +30,7 @@ from lakemark_server.listeners.journal import Journal
 from lakemark_server.listeners.registry import ListenerNotFound, Listeners, consumer_of
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store import event_log
-from lakemark_server.store.leased_thread import LeasedThread
+from lakemark_server.store.leased_thread import LeasedThread, LeasedThreads
 from lakemark_server.store.leases import FencedStore, Lease, LeaseLost
 
 LEASE_MS: Final = 120_000
@@ -87,7 +87,6 @@ class Runner(LeasedThread):
             lost="another process mirrors for the listener now",
         )
         self.listener_id = listener.listener_id
-        self.ended = False
         self._domains, self._lease_ms = domains, lease_ms
         self._catalog, self._name = listener.catalog, listener.name
         self._metastore = Metastore(listener.uri)
@@ -119,7 +118,6 @@ class Runner(LeasedThread):
             if wait_s:
                 self._stopped.wait(wait_s)
         self._metastore.close()
-        self.ended = True
 
     def _round(self) -> float:
         """Returns how many seconds to wait before the next one. Raises LakemarkError."""
@@ -247,45 +245,18 @@ class Runner(LeasedThread):
         return wait_s
 
 
-class Runners:
+class Runners(LeasedThreads[tuple[str, str, str]]):
     """Starts a runner for each listener that is configured, in this process, and ends those of dropped ones."""
 
     def __init__(self, domains: Domains, interval_s: float, lease_ms: int = LEASE_MS) -> None:
-        self._domains, self._interval_s, self._lease_ms = domains, interval_s, lease_ms
-        self._running: dict[tuple[str, str, str], Runner] = {}
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="listeners", daemon=True)
+        super().__init__("listeners", self._wanted, interval_s)
+        self._domains, self._lease_ms = domains, lease_ms
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends all runners, each after the object that it is at."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        runners = list(self._running.values())
-        for runner in runners:
-            runner.ask_to_stop()
-        for runner in runners:
-            runner.stop()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                self._once()
-            except LakemarkError as error:
-                _log.warning("listeners cannot be read; they are tried again", reason=error.message)
-            if self._stopped.wait(self._interval_s):
-                return
-
-    def _once(self) -> None:
-        wanted = {(one.catalog, one.name, one.listener_id): one for one in self._domains.listeners.all()}
-        for key in [key for key, runner in self._running.items() if key not in wanted or runner.ended]:
-            self._running.pop(key).stop()
-        for key in wanted.keys() - self._running.keys():
-            self._running[key] = runner = Runner(self._domains, wanted[key], self._lease_ms)
-            runner.start()
+    def _wanted(self) -> dict[tuple[str, str, str], Callable[[], LeasedThread]]:
+        return {
+            (one.catalog, one.name, one.listener_id): partial(Runner, self._domains, one, self._lease_ms)
+            for one in self._domains.listeners.all()
+        }
 
 
 class Comparison:

@@ -6,8 +6,9 @@ One sink waits for nobody: neither for other sinks, nor does a commit wait for i
 from __future__ import annotations
 
 import random
-import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import structlog
@@ -25,7 +26,7 @@ from lakemark_server.sinks.registry import consumer_name
 from lakemark_server.sinks.webhook import WebhookPolicy
 from lakemark_server.sinks.worker import SinkWorker, WorkerRules
 from lakemark_server.store.keyspace import SINKS_CHANGED
-from lakemark_server.store.leased_thread import LeasedThread
+from lakemark_server.store.leased_thread import LeasedThread, LeasedThreads
 from lakemark_server.store.leases import FencedStore, Lease
 
 _GATHER_S: Final = 0.02
@@ -51,52 +52,28 @@ class RunnerSettings:
     limits: LetterLimits = field(default_factory=LetterLimits)
 
 
-class SinkRunner:
+class SinkRunner(LeasedThreads[tuple[SinkId, int, int]]):
     """Between ``start`` and ``stop``: keeps a thread for each sink that is not paused."""
 
     def __init__(self, store: Store, clock: ClockMs, settings: RunnerSettings) -> None:
+        super().__init__("sinks", self._wanted, settings.look_s)
         self._store, self._clock, self._settings = store, clock, settings
-        self._threads: dict[SinkId, SinkThread] = {}
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sinks", daemon=True)
+        self._seen: bytes | None = b""  # that of no store: it has none or a counter
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends deliveries that are under way; what was not confirmed is delivered again later."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        _stop_all(list(self._threads.values()))
-        self._threads.clear()
-
-    def _run(self) -> None:
-        seen: bytes | None = b""  # that of no store: it has none or a counter
-        while not self._stopped.is_set():
-            try:
-                changed = self._store.read(lambda tx: tx.get(SINKS_CHANGED, snapshot=True))
-                if changed != seen:
-                    self._adjust(self._store.read(registry.all_of))
-                    seen = changed
-            except LakemarkError as error:
-                _log.warning("sinks cannot be read; they are looked for again", reason=error.message)
-            self._stopped.wait(self._settings.look_s)
-
-    def _adjust(self, records: list[SinkRecord]) -> None:
-        wanted = {SinkId(record.catalog, record.name): record for record in records if not record.paused}
-        old = {
-            sink: thread
-            for sink, thread in self._threads.items()
-            if sink not in wanted or not thread.is_of(wanted[sink])
+    def _wanted(self) -> dict[tuple[SinkId, int, int], Callable[[], LeasedThread]] | None:
+        """By name, creation and revision of the record; None if no record has changed."""
+        changed = self._store.read(lambda tx: tx.get(SINKS_CHANGED, snapshot=True))
+        if changed == self._seen:
+            return None
+        records = self._store.read(registry.all_of)
+        self._seen = changed
+        return {
+            (SinkId(record.catalog, record.name), record.created_ms, record.revision): partial(
+                SinkThread, self._store, self._clock, record, self._settings
+            )
+            for record in records
+            if not record.paused
         }
-        _stop_all(list(old.values()))
-        for sink in old:
-            del self._threads[sink]
-        for sink, record in wanted.items():
-            if sink not in self._threads and not self._stopped.is_set():
-                self._threads[sink] = SinkThread(self._store, self._clock, record, self._settings)
-                self._threads[sink].start()
 
 
 class SinkThread(LeasedThread):
@@ -116,10 +93,6 @@ class SinkThread(LeasedThread):
         )
         self._sender: Sender | None = None
         self._chance = random.Random()  # noqa: S311 - spreads retries
-
-    def is_of(self, record: SinkRecord) -> bool:
-        """Whether it works with this record."""
-        return (self._record.created_ms, self._record.revision) == (record.created_ms, record.revision)
 
     def ask_to_stop(self) -> None:
         """Ends what it does, without waiting for it."""
@@ -203,10 +176,3 @@ def _attempts_max(record: SinkRecord) -> int:
 
 def _has_token(lease: Lease | None, first: Lease) -> bool:
     return lease is not None and lease.token == first.token
-
-
-def _stop_all(threads: list[SinkThread]) -> None:
-    for thread in threads:
-        thread.ask_to_stop()
-    for thread in threads:
-        thread.stop()

@@ -1,4 +1,4 @@
-"""A background thread whose rounds run in one of all processes that share a store."""
+"""Background threads whose rounds run in one of all processes that share a store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import secrets
 import socket
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 import structlog
 
@@ -14,6 +16,8 @@ from lakemark_core.errors import LakemarkError
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import Store
 from lakemark_server.store.leases import Lease, LeaseLost, Leases
+
+K = TypeVar("K", bound=Hashable)
 
 _log = structlog.get_logger(__name__)
 
@@ -68,3 +72,51 @@ class LeasedThread(ABC):
                 self._leases.release(self._lease)
             except LakemarkError as error:
                 _log.warning("the lease was not given back; it runs out by itself", reason=error.message)
+
+
+class LeasedThreads(Generic[K]):
+    """Keeps a leased thread for each thing that there is to do, between ``start`` and ``stop``.
+
+    ``look`` says every ``interval_s`` what there is: by a key that is another one as soon as the thread has to be, how
+    to make each thread; None: nothing has changed. It may raise LakemarkError. ``name`` is that of the things.
+    """
+
+    def __init__(
+        self, name: str, look: Callable[[], Mapping[K, Callable[[], LeasedThread]] | None], interval_s: float
+    ) -> None:
+        self._name, self._look, self._interval_s = name, look, interval_s
+        self._threads: dict[K, LeasedThread] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends all threads, each after what it is at."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._end(list(self._threads))
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                wanted = self._look()
+            except LakemarkError as error:
+                _log.warning(f"{self._name} cannot be read; they are tried again", reason=error.message)
+                wanted = None
+            if wanted is not None:
+                self._end([key for key in self._threads if key not in wanted])
+                for key in wanted.keys() - self._threads.keys():
+                    self._threads[key] = thread = wanted[key]()
+                    thread.start()
+            self._stopped.wait(self._interval_s)
+
+    def _end(self, keys: Sequence[K]) -> None:
+        """All are asked first, so that they end side by side."""
+        threads = [self._threads.pop(key) for key in keys]
+        for thread in threads:
+            thread.ask_to_stop()
+        for thread in threads:
+            thread.stop()
