@@ -149,11 +149,16 @@ class DroppedTables:
         return record
 
     def _size(self, catalog: str, database: str, name: str) -> Size | None:
-        """None if the table cannot be measured: a table whose metadata is damaged can still be dropped."""
+        """None if the table cannot be measured: a table whose metadata is damaged can still be dropped.
+
+        Raises Unavailable.
+        """
         if self._measure is None:
             return None
         try:
             return self._measure(catalog, database, name)
+        except Unavailable:
+            raise  # of the store: the drop would fail, too, and can be asked for again
         except LakemarkError:
             return None
 

@@ -103,7 +103,7 @@ def test_where_an_epoch_ended_is_not_known_once_all_of_it_is_trimmed(tmp_path: P
         store.transact(lambda tx: event_log.append(tx, epoch, CATALOG, events))
 
     append(0, 10)
-    store.transact(event_log.begin_epoch)
+    store.transact(lambda tx: event_log.begin_epoch(tx, 1))
     append(1, EVENTS_A_MARK)
     assert LogUpkeep(store, lambda: 10, EventRetention(1, 1)).round() == {CATALOG: EVENTS_A_MARK + 10}
     with pytest.raises(EventsTrimmed):
