@@ -184,8 +184,8 @@ def _compare_warehouse_table(store: Store, replay: Replay, owner: Any, name: str
 def _compare_lake_table(store: Store, replay: Replay, table_id: int, compare: Any) -> None:
     table: LakeTable = store.read(lambda tx: lake.load(tx, table_id))
     told = replay.tables[table_id][0]
-    if not _same(told, definitions.lake_table(table, 0)):
-        compare(table.name, told, definitions.lake_table(table, 0))
+    if not _same(told, definitions.lake_table(table)):
+        compare(table.name, told, definitions.lake_table(table))
     references = Timeline(store, Snapshots(store)).references.find(table)
     for kind, known in ((catalog_pb2.BRANCH, replay.heads), (catalog_pb2.TAG, replay.tags)):
         mine = {name: version for (at, name), version in known.items() if at == table_id}

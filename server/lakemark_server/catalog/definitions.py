@@ -30,7 +30,7 @@ def table_name(table: LakeTable) -> types_pb2.TableName:
     return types_pb2.TableName(catalog=record.catalog, database=record.database, table=record.name)
 
 
-def lake_table(table: LakeTable, version: int) -> catalog_pb2.Table:
+def lake_table(table: LakeTable, version: int = 0) -> catalog_pb2.Table:
     """What is told of a lake table. ``version``: the latest of main; 0: it is not told."""
     record = table.record
     return catalog_pb2.Table(

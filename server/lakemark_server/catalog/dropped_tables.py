@@ -254,7 +254,7 @@ class DroppedTables:
             tables.put(tx, owner.database_id, target, entry)
             lake.put(tx, record)
             clean_schedule.follow(tx, record, mutation.now_ms)
-            after = definitions.lake_table(lake.load(tx, record.table_id), 0)
+            after = definitions.lake_table(lake.load(tx, record.table_id))
             mutation.tell(events.of_lake_table(pbe.TABLE_UNDROPPED, after=after, request_id=request_id))
             return record
 
@@ -452,4 +452,4 @@ def _definition(tx: ReadTransaction, record: LakeTableRecord) -> pb.Table:
         schema = lake.get_schema(tx, record.table_id, record.schema_id)
     except CorruptStore:
         schema = Schema(())
-    return definitions.lake_table(LakeTable(record, schema), 0)
+    return definitions.lake_table(LakeTable(record, schema))

@@ -222,7 +222,7 @@ class Catalog:
             lake.put(tx, new)
             clean_schedule.follow(tx, new, mutation.now_ms)
             lake.put_schema(tx, new.table_id, first)
-            made = definitions.lake_table(LakeTable(new, first), 0)
+            made = definitions.lake_table(LakeTable(new, first))
             mutation.tell(events.of_lake_table(events_pb2.TABLE_CREATED, after=made, request_id=request_id))
             return new
 
@@ -279,7 +279,7 @@ class Catalog:
 
         def change(mutation: Mutation) -> LakeTableRecord:
             table = lake.get(mutation.tx, catalog, database, name)
-            record, before = table.record, definitions.lake_table(table, 0)
+            record, before = table.record, definitions.lake_table(table)
             properties = {key: value for key, value in record.properties.items() if key not in removed} | dict(set_)
             if properties.get(lake.TYPE_PROPERTY) != "lake":
                 raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
@@ -291,7 +291,7 @@ class Catalog:
             record.properties.update(properties)
             lake.put(mutation.tx, record)
             clean_schedule.follow(mutation.tx, record, mutation.now_ms)
-            after = definitions.lake_table(table, 0)
+            after = definitions.lake_table(table)
             mutation.tell(events.of_lake_table(events_pb2.TABLE_ALTERED, before, after, request_id=request_id))
             return record
 
@@ -311,12 +311,12 @@ class Catalog:
             if tables.find(tx, new_owner.database_id, target) is not None:
                 raise AlreadyExists(f"table {new_owner.name}.{target} exists already", table=target)
             table = lake.load(tx, entry.table_id)
-            record, before = table.record, definitions.lake_table(table, 0)
+            record, before = table.record, definitions.lake_table(table)
             record.database, record.name = new_owner.name, target
             tables.clear_name(tx, owner.database_id, name.lower())
             tables.put(tx, new_owner.database_id, target, entry)
             lake.put(tx, record)
-            after = definitions.lake_table(table, 0)
+            after = definitions.lake_table(table)
             mutation.tell(events.of_lake_table(events_pb2.TABLE_RENAMED, before, after, request_id=request_id))
             return record
 

@@ -1,4 +1,4 @@
-"""LogUpkeep the logs of events: marks, by which offsets are found, and the end of what is too old or too much."""
+"""Upkeep of the logs of events: marks, by which offsets are found, and the end of what is too old or too much."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lakemark_server.store.keyspace import EVENT_ENDS, EVENT_MARKS, EVENTS
 
 EVENTS_A_MARK: Final = 1_000
 BYTES_A_MARK: Final = 1 << 20
+_MARKS_A_PAGE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,16 @@ class LogUpkeep:
 
     def __init__(self, store: Store, clock: ClockMs, retention: EventRetention) -> None:
         self._store, self._clock, self._retention = store, clock, retention
+        self._seen: dict[str, bytes] = {}  # by catalog: the end of the log when its marks were set last
 
     def round(self) -> dict[str, int]:
         """Sets marks up to the end of each log and trims its beginning. Returns the events trimmed, by catalog."""
         trimmed = {}
-        for (name,), _ in keys_below(self._store, EVENT_ENDS):
+        for (name,), end in keys_below(self._store, EVENT_ENDS):
             catalog = str(name)
-            self._set_marks(catalog)
+            if self._seen.get(catalog) != end:
+                self._set_marks(catalog)
+                self._seen[catalog] = end
             events = self._trim(catalog)
             if events:
                 trimmed[catalog] = events
@@ -52,10 +56,12 @@ class LogUpkeep:
             mark = new.read
 
     def _trim(self, catalog: str) -> int:
-        until = self._store.read(lambda tx: due(tx, catalog, self._clock() - self._retention.ms, self._retention.bytes))
-        if until is None:
-            return 0
-        return self._store.transact(lambda tx: _cut(tx, catalog, until))
+        before_ms, trimmed = self._clock() - self._retention.ms, 0
+        while True:
+            until = self._store.read(lambda tx: due(tx, catalog, before_ms, self._retention.bytes))
+            if until is None:
+                return trimmed
+            trimmed += self._store.transact(lambda tx, until=until: _cut(tx, catalog, until))  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +95,13 @@ def _put(tx: Transaction, catalog: str, mark: EventMark) -> None:
 
 
 def due(tx: ReadTransaction, catalog: str, before_ms: int, bytes_max: int) -> EventMark | None:
-    """The last mark before which everything is older than ``before_ms``, or more than ``bytes_max`` ago; or None."""
+    """A mark before which everything is older than ``before_ms``, or more than ``bytes_max`` ago; None: nothing is.
+
+    The last of these among the first marks: another call finds more of them once it was trimmed up to this one.
+    """
     kept = last_mark(tx, catalog).bytes
     until = None
-    for _, value in tx.get_range(*EVENT_MARKS.range(catalog), snapshot=True):
+    for _, value in tx.get_range(*EVENT_MARKS.range(catalog), limit=_MARKS_A_PAGE, snapshot=True):
         mark = EventMark.FromString(value)
         if mark.time_ms >= before_ms and kept - mark.bytes <= bytes_max:
             break

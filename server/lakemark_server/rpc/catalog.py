@@ -114,7 +114,7 @@ class CatalogServicer(CatalogServiceServicer):
             if_not_exists=request.if_not_exists,
             request_id=request.request_id,
         )
-        return definitions.lake_table(table, 0)
+        return definitions.lake_table(table)
 
     @method(Rank.READ)
     def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.Table:

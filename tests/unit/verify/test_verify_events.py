@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, EventMark
-from lakemark_server.events.log import marks_key
+from lakemark_server.events import upkeep as upkeep_module
+from lakemark_server.events.log import EventLog, marks_key
 from lakemark_server.events.upkeep import EventRetention, LogUpkeep
 from lakemark_server.store.keyspace import EVENTS
 from lakemark_server.verify import verify
@@ -40,3 +43,19 @@ def test_a_batch_that_is_damaged(lake: Lake) -> None:
 
 def _database(name: str) -> DatabaseRecord:
     return DatabaseRecord(name=name)
+
+
+def test_all_that_is_due_is_trimmed_however_many_marks_there_are(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep_module, "EVENTS_A_MARK", 1)
+    monkeypatch.setattr(upkeep_module, "_MARKS_A_PAGE", 2)
+    for number in range(9):
+        lake.catalog.create_database(_database(f"d{number}"))
+    upkeep = LogUpkeep(lake.store, lake.clock, EventRetention(1_000, 1 << 40))
+    assert upkeep.round() == {}
+    last = EventLog(lake.store).extent("hive").last
+    lake.clock.advance(10_000)
+    assert upkeep.round() == {"hive": last}  # nothing new was appended: the marks are those of the first round
+    assert EventLog(lake.store).extent("hive").first == last + 1
+    lake.table(schema=FLAT)
+    assert upkeep.round() == {}
+    assert verify(lake.store) == []
