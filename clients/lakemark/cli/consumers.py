@@ -8,8 +8,7 @@ import typer
 
 from lakemark.cli.context import invocation
 from lakemark.cli.events import Catalog, Epoch, Kinds, Patterns
-from lakemark.cli.output import show_done, show_json, show_rows, time_text
-from lakemark.client import Consumer
+from lakemark.cli.output import show_json, show_rows, time_text
 
 app = typer.Typer(
     help="Consumers of events: places in the log that the service keeps. 'lakemark events follow --consumer' reads as "
@@ -59,7 +58,7 @@ def create(
     call = invocation(context)
     with call.client() as client:
         made = client.consumers.create(name, after, epoch=epoch, patterns=only or (), kinds=kind or (), catalog=catalog)
-    _tell(context, made, f"consumer {made.name} begins behind event {made.offset}; the last one has {made.end}")
+    call.tell(made, f"consumer {made.name} begins behind event {made.offset}; the last one has {made.end}")
 
 
 @app.command()
@@ -73,10 +72,7 @@ def drop(
     call = invocation(context)
     with call.client() as client:
         dropped = client.consumers.drop(name, if_exists=if_exists, catalog=catalog)
-    if call.as_json:
-        show_json({"dropped": dropped})
-    else:
-        show_done(f"consumer {name} is dropped" if dropped else f"there is no consumer {name}")
+    call.tell({"dropped": dropped}, f"consumer {name} is dropped" if dropped else f"there is no consumer {name}")
 
 
 @app.command()
@@ -94,11 +90,4 @@ def seek(
     call = invocation(context)
     with call.client() as client:
         moved = client.consumers.seek(name, after, epoch=epoch, catalog=catalog)
-    _tell(context, moved, f"consumer {moved.name} goes on behind event {moved.offset}; the last one has {moved.end}")
-
-
-def _tell(context: typer.Context, consumer: Consumer, words: str) -> None:
-    if invocation(context).as_json:
-        show_json(consumer)
-    else:
-        show_done(words)
+    call.tell(moved, f"consumer {moved.name} goes on behind event {moved.offset}; the last one has {moved.end}")

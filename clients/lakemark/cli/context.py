@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import typer
 
+from lakemark.cli.output import show_done, show_json
 from lakemark.client import Client
 
 SERVER_DEFAULT: Final = "127.0.0.1:9090"
@@ -26,6 +27,13 @@ class Invocation:
     def client(self) -> Iterator[Client]:
         with Client(self.server, self.timeout_s) as client:
             yield client
+
+    def tell(self, result: Any, words: str) -> None:
+        """What a command has done: ``result`` as JSON, or a line of words."""
+        if self.as_json:
+            show_json(result)
+        else:
+            show_done(words)
 
 
 def invocation(context: typer.Context) -> Invocation:

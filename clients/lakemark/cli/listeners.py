@@ -40,10 +40,7 @@ def create(
         made = client.listeners.create(
             name, uri, patterns or (), compare_interval_s=compare_interval, adopt=adopt, paused=paused, catalog=catalog
         )
-    if call.as_json:
-        show_json(made)
-        return
-    show_done(f"listener {made.name}: {', '.join(made.patterns) or 'everything'} is kept in {made.uri}")
+    call.tell(made, f"listener {made.name}: {', '.join(made.patterns) or 'everything'} is kept in {made.uri}")
 
 
 @app.command("list")
@@ -143,17 +140,11 @@ def drop(
     call = invocation(context)
     with call.client() as client:
         dropped = client.listeners.drop(name, if_exists=if_exists, catalog=catalog)
-    if call.as_json:
-        show_json({"dropped": dropped})
-        return
-    show_done(f"listener {name} is dropped" if dropped else f"there was no listener {name}")
+    call.tell({"dropped": dropped}, f"listener {name} is dropped" if dropped else f"there was no listener {name}")
 
 
 def _tell(context: typer.Context, listener: Listener, what: str) -> None:
-    if invocation(context).as_json:
-        show_json(listener)
-        return
-    show_done(f"listener {listener.name} {what}")
+    invocation(context).tell(listener, f"listener {listener.name} {what}")
 
 
 def _fields(listener: Listener) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lakemark.cli.context import invocation
-from lakemark.cli.output import show_done, show_fields, show_json, show_rows, time_text
+from lakemark.cli.output import show_fields, show_json, show_rows, time_text
 
 app = typer.Typer(help="Databases of outside Hive Metastores, read through.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="of the database here")]
@@ -27,10 +27,7 @@ def create(
     call = invocation(context)
     with call.client() as client:
         made = client.mounts.create(name, uri, database, cache_s=cache, catalog=catalog)
-    if call.as_json:
-        show_json(made)
-        return
-    show_done(f"database {made.name} is {made.database} of {made.uri}, to be read")
+    call.tell(made, f"database {made.name} is {made.database} of {made.uri}, to be read")
 
 
 @app.command("list")
@@ -77,7 +74,4 @@ def drop(
     call = invocation(context)
     with call.client() as client:
         dropped = client.mounts.drop(name, if_exists=if_exists, catalog=catalog)
-    if call.as_json:
-        show_json({"dropped": dropped})
-        return
-    show_done(f"{name} is not mounted any more" if dropped else f"nothing was mounted as {name}")
+    call.tell({"dropped": dropped}, f"{name} is not mounted any more" if dropped else f"nothing was mounted as {name}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lakemark.cli.context import invocation
-from lakemark.cli.output import counted, plain, show_done, show_fields, show_json, show_rows, time_text
+from lakemark.cli.output import counted, plain, show_fields, show_json, show_rows, time_text
 from lakemark.cli.pairs import parse_pairs
 from lakemark.client.sinks import KafkaFormat, Sink, new_secret
 
@@ -204,10 +204,7 @@ def drop(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
     call = invocation(context)
     with call.client() as client:
         client.sinks.drop(name, catalog=catalog)
-    if call.as_json:
-        show_json({"dropped": name})
-    else:
-        show_done(f"sink {name} is dropped")
+    call.tell({"dropped": name}, f"sink {name} is dropped")
 
 
 @app.command("set-secrets")
@@ -270,10 +267,7 @@ def resend(
     call = invocation(context)
     with call.client() as client:
         count = client.sinks.resend(name, _chosen(ids, everything), catalog=catalog)
-    if call.as_json:
-        show_json({"resending": count})
-    else:
-        show_done(f"sink {name} sends {counted(count, 'dead letter')} again")
+    call.tell({"resending": count}, f"sink {name} sends {counted(count, 'dead letter')} again")
 
 
 @app.command("drop-letters")
@@ -284,10 +278,7 @@ def drop_letters(
     call = invocation(context)
     with call.client() as client:
         count = client.sinks.drop_letters(name, _chosen(ids, everything), catalog=catalog)
-    if call.as_json:
-        show_json({"dropped": count})
-    else:
-        show_done(f"{counted(count, 'dead letter')} of sink {name} dropped")
+    call.tell({"dropped": count}, f"{counted(count, 'dead letter')} of sink {name} dropped")
 
 
 def _chosen(ids: list[int] | None, everything: bool) -> list[int] | None:
@@ -303,7 +294,4 @@ def _pairs(path: Path | None) -> dict[str, str]:
 
 
 def _tell(context: typer.Context, sink: Sink, what: str) -> None:
-    if invocation(context).as_json:
-        show_json(sink)
-    else:
-        show_done(f"sink {sink.name} {what}")
+    invocation(context).tell(sink, f"sink {sink.name} {what}")
