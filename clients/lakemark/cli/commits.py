@@ -89,10 +89,7 @@ def commit(
         if not writer.committed:
             work.stage(writer)
         done = writer.commit(metadata=pairs)
-    if call.as_json:
-        show_json(done)
-    else:
-        show_done(f"version {done.version} of {table} (instant {done.instant})")
+    call.tell(done, f"version {done.version} of {table} (instant {done.instant})")
 
 
 def commit_together(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lakemark.cli.context import invocation
-from lakemark.cli.output import show_done, show_fields, show_json, show_rows
+from lakemark.cli.output import show_fields, show_json, show_rows
 from lakemark.cli.pairs import parse_pairs
 
 app = typer.Typer(help="Databases: list, show, create, drop.", no_args_is_help=True)
@@ -69,10 +69,7 @@ def create(
             properties=parse_pairs(properties, "property"),
             if_not_exists=if_not_exists,
         )
-    if call.as_json:
-        show_json(made)
-    else:
-        show_done(f"database {made.name} at {made.location}")
+    call.tell(made, f"database {made.name} at {made.location}")
 
 
 @app.command()
@@ -85,7 +82,4 @@ def drop(
     call = invocation(context)
     with call.client() as client:
         client.databases.drop(name, if_exists=if_exists)
-    if call.as_json:
-        show_json({"dropped": name})
-    else:
-        show_done(f"dropped database {name}")
+    call.tell({"dropped": name}, f"dropped database {name}")

@@ -7,7 +7,6 @@ import time
 import typer
 
 from lakemark.cli.context import invocation
-from lakemark.cli.output import show_done, show_json
 
 
 def health(context: typer.Context) -> None:
@@ -16,7 +15,4 @@ def health(context: typer.Context) -> None:
     with invocation(context).client() as client:
         client.databases.list()
     taken_ms = round((time.monotonic() - began) * 1_000, 1)
-    if invocation(context).as_json:
-        show_json({"answers": True, "ms": taken_ms})
-    else:
-        show_done(f"the service and its store answer ({taken_ms} ms)")
+    invocation(context).tell({"answers": True, "ms": taken_ms}, f"the service and its store answer ({taken_ms} ms)")

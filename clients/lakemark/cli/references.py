@@ -183,17 +183,11 @@ def _create(context: typer.Context, make: Callable[[Client], Reference], say: Ca
     call = invocation(context)
     with call.client() as client:
         made = make(client)
-    if call.as_json:
-        show_json(made)
-    else:
-        show_done(say(made))
+    call.tell(made, say(made))
 
 
 def _tell_dropped(context: typer.Context, kind: str, table: str, name: str) -> None:
-    if invocation(context).as_json:
-        show_json({"dropped": name})
-    else:
-        show_done(f"{kind} {name} of {table} is dropped")
+    invocation(context).tell({"dropped": name}, f"{kind} {name} of {table} is dropped")
 
 
 def _list(context: typer.Context, find: Callable[[Client], list[Reference]]) -> None:

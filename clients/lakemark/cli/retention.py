@@ -27,10 +27,7 @@ def create(
     call = invocation(context)
     with call.client() as client:
         made = client.timeline.make_savepoint(table, version, branch=branch, comment=comment)
-    if call.as_json:
-        show_json(made)
-    else:
-        show_done(f"version {made.read_version} of {table} is kept (instant {made.instant})")
+    call.tell(made, f"version {made.read_version} of {table} is kept (instant {made.instant})")
 
 
 @app.command("list")
@@ -60,10 +57,7 @@ def drop(
     call = invocation(context)
     with call.client() as client:
         client.timeline.drop_savepoint(table, version, branch=branch)
-    if call.as_json:
-        show_json({"dropped": version})
-    else:
-        show_done(f"version {version} of {table} has no savepoint any more")
+    call.tell({"dropped": version}, f"version {version} of {table} has no savepoint any more")
 
 
 def clean(

@@ -116,10 +116,7 @@ def undrop(
     call = invocation(context)
     with call.client() as client:
         table = client.tables.undrop(name, new_name, table_id=table_id)
-    if call.as_json:
-        show_json(table)
-    else:
-        show_done(f"{table.name} is back, at version {table.version}")
+    call.tell(table, f"{table.name} is back, at version {table.version}")
 
 
 @app.command()
@@ -128,10 +125,7 @@ def purge(context: typer.Context, name: Name, table_id: TableId = 0) -> None:
     call = invocation(context)
     with call.client() as client:
         client.tables.purge(name, table_id=table_id)
-    if call.as_json:
-        show_json({"purged": name})
-    else:
-        show_done(f"deleted the dropped table {name}")
+    call.tell({"purged": name}, f"deleted the dropped table {name}")
 
 
 @app.command()
@@ -172,10 +166,7 @@ def rename(
     call = invocation(context)
     with call.client() as client:
         table = client.tables.rename(name, new_name)
-    if call.as_json:
-        show_json(table)
-    else:
-        show_done(f"{name} is now {table.name}")
+    call.tell(table, f"{name} is now {table.name}")
 
 
 @app.command("set")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lakemark.cli.context import invocation
-from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
+from lakemark.cli.output import show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.snapshots import BranchName, SnapshotName, branch_of, snapshot_of
 from lakemark.cli.tables import Name
 from lakemark.client import Version
@@ -158,10 +158,7 @@ def restore(
     call = invocation(context)
     with call.client() as client:
         done = client.timeline.restore(table, version, branch=branch)
-    if call.as_json:
-        show_json(done)
-    else:
-        show_done(f"version {done.version} of {table} has the files of version {version}")
+    call.tell(done, f"version {done.version} of {table} has the files of version {version}")
 
 
 @app.command()
@@ -175,7 +172,4 @@ def rollback(
     call = invocation(context)
     with call.client() as client:
         ended = client.timeline.rollback(table, instant, reason)
-    if call.as_json:
-        show_json(ended)
-    else:
-        show_done(f"instant {instant} of {table} is rolled back")
+    call.tell(ended, f"instant {instant} of {table} is rolled back")
