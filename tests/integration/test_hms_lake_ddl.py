@@ -134,7 +134,7 @@ def test_a_warehouse_table_does_not_take_a_lake_table_with_it(
             with pytest.raises(InvalidObjectException, match=r"lake table default\.t has (its|the) directory"):
                 client.create_table(table("w", location=f"{warehouse}/{place}", parameters=parameters))
     client.create_table(table("other", keys="p string"))
-    with pytest.raises(MetaException, match=r"partition p=1 of default\.other cannot have the location"):
+    with pytest.raises(InvalidObjectException, match=r"partition p=1 of default\.other cannot have the location"):
         client.add_partition(partition(["1"], of="other", location=f"{warehouse}/w/inside"))
     assert found(catalog).name == "default.t"
 

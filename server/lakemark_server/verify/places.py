@@ -78,7 +78,8 @@ def _in_the_way(store: Store, holdings: dict[_Key, Holding]) -> list[str]:
             if not own.owns or own.dropped:
                 continue
             others = store.read(lambda tx, own=own: places.around_and_inside(tx, own.place, [own]))  # type: ignore[misc]
-            others = [one for one in others if one.owns and not _same_table(own, one)]
+            # A table that is renamed into another database stays where it is.
+            others = [one for one in others if one.owns and not one.is_database and not _same_table(own, one)]
             reason = rules.in_the_way(own, others, _NOWHERE, database_of.get(own.id, 0))
             if reason:
                 problems.append(

@@ -41,6 +41,7 @@ from tests.lakes import FLAT, Clock
 CATALOGS = ("hive", "other")
 DATABASES = ("default", "d", "e")
 TABLES = ("t", "u", "v")
+IN_MEMORY = "/dev/shm"  # noqa: S108 - a store there need not wait for a disk
 VALUES = ("1", "2", "sub")
 
 databases = st.tuples(st.sampled_from(CATALOGS), st.sampled_from(DATABASES))
@@ -56,6 +57,12 @@ paths = st.sampled_from(
 )  # fmt: skip
 spellings = st.sampled_from(["{}", "file:{}", "file://{}/", "file:{}/../{last}", "alias", "quoted", "file:/.{}"])
 
+# What there is before anything changes: name, path, spelling, whether the location is given, and the kind.
+firsts = st.lists(
+    st.tuples(names, paths, spellings, st.booleans(), st.sampled_from(["owns", "owns", "reads", "lake"])),
+    min_size=5,
+    max_size=10,
+)
 manners = st.sampled_from(["name", "in", "at"])
 some_values = st.lists(st.sampled_from(VALUES), unique=True, min_size=1)
 deaths = st.none() | st.integers(0, 4)  # the transaction at which the process dies
@@ -69,9 +76,9 @@ class DiedError(BaseException):
 
 
 class Ownership(RuleBasedStateMachine):
-    @initialize()
-    def begin(self) -> None:
-        self.root = Path(tempfile.mkdtemp())
+    @initialize(first=firsts)
+    def begin(self, first: list[tuple[tuple[str, str, str], str, str, bool, str]]) -> None:
+        self.root = Path(tempfile.mkdtemp(dir=IN_MEMORY if Path(IN_MEMORY).is_dir() else None))
         (self.root / "out" / "full").mkdir(parents=True)
         (self.root / "out" / "full" / "precious").touch()
         (self.root / "wh").mkdir()
@@ -85,6 +92,11 @@ class Ownership(RuleBasedStateMachine):
             self.catalog.create_database(DatabaseRecord(catalog=catalog, name=database))
         self.planted = 0
         self.lost: list[Path] = []
+        for name, at, spelling, chosen, kind in first:
+            if kind == "lake":
+                self.create_lake_table(name, at, spelling, chosen)
+            else:
+                self.create_table(name, at, spelling, chosen, kind == "owns")
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -183,18 +195,21 @@ class Ownership(RuleBasedStateMachine):
     # -- changes
 
     @rule(name=databases, at=paths, spelling=spellings, chosen=st.booleans())
-    def create_database(self, name: tuple[str, str], at: str, spelling: str, chosen: bool) -> None:
+    def create_or_move_database(self, name: tuple[str, str], at: str, spelling: str, chosen: bool) -> None:
         location = self.location(at, spelling) if chosen else ""
-        record = DatabaseRecord(catalog=name[0], name=name[1], location=location)
-        self.attempt(lambda: self.catalog.create_database(record), None, nobody)
 
-    @rule(name=databases, at=paths, spelling=spellings)
-    def move_database(self, name: tuple[str, str], at: str, spelling: str) -> None:
-        def change(old: DatabaseRecord) -> DatabaseRecord:
-            old.location = self.location(at, spelling)
+        def moved(old: DatabaseRecord) -> DatabaseRecord:
+            old.location = location
             return old
 
-        self.attempt(lambda: self.warehouse.alter_database(*name, change), None, nobody)
+        def change() -> None:
+            record = DatabaseRecord(catalog=name[0], name=name[1], location=location)
+            if any(one.name == name[1] for one in self.catalog.list_databases(name[0])):
+                self.warehouse.alter_database(*name, moved)
+            else:
+                self.catalog.create_database(record)
+
+        self.attempt(change, None, nobody)
 
     @rule(name=databases, dies_at=deaths, cascade=st.booleans())
     def drop_database(self, name: tuple[str, str], dies_at: int | None, cascade: bool) -> None:
@@ -384,7 +399,7 @@ def files_in(location: str) -> set[Path]:
 
 
 class TestOwnership(Ownership.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+    settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
 
 
 @pytest.mark.slow
