@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lakemark_core.defaults import STORE_URL
-from lakemark_core.storage import ENGINE_SCHEMES, S3Settings, StorageSettings
+from lakemark_core.storage import CALL_SECONDS, ENGINE_SCHEMES, S3Settings, StorageSettings
 from lakemark_server.admission.limits import NAMES, Limits
 from lakemark_server.sinks.addresses import networks
 from lakemark_server.sinks.backoff import RetryPauses
@@ -40,6 +40,7 @@ class Settings(BaseSettings):
         dict(ENGINE_SCHEMES), description="schemes of locations as engines of the Metastore protocol read them"
     )
     webhdfs: str = Field("", description="URL of a name node, by which hdfs: locations are reached without libhdfs")
+    storage_call_s: float = Field(CALL_SECONDS, gt=0, description="how long a request waits for a store of files")
     storage_config: str = Field("", description="TOML file with other S3 settings for some prefixes")
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told otherwise")
     grpc_port: int = Field(9090, ge=0, le=65535, description="0: any free port")
@@ -125,7 +126,9 @@ class Settings(BaseSettings):
             name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
             for name, value in given.items()
         }
-        return StorageSettings.of(values, self.storage_config, os.environ, webhdfs=self.webhdfs)
+        return StorageSettings.of(
+            values, self.storage_config, os.environ, webhdfs=self.webhdfs, call_seconds=self.storage_call_s
+        )
 
     @property
     def sinks(self) -> RunnerSettings:

@@ -19,10 +19,11 @@ from lakemark_core.storage.directories import (
     make_directory,
     remove_if_empty,
 )
-from lakemark_core.storage.settings import S3Settings, StorageSettings
+from lakemark_core.storage.settings import CALL_SECONDS, S3Settings, StorageSettings
 from lakemark_core.storage.uris import (
     ENGINE_SCHEMES,
     canonical_uri,
+    check_location,
     engine_schemes,
     in_scheme,
     is_same_place,
@@ -32,9 +33,11 @@ from lakemark_core.storage.uris import (
     local_path,
     normal_uri,
     spellings,
+    stored_uri,
 )
 
 __all__ = [
+    "CALL_SECONDS",
     "ENGINE_SCHEMES",
     "Move",
     "S3Settings",
@@ -42,6 +45,7 @@ __all__ = [
     "again",
     "begin_move",
     "canonical_uri",
+    "check_location",
     "configure",
     "delete_directory",
     "delete_with_directories",
@@ -63,4 +67,5 @@ __all__ = [
     "remove_if_empty",
     "spellings",
     "storage_error",
+    "stored_uri",
 ]

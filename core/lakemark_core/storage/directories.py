@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, Unavailable
+from lakemark_core.storage.calls import short_call
 from lakemark_core.storage.connections import open_location, storage_error
 from lakemark_core.storage.s3 import S3Directory
 from lakemark_core.storage.uris import is_s3, join, local_path
@@ -17,14 +18,25 @@ from lakemark_core.storage.uris import is_s3, join, local_path
 
 def is_directory(uri: str) -> bool:
     """On S3: whether there is anything in it. Raises Unavailable, StorageRefused."""
+    return short_call(uri, f"directory {uri!r} cannot be looked at", lambda: _is_directory(uri))
+
+
+def _is_directory(uri: str) -> bool:
     if is_s3(uri):
         return S3Directory(uri).is_there()
     system, path = open_location(uri)
-    return bool(system.get_file_info(path).type == fs.FileType.Directory)
+    try:
+        return bool(system.get_file_info(path).type == fs.FileType.Directory)
+    except OSError as error:
+        raise Unavailable(f"directory {uri!r} cannot be looked at: {error}", location=uri) from error
 
 
 def is_empty(uri: str) -> bool:
     """Whether there is nothing in the directory; also if there is no directory. Raises Unavailable, StorageRefused."""
+    return short_call(uri, f"directory {uri!r} cannot be read", lambda: _is_empty(uri))
+
+
+def _is_empty(uri: str) -> bool:
     if is_s3(uri):
         return S3Directory(uri).is_empty()
     system, path = open_location(uri)
@@ -55,6 +67,10 @@ def make_directory(uri: str) -> bool:
 
     On S3 nothing is made: it is only checked that the bucket can be listed.
     """
+    return short_call(uri, f"directory {uri!r} cannot be made", lambda: _make_directory(uri))
+
+
+def _make_directory(uri: str) -> bool:
     if is_s3(uri):
         S3Directory(uri).check_bucket()
         return False

@@ -334,7 +334,7 @@ class Catalog:
 
     def has_lake_table(self, location: str) -> bool:
         """Whether files of a lake table lie in that directory, even of a dropped one that can be brought back."""
-        place = storage.canonical_uri(location)
+        place = storage.stored_uri(location)
         return self.store.read(lambda tx: lake.shares_directory(tx, place))
 
     # -- both kinds ---------------------------------------------------------------------------------------------------
