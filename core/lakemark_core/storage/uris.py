@@ -75,8 +75,8 @@ def check_location(location: str) -> None:
     if at and (scheme_of(location) not in _CONTAINER_SCHEMES or ":" in user):
         raise InvalidArgument(
             f"location '{location.partition(':')[0]}://{HIDDEN}@{after}' has a user, key or password before the @; "
-            "leave it out: credentials are settings of the service (docs/storage.md), and whoever sees the table would see "
-            "these, too"
+            "leave it out: credentials are settings of the service (docs/storage.md), and whoever sees the table sees "
+            "them"
         )
     mark = next((mark for mark in "?#" if mark in location), "")
     if mark:
