@@ -86,6 +86,7 @@ class Service:
             self.quotas,
             dropped_retain_ms=int(settings.dropped_retain_s * 1_000),
             measure=self._measured,
+            client_catalogs=settings.client_catalogs,
         )
         self.catalog.ensure_default_database()
         self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)

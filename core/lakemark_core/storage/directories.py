@@ -27,7 +27,7 @@ def _is_directory(uri: str) -> bool:
     system, path = open_location(uri)
     try:
         return bool(system.get_file_info(path).type == fs.FileType.Directory)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be looked at: {error}", location=uri) from error
 
 
@@ -42,7 +42,7 @@ def _is_empty(uri: str) -> bool:
     system, path = open_location(uri)
     try:
         return not system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be read: {error}", location=uri) from error
 
 
@@ -54,7 +54,7 @@ def list_files(uri: str) -> Iterator[tuple[str, int]]:
     system, path = open_location(uri)
     try:
         infos = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise storage_error(f"directory {uri!r} cannot be listed", system, path, error) from error
     start = len(path.rstrip("/")) + 1
     for info in infos:
@@ -80,7 +80,7 @@ def _make_directory(uri: str) -> bool:
         if info.type == fs.FileType.Directory:
             return False
         system.create_dir(path, recursive=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be made: {error}", location=uri) from error
     return True
 
@@ -97,7 +97,7 @@ def delete_directory(uri: str) -> None:
     try:
         if system.get_file_info(path).type == fs.FileType.Directory:
             system.delete_dir(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be deleted: {error}", location=uri) from error
 
 
@@ -175,7 +175,7 @@ def begin_move(source: str, target: str) -> Move:
             raise _taken(target)
         system.create_dir(posixpath.dirname(target_path), recursive=True)
         system.move(path, target_path)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {source!r} cannot be moved to {target!r}: {error}", location=source) from error
     return Move(source, target, happened=True)
 
@@ -192,7 +192,7 @@ def empty_directory(uri: str) -> None:
     system, path = open_location(uri)
     try:
         system.delete_dir_contents(path, missing_dir_ok=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be emptied: {error}", location=uri) from error
 
 

@@ -27,7 +27,17 @@ from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1 import events_pb2
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import clean_schedule, databases, definitions, events, lake, schemas, tables
+from lakemark_server.catalog import (
+    catalogs,
+    clean_schedule,
+    databases,
+    definitions,
+    engine_names,
+    events,
+    lake,
+    schemas,
+    tables,
+)
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, DroppedTables, Measure
 from lakemark_server.catalog.lake import LakeTable
@@ -52,7 +62,7 @@ class Catalog:
     """Thread-safe. ``warehouse`` is the URI below which databases get their directories.
 
     The attribute ``dropped`` drops lake tables and brings them back, for ``dropped_retain_ms`` after the drop.
-    ``measure`` tells how large a lake table is.
+    ``measure`` tells how large a lake table is. ``client_catalogs``: whether the first database of a catalog makes it.
     """
 
     def __init__(
@@ -63,10 +73,13 @@ class Catalog:
         quotas: Quotas | None = None,
         dropped_retain_ms: int = RETAIN_MS_DEFAULT,
         measure: Measure | None = None,
+        *,
+        client_catalogs: bool = True,
     ) -> None:
         self.store = store
         self.quotas = quotas or Quotas(store)
         self.warehouse = storage.canonical_uri(warehouse)
+        self.client_catalogs = client_catalogs
         self.clock = clock
         self.mutations = Mutations(store, clock)
         self.dropped = DroppedTables(self.mutations, self.quotas, self.warehouse, dropped_retain_ms, measure)
@@ -94,12 +107,13 @@ class Catalog:
     ) -> DatabaseRecord:
         """Fills in id, time and (if empty) location, and makes the directory.
 
-        Raises AlreadyExists, InvalidName, QuotaExceeded.
+        Raises AlreadyExists, InvalidName, NotFound for the catalog, QuotaExceeded.
         """
         new = DatabaseRecord()
         new.CopyFrom(record)
         new.catalog = catalog_name(record.catalog)
         new.name = legal_name("database", record.name)
+        self.store.read(lambda tx: catalogs.require(tx, new.catalog, or_may_be_made=self.client_catalogs))
         new.location = self._database_location(new)
         if if_not_exists:
             existing = self.store.read(lambda tx: databases.find(tx, new.catalog, new.name))
@@ -117,6 +131,7 @@ class Catalog:
                 raise AlreadyExists(
                     f"a database of an outside Metastore is mounted under the name {new.name!r}", database=new.name
                 )
+            catalogs.require(mutation.tx, new.catalog, or_may_be_made=self.client_catalogs)
             self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
             new.created_ms = mutation.now_ms
             databases.put(mutation.tx, new)
@@ -194,12 +209,14 @@ class Catalog:
         new.catalog = catalog_name(record.catalog)
         new.name = legal_name("table", record.name)
         new.database = record.database.lower()
+        engine_names.check_set(new.properties)
         lake.check_properties(new.properties)
         new.properties[lake.TYPE_PROPERTY] = "lake"
         # Ids chosen by a client would collide with those that statistics refer to.
         first, new.last_column_id = assign_ids(without_ids(schema))
         first = replace(first, schema_id=1)
         kind_of(new.properties).check(first)
+        engine_names.check_columns(first)
         new.schema_id = 1
         database = self.get_database(new.catalog, new.database)
         new.external = bool(record.location)
@@ -276,6 +293,7 @@ class Catalog:
         a table keeps.
         """
         removed = set(remove)
+        engine_names.check_set(set_)
 
         def change(mutation: Mutation) -> LakeTableRecord:
             table = lake.get(mutation.tx, catalog, database, name)
