@@ -59,7 +59,12 @@ class Settings(BaseSettings):
         512 << 20, ge=1 << 20, description="bytes of requests being worked on, of both protocols; more are refused"
     )
     request_s_max: float = Field(600.0, gt=0, description="longest time of a request, whatever deadline it brings")
-    hms_connections_max: int = Field(4_096, ge=1, description="open Metastore connections; a further one is closed")
+    grpc_connections_max: int = Field(4_096, ge=1, description="open gRPC connections; a further one is closed")
+    grpc_idle_s_max: float = Field(600.0, gt=0, description="after which a gRPC connection without a call is closed")
+    hms_connections_max: int = Field(
+        4_096, ge=1, description="open Metastore connections; for a further one the one that is idle longest is closed"
+    )
+    hms_peer_connections_max: int = Field(1_024, ge=1, description="of one address")
     hms_idle_s_max: float = Field(86_400.0, gt=0, description="after which an idle Metastore connection is closed")
     hms_threads: int = Field(16, ge=1, le=1_000, description="Metastore calls worked on at once")
     hms_reserved_threads: int = Field(4, ge=1, le=1_000, description="more of them, for reads when all others are busy")
