@@ -109,10 +109,11 @@ def test_no_planted_secret_comes_back(
         ["--server", text, "databases", "list"],
     ):
         assert run(arguments) != 0
-    answers.append(capsys.readouterr().out)
+    shown = capsys.readouterr()
+    answers += [shown.out, shown.err]
     leaks = [answer for answer in answers if SECRET in answer]
     assert leaks == []
-    assert "error: " in log.getvalue(), "of the command line"
+    assert (shown.err + log.getvalue()).count("error: ") == 3, "of the command line"
     assert SECRET not in log.getvalue()
 
 
