@@ -27,8 +27,10 @@ Token: TypeAlias = str | Wildcard
 class WildcardPattern:
     """A pattern that the whole of a text fits or not. Made by ``of``."""
 
-    parts: tuple[_Part, ...]
-    """What stands between wildcards for any text. The first begins the text, the last ends it."""
+    first: _Part
+    middle: tuple[_Part, ...]
+    last: _Part | None
+    """What stands between wildcards for any text: the first begins it, the last ends it. Without one there is no last."""
 
     @classmethod
     def of(cls, tokens: Iterable[Token]) -> WildcardPattern:
@@ -43,22 +45,29 @@ class WildcardPattern:
                 pieces[-1].append(token)
         first, *others = pieces
         if not others:
-            return cls((_part(first),))
+            return cls(_part(first), (), None)
         *middle, last = others
-        return cls((_part(first), *(_part(piece) for piece in middle if piece), _part(last)))
+        return cls(_part(first), tuple(_part(piece) for piece in middle if piece), _part(last))
 
     def fits(self, text: str) -> bool:
         """Takes time for the characters of the text and of the pattern; for wildcards for one character somewhat more,
         ``len(text)`` steps with a number of as many bits as the part around them has characters."""
-        first, *others = self.parts
-        if not others:
-            return len(text) == first.size and first.stands_at(text, 0)
-        *middle, last = others
+        first, last = self.first, self.last
+        if last is None:
+            return (
+                text == first.text if first.text is not None else len(text) == first.size and first.stands_at(text, 0)
+            )
         at, end = first.size, len(text) - last.size
-        if end < at or not first.stands_at(text, 0) or not last.stands_at(text, end):
+        if end < at:
             return False
-        for part in middle:
-            place = part.first_place(text, at, end)
+        # What has no wildcards for one character, as most have, is compared here: names are many.
+        if not (text.startswith(first.text) if first.text is not None else first.stands_at(text, 0)):
+            return False
+        if not (text.endswith(last.text) if last.text is not None else last.stands_at(text, end)):
+            return False
+        for part in self.middle:
+            plain = part.text
+            place = text.find(plain, at, end) if plain is not None else part.first_place(text, at, end)
             if place < 0:
                 return False
             at = place + part.size
@@ -69,25 +78,23 @@ class WildcardPattern:
 class _Part:
     """Plain characters, and wildcards for one character each.
 
-    ``text`` is None if there are such wildcards; then ``fitting`` has for a character the bits of the places where it
-    may stand, and ``wild`` those where any other may.
+    ``text`` is None if there are such wildcards; then ``pieces`` are the plain characters between them and where they
+    stand, ``fitting`` has for a character the bits of the places where it may stand, and ``wild`` those where any other
+    may.
     """
 
     size: int
     text: str | None
+    pieces: tuple[tuple[int, str], ...] = ()
     wild: int = 0
     fitting: Mapping[str, int] = field(default_factory=dict)
 
     def stands_at(self, text: str, place: int) -> bool:
         """``text`` has as many characters behind ``place``, at least."""
-        if self.text is not None:
-            return text.startswith(self.text, place)
-        return self.first_place(text, place, place + self.size) == place
+        return all(text.startswith(piece, place + offset) for offset, piece in self.pieces)
 
     def first_place(self, text: str, start: int, end: int) -> int:
         """Where it first stands in ``text[start:end]``, or -1."""
-        if self.text is not None:
-            return text.find(self.text, start, end)
         if end - start < self.size:
             return -1
         # Bit i of ``open_`` says that the part fits up to its place i, if it began i characters ago.
@@ -108,7 +115,12 @@ def _part(tokens: list[Token]) -> _Part:
     for place, token in enumerate(tokens):
         if isinstance(token, str):
             fitting[token] |= 1 << place
-    return _Part(len(tokens), None, wild, fitting)
+    pieces, begin = [], 0
+    for place in range(len(tokens) + 1):
+        if place == len(tokens) or tokens[place] is Wildcard.ONE:
+            pieces.append((begin, "".join(token for token in tokens[begin:place] if isinstance(token, str))))
+            begin = place + 1
+    return _Part(len(tokens), None, tuple(piece for piece in pieces if piece[1]), wild, fitting)
 
 
 def pattern_of(text: str, signs: Mapping[str, Wildcard]) -> WildcardPattern:

@@ -75,7 +75,7 @@ def test_forged_page_tokens_are_refused_or_only_names(wire: Wire, token: str) ->
         lambda: EventServiceStub(wire.channel).ListConsumers(e.ListConsumersRequest(page_token=token)),
     )
     for call in calls:
-        assert outcome(call) in (grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT)
+        assert outcome(call).name in ("OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
 
 
 def test_what_clients_send_is_escaped_in_the_log(client: Client, wire: Wire) -> None:
