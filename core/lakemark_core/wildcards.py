@@ -30,7 +30,7 @@ class WildcardPattern:
     first: _Part
     middle: tuple[_Part, ...]
     last: _Part | None
-    """What stands between wildcards for any text: the first begins it, the last ends it. Without one there is no last."""
+    """What stands between wildcards for any text: the first begins it, the last ends it. None: there is none."""
 
     @classmethod
     def of(cls, tokens: Iterable[Token]) -> WildcardPattern:

@@ -63,6 +63,10 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
             f"the pattern {pattern[:40]!r}… has {len(patterns)} alternatives with wildcards; at most {ALTERNATIVES_MAX}"
         )
 
+    if len(patterns) == 1 and not plain:
+        single = patterns[0]
+        return lambda name: single.fits(name.lower())
+
     def fits(name: str) -> bool:
         lowered = name.lower()
         return lowered in plain or any(one.fits(lowered) for one in patterns)
