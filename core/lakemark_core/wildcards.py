@@ -53,10 +53,10 @@ class WildcardPattern:
         """Takes time for the characters of the text and of the pattern; for wildcards for one character somewhat more,
         ``len(text)`` steps with a number of as many bits as the part around them has characters."""
         first, last = self.first, self.last
+        if last is None and first.text is not None:
+            return text == first.text
         if last is None:
-            return (
-                text == first.text if first.text is not None else len(text) == first.size and first.stands_at(text, 0)
-            )
+            return len(text) == first.size and first.stands_at(text, 0)
         at, end = first.size, len(text) - last.size
         if end < at:
             return False
