@@ -169,6 +169,15 @@ class NotEmpty(FailedPrecondition):
     code = "not_empty"
 
 
+class LocationTaken(FailedPrecondition):
+    """A directory belongs to another table, partition or database, or lies inside or around such a one.
+
+    ``details``: ``location``, and ``by``, who has it.
+    """
+
+    code = "location_taken"
+
+
 class UnsupportedOperation(FailedPrecondition):
     code = "unsupported_operation"
 

@@ -22,6 +22,7 @@ from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.backup import refuse_half_restored
+from lakemark_server.catalog import earlier_places
 from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
@@ -37,6 +38,7 @@ from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.maintenance.housekeeping import Housekeeping
 from lakemark_server.maintenance.sweeper import Sweeper
 from lakemark_server.mounts.registry import Mounts
+from lakemark_server.ownership import Ownership
 from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.mounts import MountServicer
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
@@ -82,6 +84,12 @@ class Service:
         self.tenants = Tenants(self.quotas.known)
         self.inflight = InflightBytes(settings.max_inflight_bytes)
         self.snapshots = Snapshots(self.store, settings.snapshot_cache_bytes)
+        ownership = Ownership(
+            [settings.warehouse_uri, *settings.owned_roots],
+            backend_of(settings.store).files(settings.store),
+            own_new_databases=settings.own_new_databases,
+        )
+        earlier_places.fill(self.store, ownership.bounds.roots)
         self.catalog = Catalog(
             self.store,
             settings.warehouse_uri,
@@ -89,6 +97,7 @@ class Service:
             self.quotas,
             dropped_retain_ms=int(settings.dropped_retain_s * 1_000),
             measure=self._measured,
+            ownership=ownership,
             client_catalogs=settings.client_catalogs,
         )
         self.catalog.ensure_default_database()

@@ -42,6 +42,12 @@ class Settings(BaseSettings):
     webhdfs: str = Field("", description="URL of a name node, by which hdfs: locations are reached without libhdfs")
     storage_call_s: float = Field(CALL_SECONDS, gt=0, description="how long a request waits for a store of files")
     storage_config: str = Field("", description="TOML file with other S3 settings for some prefixes")
+    owned_roots: list[str] = Field(
+        [], description="directories beside the warehouse below which tables and partitions own their data"
+    )
+    own_new_databases: bool = Field(
+        True, description="whether a database elsewhere owns its directory if that was empty when it was created"
+    )
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told otherwise")
     grpc_port: int = Field(9090, ge=0, le=65535, description="0: any free port")
     hms_port: int = Field(9083, ge=0, le=65535, description="Hive Metastore Thrift port; 0: any free port")

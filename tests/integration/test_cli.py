@@ -29,7 +29,7 @@ from lakemark.parquet.adoption import adopt_files
 from lakemark_server.kv import StoreInUse, open_store
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
-from lakemark_server.store.keyspace import LOCATIONS
+from lakemark_server.store.keyspace import HELD
 from tests.integration.grpc_server import running_service
 
 
@@ -315,7 +315,7 @@ def test_verify_checks_a_store_served_or_not(tmp_path: Path, capsys: pytest.Capt
     assert run(["verify", "--store", url]) == 0
     assert "every invariant of the store holds" in capsys.readouterr().out
     store = open_store(url)
-    store.transact(lambda tx: tx.set(LOCATIONS.key("file:/nowhere"), bytes(8)))
+    store.transact(lambda tx: tx.set(HELD.key(1, 77, b"", "file:/nowhere"), b""))
     store.close()
     assert run(["--json", "verify", "--store", url]) == CorruptStore.exit_code
     found = capsys.readouterr()

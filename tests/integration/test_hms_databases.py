@@ -138,11 +138,15 @@ def test_a_drop_stands_when_files_cannot_be_deleted(
     def fails(uri: str) -> None:
         raise Unavailable(f"{uri} cannot be deleted")
 
+    def cannot_be_moved(source: str, _target: str) -> storage.Move:
+        raise Unavailable(f"{source} cannot be moved")
+
     client.create_database(database("d"))
     for name in ("t", "u"):
         client.create_table(table(name, db="d", keys="p int"))
     client.add_partition(partition(["1"], db="d", of="t"))
     monkeypatch.setattr(storage, "delete_directory", fails)
+    monkeypatch.setattr(storage, "begin_move", cannot_be_moved)
     assert client.drop_partition("d", "t", ["1"], True)
     client.drop_table("d", "u", True)
     assert client.get_all_tables("d") == ["t"]

@@ -127,11 +127,15 @@ def test_a_protected_table_is_not_dropped(client: Client, catalog: Catalog) -> N
 def test_a_warehouse_table_does_not_take_a_lake_table_with_it(
     client: Client, catalog: Catalog, warehouse: Path
 ) -> None:
-    """A directory with files of a lake table is not deleted, whatever other table has it."""
+    """No other table has a directory at that of a lake table, around it or inside it."""
     client.create_table(lake(location=f"{warehouse}/w/inside", parameters={"EXTERNAL": "TRUE"}))
-    client.create_table(table("w"))
-    client.drop_table("default", "w", True)
-    assert (warehouse / "w" / "inside").is_dir()
+    for parameters in ({}, {"EXTERNAL": "TRUE"}):
+        for place in ("w", "w/inside", "w/inside/deep"):
+            with pytest.raises(InvalidObjectException, match=r"lake table default\.t has (its|the) directory"):
+                client.create_table(table("w", location=f"{warehouse}/{place}", parameters=parameters))
+    client.create_table(table("other", keys="p string"))
+    with pytest.raises(MetaException, match=r"partition p=1 of default\.other cannot have the location"):
+        client.add_partition(partition(["1"], of="other", location=f"{warehouse}/w/inside"))
     assert found(catalog).name == "default.t"
 
 

@@ -56,34 +56,39 @@ def test_the_external_parameter_decides_on_the_type(client: Client, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("parameters", "delete", "stays"),
+    ("parameters", "delete", "above", "stays"),
     [
-        ({}, True, False),
-        ({}, False, True),
-        ({"EXTERNAL": "TRUE"}, True, True),
-        ({"EXTERNAL": "TRUE", "external.table.purge": "true"}, True, False),
+        ({}, True, "warehouse", False),
+        ({}, False, "warehouse", True),
+        ({}, True, "elsewhere", True),
+        ({"EXTERNAL": "TRUE"}, True, "warehouse", True),
+        ({"EXTERNAL": "TRUE", "external.table.purge": "true"}, True, "warehouse", False),
+        ({"EXTERNAL": "TRUE", "external.table.purge": "true"}, True, "elsewhere", True),
     ],
-    ids=["managed", "managed-kept", "external", "external-purged"],
+    ids=["managed", "managed-kept", "managed-elsewhere", "external", "external-purged", "purged-elsewhere"],
 )
 def test_dropping_deletes_the_data_that_the_table_owns(
-    client: Client, parameters: dict[str, str], delete: bool, stays: bool, tmp_path: Path
+    client: Client, parameters: dict[str, str], delete: bool, above: str, stays: bool, tmp_path: Path
 ) -> None:
-    client.create_table(table("t", parameters=parameters, keys="p string", location=f"{tmp_path}/data"))
+    place = tmp_path / above
+    client.create_table(table("t", parameters=parameters, keys="p string", location=f"{place}/data"))
     client.add_partition(partition(["1"], of="t"))
-    client.add_partition(partition(["2"], of="t", location=f"{tmp_path}/outside"))
-    (tmp_path / "data" / "p=1" / "file").write_text("x")
+    client.add_partition(partition(["2"], of="t", location=f"{place}/outside"))
+    (place / "data" / "p=1" / "file").write_text("x")
     client.drop_table("default", "t", delete)
-    assert (tmp_path / "data").exists() is stays
-    assert (tmp_path / "outside").exists() is stays
+    assert (place / "data").exists() is stays
+    assert (place / "outside").exists() is stays
     with pytest.raises(NoSuchObjectException):
         client.get_table("default", "t")
 
 
-def test_a_table_at_the_place_of_a_database_never_takes_it_along(client: Client, warehouse: Path) -> None:
-    client.create_table(table("other"))
-    client.create_table(table("t", location=str(warehouse)))
-    client.drop_table("default", "t", True)
-    assert (warehouse / "other").is_dir()
+@pytest.mark.parametrize("parameters", [{}, {"EXTERNAL": "TRUE"}], ids=["managed", "external"])
+def test_a_table_has_neither_the_warehouse_nor_what_is_around_it(
+    client: Client, warehouse: Path, parameters: dict[str, str]
+) -> None:
+    for place in (warehouse, warehouse.parent, "/", f"{warehouse}/../{warehouse.name}"):
+        with pytest.raises(InvalidObjectException, match="lies there, which is kept for the service"):
+            client.create_table(table("t", location=str(place), parameters=parameters))
 
 
 def test_errors_are_the_declared_ones(client: Client) -> None:
@@ -335,7 +340,7 @@ def test_the_request_forms_of_later_releases(client: Client, raw: Raw) -> None:
 
 
 def test_fields_that_nobody_knows_survive(client: Client, raw: Raw) -> None:
-    client.create_table(table("t", keys="p string"))
+    client.create_table(table("t", keys="p string", parameters={"EXTERNAL": "TRUE"}))
     stored = encode_struct(raw.call("get_table", dbname="default", tbl_name="t").success)
     strange = struct([stored[:-1]], value_field(STRING, 900, string_value("from the future")))
     (descriptor,) = cut(ttypes.StorageDescriptor, b"".join(strange), 0, (7,))

@@ -18,6 +18,7 @@ LAYERS = (
     "events",
     "listeners",
     "admission",
+    "ownership",
     "catalog",
     "mounts",
     "file_index",

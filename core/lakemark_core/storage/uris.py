@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
+from urllib.parse import unquote
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.redaction import HIDDEN
@@ -110,6 +111,48 @@ def _normal(text: str) -> str:
 def is_same_place(first: str, second: str) -> bool:
     """Of two locations in normal form."""
     return _as_s3(first) == _as_s3(second)
+
+
+def place_of(location: str) -> str:
+    """What tells directories apart, whatever they are called; not a location to open. Without a slash at its end.
+
+    Names of one directory are one place: with another alias of the scheme, with ``%20`` for a space, with ``..`` or
+    ``//`` in the path, with the default port, and on the local disk by symbolic links as they are now. Two directories
+    are one place only if their names differ in this alone. The root of local files is ``file:``. Raises
+    InvalidArgument if it is empty or relative.
+    """
+    uri = stored_uri(location)  # what a client sends was checked before, and what the store has need not be legal
+    scheme, _, rest = uri.partition(":")
+    scheme = scheme.lower()
+    authority = ""
+    if scheme != "file" and rest.startswith("//"):
+        authority, _, rest = rest[2:].partition("/")
+        authority = "//" + authority.lower().removesuffix(":8020" if scheme in _HDFS_SCHEMES else "")
+    # A path that has an escaped slash in a name must not seem to be deeper than it is.
+    path = "/".join(unquote(part).replace("/", "%2F") if part not in ("..", ".") else part for part in rest.split("/"))
+    path = posixpath.normpath("/" + path.strip("/"))
+    if scheme == "file" and "\0" not in path:
+        path = os.path.realpath(path)
+    return f"{scheme}:{authority}{path}".rstrip("/")
+
+
+def places_above(place: str) -> list[str]:
+    """The places that contain a place, the innermost first, up to the root, the host or the bucket."""
+    head, rest = _root_of(place), place[len(_root_of(place)) :]
+    parts = rest.split("/")
+    return [head + "/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
+
+
+def is_within(place: str, other: str) -> bool:
+    """Whether the place is the other one, or lies in it."""
+    return place == other or place.startswith(other + "/")
+
+
+def _root_of(place: str) -> str:
+    scheme, _, rest = place.partition(":")
+    if not rest.startswith("//"):
+        return f"{scheme}:"
+    return f"{scheme}://{rest[2:].partition('/')[0]}"
 
 
 def spellings(location: str) -> tuple[str, ...]:

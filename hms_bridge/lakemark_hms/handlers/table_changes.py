@@ -219,12 +219,12 @@ class TableChanges(Subject, title="Changes of tables"):
     def _truncate(self, database: DatabaseName, name: str | None, part_names: Sequence[str] | None) -> None:
         table = self._services.hive_table(database, name)
         partitions = self._services.warehouse.partitions
+        rows: list[Partition] | None = None
         if part_names:
             rows = [partitions.get(table, values_of_name(table, part)) for part in part_names]
-        else:
-            rows = list(partitions.all(table).rows) if table.columns else []
-        locations = [row.full_location(table.record.partition_base) for row in rows if row.located]
-        self._tables.truncate(table, locations if part_names or table.columns else [table.record.location])
+        elif table.columns:
+            rows = list(partitions.all(table).rows)
+        self._tables.truncate(table, rows)
 
 
 def _refuse_constraints(request: Any) -> None:

@@ -1,17 +1,29 @@
-"""Directories that are made before a transaction, or deleted after it, so that a failure leaves nothing behind."""
+"""Directories that are made before a transaction, or deleted or moved after it, so that nothing is lost half way.
+
+A directory that is deleted, emptied or moved is closed meanwhile (``ownership.closures``): the transaction that decides
+on it closes it, if nobody else has files there, and another one opens it when the files are gone. Where a directory can
+be renamed it is put aside first, so that its name is free again at once, and whatever is made there is not deleted.
+"""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 import structlog
 
 from lakemark_core import storage
-from lakemark_core.errors import AlreadyExists, FilesLeft, LakemarkError, UnknownOutcome
-from lakemark_server.catalog.warehouse_records import inside, parents_between
+from lakemark_core.errors import AlreadyExists, FailedPrecondition, FilesLeft, LakemarkError, UnknownOutcome
+from lakemark_proto.store.v1.store_pb2 import ClosedRecord
+from lakemark_server.catalog.warehouse_records import parents_between
+from lakemark_server.kv import Store, Transaction
+from lakemark_server.ownership import closures, places
+
+_ASIDE: Final = ".lakemark-deleted-"
 
 _log = structlog.get_logger(__name__)
 
@@ -49,40 +61,104 @@ def _made(location: str) -> list[str]:
     return missing[::-1]
 
 
-def with_moved_directory(source: str, target: str, change: Callable[[], T]) -> T:
-    """Moves the directory, then runs ``change``. If that fails, moves the directory back.
+# -- deletion ---------------------------------------------------------------------------------------------------------
 
-    Raises AlreadyExists if there is something at ``target``, Unavailable, and what ``change`` raises.
+
+def begin_deletion(tx: Transaction, location: str, now_ms: int, *, aside: bool) -> None:
+    """Closes a directory that is to be deleted when the transaction is durable: ``finish_deletion`` does it.
+
+    ``aside``: it is renamed first, where that is possible.
     """
-    move = storage.begin_move(source, target)
+    away = ""
+    if aside and storage.keeps_directories(location):
+        away = f"{posixpath.dirname(location)}/{_ASIDE}{secrets.token_hex(8)}"
+    closures.close(tx, ClosedRecord(since_ms=now_ms, why=ClosedRecord.DELETED, location=location, aside=away))
+
+
+def finish_deletion(store: Store, location: str) -> None:
+    """Deletes a directory for which ``begin_deletion`` was called, if it is still there, and opens its name.
+
+    Raises Unavailable, StorageRefused; it can be called again then. A directory that was put aside may be left until
+    later: it is in nobody's way.
+    """
+    record = store.read(lambda tx: closures.find(tx, location))
+    if record is None or record.why != ClosedRecord.DELETED:
+        return
+    away = _put_aside(store, record) if record.aside else None
+    if away is not None:
+        delete_in_place(store, [away])
+        return
+    storage.delete_directory(record.location)
+    store.transact(lambda tx: closures.reopen(tx, record))
+
+
+def _put_aside(store: Store, record: ClosedRecord) -> str | None:
+    """Moves the directory away and opens its name; where it is now. Done again, it moves nothing. None: it cannot."""
+    if storage.is_directory(record.location) and not storage.is_directory(record.aside):
+        try:
+            storage.begin_move(record.location, record.aside)
+        except LakemarkError as error:
+            _log.debug("a directory is deleted where it is", location=record.location, reason=error.message)
+            return None
+
+    def body(tx: Transaction) -> None:
+        closures.reopen(tx, record)
+        closures.close(tx, ClosedRecord(since_ms=record.since_ms, why=record.why, location=record.aside))
+
+    store.transact(body)
+    return record.aside
+
+
+def try_to_delete(store: Store, location: str) -> bool:
+    """Like ``finish_deletion``, but tells a failure in the log only, as Hive's service does; whether it is gone."""
     try:
-        answer = change()
-    except UnknownOutcome:
-        raise
-    except LakemarkError:
-        move.undo()
-        raise
-    try:
-        move.finish()
+        finish_deletion(store, location)
     except LakemarkError as error:
-        _log.warning("what was moved has left its files", location=source, reason=error.message)
-    return answer
+        _log.warning("what was dropped has left its files; it is tried again", location=location, reason=error.message)
+        return False
+    return True
 
 
-def delete_unless_shared(location: str, kept: Iterable[str], has_lake_table: Callable[[str], bool]) -> None:
-    """Deletes the directory of something that was dropped, unless others have files in it.
-
-    It stays if it contains one of the directories ``kept``, or files of a lake table: a wrong location must not cost a
-    database. A failure is logged and not raised, as in Hive's service.
-    """
-    if location and not any(inside(directory, location) for directory in kept):
-        if has_lake_table(location):
-            _log.warning("what was dropped has left its files: a lake table has files there, too", location=location)
-            return
+def delete_in_place(store: Store, locations: Sequence[str]) -> None:
+    """Deletes directories that are closed, and opens them together. Failures are told in the log."""
+    gone = []
+    for location in locations:
         try:
             storage.delete_directory(location)
+            gone.append(location)
         except LakemarkError as error:
-            _log.warning("what was dropped has left its files", reason=error.message)
+            _log.warning("what was dropped has left its files; it is tried again", reason=error.message)
+
+    def body(tx: Transaction) -> None:
+        for location in gone:
+            closures.reopen(tx, ClosedRecord(location=location))
+
+    if gone:
+        store.transact(body)
+
+
+@contextmanager
+def emptying(store: Store, locations: Sequence[str], check: Callable[[Transaction], int]) -> Iterator[None]:
+    """Closes the directories while their content is deleted. ``check`` may refuse it, and returns the time."""
+
+    def begin(tx: Transaction) -> list[ClosedRecord]:
+        now_ms = check(tx)
+        closures.require_open(tx, map(_place, locations))
+        records = [ClosedRecord(since_ms=now_ms, why=ClosedRecord.EMPTIED, location=one) for one in locations]
+        for record in records:
+            closures.close(tx, record)
+        return records
+
+    records = store.transact(begin)
+    try:
+        yield
+    finally:
+        store.transact(partial(_reopen_all, records))
+
+
+def _reopen_all(records: Iterable[ClosedRecord], tx: Transaction) -> None:
+    for record in records:
+        closures.reopen(tx, record)
 
 
 @contextmanager
@@ -98,3 +174,61 @@ def remove_empty_parents(location: str, top: str) -> None:
     """Removes those directories between ``location`` and ``top`` that are empty."""
     for parent in parents_between(location, top):
         storage.remove_if_empty(parent)
+
+
+# -- moves ------------------------------------------------------------------------------------------------------------
+
+
+def with_moved_directory(
+    store: Store,
+    closed: ClosedRecord,
+    keeps: Callable[[Transaction], str],
+    change: Callable[[Collection[str]], T],
+) -> T:
+    """Moves the directory ``closed.location`` to ``closed.target``, then runs ``change``.
+
+    Both are closed meanwhile; ``change`` takes their places. If it fails, the directory is moved back. ``keeps`` says
+    why the directory must not be moved, as ``Ownership.what_keeps``.
+
+    Raises FailedPrecondition if others have files in the directory, AlreadyExists if there is something at the target,
+    Unavailable, and what ``change`` raises.
+    """
+    both = [_place(closed.location), _place(closed.target)]
+
+    def begin(tx: Transaction) -> None:
+        closures.require_open(tx, both)
+        reason = keeps(tx)
+        if reason:
+            raise FailedPrecondition(f"{closed.location} cannot be moved: {reason}", location=closed.location)
+        closures.close(tx, closed)
+
+    store.transact(begin)
+    try:
+        answer = _moved(closed.location, closed.target, partial(change, both))
+    except UnknownOutcome:
+        raise  # ``recovery`` finds out which of the two it is, and opens both
+    except LakemarkError:
+        store.transact(partial(closures.reopen, record=closed))
+        raise
+    store.transact(partial(closures.reopen, record=closed))
+    return answer
+
+
+def _moved(source: str, target: str, change: Callable[[], T]) -> T:
+    move = storage.begin_move(source, target)
+    try:
+        answer = change()
+    except UnknownOutcome:
+        raise
+    except LakemarkError:
+        move.undo()
+        raise
+    try:
+        move.finish()
+    except LakemarkError as error:
+        _log.warning("what was moved has left its files", location=source, reason=error.message)
+    return answer
+
+
+def _place(location: str) -> str:
+    return places.place_of(location)

@@ -25,30 +25,38 @@ from lakemark_core.errors import (
     FilesLeft,
     InvalidArgument,
     LakemarkError,
-    StorageRefused,
     TableNotFound,
     Unavailable,
 )
 from lakemark_core.types import Schema
-from lakemark_proto.store.v1.store_pb2 import Dropped, LakeTableRecord, TableEntry
+from lakemark_proto.store.v1.store_pb2 import Dropped, Holder, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1 import events_pb2 as pbe
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
-from lakemark_server.catalog import clean_schedule, databases, definitions, drop_policy, events, lake, tables
+from lakemark_server.catalog import (
+    clean_schedule,
+    databases,
+    definitions,
+    directories,
+    drop_policy,
+    events,
+    lake,
+    left_directories,
+    tables,
+)
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.names import NAME_CHARS_MAX, catalog_name, legal_name
 from lakemark_server.context import caller
 from lakemark_server.context.clock import time_text
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.ownership import Ownership, closures, places
 from lakemark_server.store.keyspace import DROPPED, DROPPED_DUE, RESTORED
 from lakemark_server.store.mutations import Mutation, Mutations
 
 RETAIN_MS_DEFAULT: Final = 7 * 86_400_000
 
-# Whoever was deleting a directory for longer than this has ended; deleting it twice does no harm.
-DELETION_MS_MAX: Final = 10 * 60_000
-DELETIONS_AT_ONCE_MAX: Final = 100
+PURGED_AT_ONCE_MAX: Final = 100
 OF_ONE_NAME_MAX: Final = 1_000
 
 _log = structlog.get_logger(__name__)
@@ -74,6 +82,7 @@ class DroppedTables:
         self,
         mutations: Mutations,
         quotas: Quotas,
+        ownership: Ownership,
         warehouse: str,
         retain_ms: int = RETAIN_MS_DEFAULT,
         measure: Measure | None = None,
@@ -82,6 +91,7 @@ class DroppedTables:
         self._store = mutations.store
         self._clock = mutations.clock
         self._quotas = quotas
+        self._ownership = ownership
         self._warehouse = warehouse
         self._retain_ms = retain_ms
         self._measure = measure
@@ -138,7 +148,7 @@ class DroppedTables:
 
         def body(mutation: Mutation) -> tuple[LakeTableRecord, bool, bool]:
             record, repeated = mutation.once(request_id, f"DropTable {database}.{name}", LakeTableRecord, drop)
-            deleting = not record.HasField("dropped") and lake.is_being_deleted(mutation.tx, record.location)
+            deleting = not record.HasField("dropped") and _is_being_deleted(mutation.tx, record)
             return record, repeated, deleting
 
         record, repeated, deleting = self._mutations.run(body)
@@ -167,7 +177,7 @@ class DroppedTables:
         self._quotas.take(tx, record.catalog, usage.DROPPED_TABLES)
         record.dropped.CopyFrom(how)
         if record.external:
-            lake.leave_location(tx, record)
+            places.put(tx, lake.holding(record))
         clean_schedule.clear(tx, record.table_id)
         lake.put(tx, record)
         tx.set(DROPPED.key(record.catalog, record.database, record.name, record.table_id), b"")
@@ -184,13 +194,9 @@ class DroppedTables:
         usage.close_writers(tx, record.catalog, record.table_id)
         clean_schedule.clear(tx, record.table_id)
         tables.clear_content(tx, record.table_id)
-        if record.external:
-            if not record.HasField("dropped"):
-                lake.leave_location(tx, record)
-            return
-        lake.leave_location(tx, record)
-        if delete_files and not lake.is_inhabited(tx, record.location):
-            lake.begin_deletion(tx, record.location, mutation.now_ms)
+        for holding in self._ownership.leave(tx, Holder.LAKE_TABLE, record.table_id):
+            if delete_files and not record.external and not self._ownership.what_keeps(tx, holding):
+                directories.begin_deletion(tx, record.location, mutation.now_ms, aside=False)
 
     # -- what can be brought back -------------------------------------------------------------------------------------
 
@@ -249,7 +255,7 @@ class DroppedTables:
             record.ClearField("dropped")
             record.database, record.name = owner.name, target
             if record.external:
-                lake.take_location(tx, record)
+                self._ownership.take(tx, lake.holding(record), database_id=owner.database_id)
             entry = TableEntry(table_id=record.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
             tables.put(tx, owner.database_id, target, entry)
             lake.put(tx, record)
@@ -292,7 +298,7 @@ class DroppedTables:
 
         def body(mutation: Mutation) -> tuple[LakeTableRecord, bool, bool]:
             record, repeated = mutation.once(request_id, f"PurgeTable {database}.{name}", LakeTableRecord, purge)
-            return record, repeated, lake.is_being_deleted(mutation.tx, record.location)
+            return record, repeated, _is_being_deleted(mutation.tx, record)
 
         record, repeated, deleting = self._mutations.run(body)
         if not repeated:
@@ -309,7 +315,7 @@ class DroppedTables:
 
     # -- what is done in the background -------------------------------------------------------------------------------
 
-    def purge_due(self, limit: int = DELETIONS_AT_ONCE_MAX) -> list[str]:
+    def purge_due(self, limit: int = PURGED_AT_ONCE_MAX) -> list[str]:
         """Deletes the dropped tables whose time is over. Returns the names that they had."""
         begin, end = DROPPED_DUE.range()[0], DROPPED_DUE.key(self._clock() + 1)
         due = self._store.read(lambda tx: tx.get_range(begin, end, limit=limit))
@@ -319,8 +325,8 @@ class DroppedTables:
             if record is not None:
                 _tell("deleted a dropped table", record, None)
                 names.append(f"{record.database}.{record.name}")
-                if self._store.read(lambda tx, at=record.location: lake.is_being_deleted(tx, at)):  # type: ignore[misc]
-                    self._try_to_finish(record.location)
+                if self._store.read(partial(_is_being_deleted, record=record)):
+                    directories.try_to_delete(self._store, record.location)
                     self._leave_database(record)
         return names
 
@@ -338,36 +344,17 @@ class DroppedTables:
         self._purge(mutation, record)
         return record
 
-    def finish_deletions(self) -> list[str]:
-        """Deletes files of deleted tables whose deletion was cut off. Returns their locations."""
-        before = self._clock() - DELETION_MS_MAX
-        left = self._store.read(lambda tx: lake.deletions(tx, before, DELETIONS_AT_ONCE_MAX))
-        return [location for location in left if self._try_to_finish(location)]
-
-    def _try_to_finish(self, location: str) -> bool:
-        """False if the files cannot be deleted now, which must not hold up other tables."""
-        try:
-            self._finish(location)
-        except (Unavailable, StorageRefused) as error:
-            _log.warning("files of a dropped table cannot be deleted; it is tried again", reason=error.message)
-            return False
-        return True
-
     def _delete_files_of(self, record: LakeTableRecord) -> None:
         try:
-            self._finish(record.location)
+            directories.finish_deletion(self._store, record.location)
         except LakemarkError as error:  # it says that nothing was applied, which holds for the files only
             _log.warning("files of a dropped table cannot be deleted yet", reason=error.message)
             raise FilesLeft(
                 f"the table is dropped, but {record.location} is still being deleted; ask again with the same request "
-                f"id, or it is done within {DELETION_MS_MAX // 60_000 + 1} minutes",
+                f"id, or it is done within {left_directories.LEFT_MS // 60_000 + 1} minutes",
                 location=record.location,
             ) from error
         self._leave_database(record)
-
-    def _finish(self, location: str) -> None:
-        storage.delete_directory(location)
-        self._store.transact(lambda tx: lake.end_deletion(tx, location))
 
     def _leave_database(self, record: LakeTableRecord) -> None:
         """Removes the directory of a dropped database with the last dropped table that lay in it."""
@@ -376,6 +363,10 @@ class DroppedTables:
             lambda tx: databases.find(tx, record.catalog, record.database)
         ):
             storage.remove_if_empty(parent)
+
+
+def _is_being_deleted(tx: ReadTransaction, record: LakeTableRecord) -> bool:
+    return bool(record.location) and closures.find(tx, record.location) is not None
 
 
 def _prolong(tx: ReadTransaction, how: Dropped) -> bool:

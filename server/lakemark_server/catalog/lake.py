@@ -8,16 +8,16 @@ from functools import lru_cache
 from typing import Final
 
 from lakemark_core import table_kind
-from lakemark_core.errors import AlreadyExists, CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
+from lakemark_core.errors import CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
 from lakemark_core.messages.types import schema_from_proto, schema_to_proto
-from lakemark_core.storage import spellings
 from lakemark_core.table_kind import TableKind, kind_of
 from lakemark_core.types import Schema
-from lakemark_proto.store.v1.store_pb2 import LakeTableRecord, TableEntry
+from lakemark_proto.store.v1.store_pb2 import Holder, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2, types_pb2
 from lakemark_server.catalog import clean_schedule, drop_policy, tables
-from lakemark_server.kv import ReadTransaction, Space, Transaction, blob, strinc
-from lakemark_server.store.keyspace import DELETING, LAKE_TABLES, LOCATIONS, SCHEMAS
+from lakemark_server.kv import ReadTransaction, Transaction, blob
+from lakemark_server.ownership import Holding, places
+from lakemark_server.store.keyspace import LAKE_TABLES, SCHEMAS
 
 TYPE_PROPERTY: Final = "lakemark.type"
 POLICY_PROPERTY: Final = "lakemark.conflict.policy"
@@ -126,72 +126,16 @@ def put_schema(tx: Transaction, table_id: int, schema: Schema) -> None:
     blob.put(tx, SCHEMAS.space(table_id, schema.schema_id), schema_to_proto(schema).SerializeToString())
 
 
-def take_location(tx: Transaction, record: LakeTableRecord) -> None:
-    """Notes where the table lives. Raises AlreadyExists: tables in one directory would delete each other's files."""
-    _require_not_deleted(tx, record.location)
-    if _has_any(tx, LOCATIONS, [record.location]):
-        raise AlreadyExists(f"another lake table lives at {record.location}; choose a directory of its own")
-    tx.set(LOCATIONS.key(record.location), record.table_id.to_bytes(8, "big"))
-
-
-def is_inhabited(tx: ReadTransaction, location: str) -> bool:
-    """Whether a lake table lives there or in a directory below, even a dropped one that can be brought back."""
-    # Without the byte that ends the text.
-    below = [LOCATIONS.key(spelling + "/")[:-1] for spelling in spellings(location)]
-    return _has_any(tx, LOCATIONS, [location]) or any(tx.get_range(begin, strinc(begin), limit=1) for begin in below)
-
-
-def shares_directory(tx: ReadTransaction, location: str) -> bool:
-    """Whether files of a lake table may lie in that directory: one lives there, or in a directory below or above."""
-    return is_inhabited(tx, location) or _has_any(tx, LOCATIONS, _places_above(location))
-
-
-def leave_location(tx: Transaction, record: LakeTableRecord) -> None:
-    """Frees the table's location for another table."""
-    tx.clear(LOCATIONS.key(record.location))
-
-
-def begin_deletion(tx: Transaction, location: str, now_ms: int) -> None:
-    """Keeps tables from being created there or below until ``end_deletion``: their files would be deleted, too."""
-    tx.set(DELETING.key(location), now_ms.to_bytes(8, "big"))
-
-
-def end_deletion(tx: Transaction, location: str) -> None:
-    """Ends what ``begin_deletion`` began."""
-    tx.clear(DELETING.key(location))
-
-
-def is_being_deleted(tx: ReadTransaction, location: str) -> bool:
-    """Whether files at this location are still being deleted."""
-    return _has_any(tx, DELETING, [location])
-
-
-def deletions(tx: ReadTransaction, before_ms: int, limit: int) -> list[str]:
-    """Locations whose deletion began before that time and was cut off."""
-    pairs = tx.get_range(*DELETING.range(), limit=limit, snapshot=True)
-    return [str(DELETING.unpack(key)[-1]) for key, since in pairs if int.from_bytes(since, "big") < before_ms]
-
-
-def _places_above(location: str) -> list[str]:
-    """The location and the directories above it, except the root (or the bucket)."""
-    place, places = location, []
-    while "/" in place.partition(":")[2].strip("/"):
-        places.append(place)
-        place = place.rpartition("/")[0]
-    return places
-
-
-def _require_not_deleted(tx: ReadTransaction, location: str) -> None:
-    places = _places_above(location)
-    for place in places if _has_any(tx, DELETING, places) else ():
-        if _has_any(tx, DELETING, [place]):
-            raise AlreadyExists(f"{place} is still being deleted after a table was dropped; try again in a moment")
-
-
-def _has_any(tx: ReadTransaction, space: Space, places: Iterable[str]) -> bool:
-    """Whether the space has one of the places. Stores of earlier builds have some under ``s3a:`` and ``s3n:``."""
-    keys = [space.key(spelling) for place in places for spelling in spellings(place)]
-    return any(value is not None for value in tx.get_many(keys))
+def holding(record: LakeTableRecord) -> Holding:
+    """What the table holds: the directory that it lives in, from which cleaning deletes files."""
+    return places.holding(
+        record.location,
+        Holder.LAKE_TABLE,
+        record.table_id,
+        f"{record.database}.{record.name}",
+        owns=True,
+        dropped=record.HasField("dropped"),
+    )
 
 
 def get_record(tx: ReadTransaction, table_id: int, *, or_dropped: bool = False) -> LakeTableRecord:

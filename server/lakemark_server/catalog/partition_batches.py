@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from lakemark_core.errors import StoreConflict
 from lakemark_proto.store.v1.warehouse_pb2 import PartitionChangeRecord
-from lakemark_server.catalog import partition_changes, warehouse_records
+from lakemark_server.catalog import partition_changes, partition_places, warehouse_records
 from lakemark_server.catalog.warehouse_records import BATCH_DONE, PENDING_HEAD, HiveTable, InBatch, Values
 from lakemark_server.kv import ReadTransaction, Store, Transaction, keys_below, strinc
 from lakemark_server.store.keyspace import PENDING_PARTITIONS
@@ -97,7 +97,9 @@ def _settle(store: Store, table_id: int, batch: int, *, done: bool) -> None:
             for stored in warehouse_records.stored_partitions(tx, table_id, wanted):
                 if not isinstance(stored, InBatch) or stored.batch != batch:
                     continue  # it was changed again since
-                left = stored.after if done else stored.before
+                left, gone = (stored.after, stored.before) if done else (stored.before, stored.after)
+                if gone is not None:
+                    partition_places.leave(tx, table_id, columns, gone, left)
                 if left is not None:
                     warehouse_records.put_partition(tx, table_id, left)
                 else:

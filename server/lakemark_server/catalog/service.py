@@ -22,7 +22,7 @@ from lakemark_core.errors import (
 )
 from lakemark_core.table_kind import check_change, kind_of
 from lakemark_core.types import Schema, assign_ids
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord, TableEntry
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, Holder, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1 import events_pb2
 from lakemark_server.admission import usage
@@ -32,6 +32,7 @@ from lakemark_server.catalog import (
     clean_schedule,
     databases,
     definitions,
+    directories,
     engine_names,
     events,
     lake,
@@ -46,6 +47,7 @@ from lakemark_server.catalog.schemas import SchemaVersion
 from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction
+from lakemark_server.ownership import Ownership, places
 from lakemark_server.store.ids import IdSource
 from lakemark_server.store.keyspace import FUNCTIONS, MOUNTS
 from lakemark_server.store.mutations import Mutation, Mutations
@@ -62,7 +64,8 @@ class Catalog:
     """Thread-safe. ``warehouse`` is the URI below which databases get their directories.
 
     The attribute ``dropped`` drops lake tables and brings them back, for ``dropped_retain_ms`` after the drop.
-    ``measure`` tells how large a lake table is. ``client_catalogs``: whether the first database of a catalog makes it.
+    ``measure`` tells how large a lake table is. ``ownership``: by default, directories in the warehouse are owned.
+    ``client_catalogs``: whether the first database of a catalog makes it.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Catalog:
         quotas: Quotas | None = None,
         dropped_retain_ms: int = RETAIN_MS_DEFAULT,
         measure: Measure | None = None,
+        ownership: Ownership | None = None,
         *,
         client_catalogs: bool = True,
     ) -> None:
@@ -82,7 +86,10 @@ class Catalog:
         self.client_catalogs = client_catalogs
         self.clock = clock
         self.mutations = Mutations(store, clock)
-        self.dropped = DroppedTables(self.mutations, self.quotas, self.warehouse, dropped_retain_ms, measure)
+        self.ownership = ownership or Ownership([self.warehouse])
+        self.dropped = DroppedTables(
+            self.mutations, self.quotas, self.ownership, self.warehouse, dropped_retain_ms, measure
+        )
         self.database_ids = IdSource(store, "database")
         self.table_ids = IdSource(store, "table")
         self._lake_tables: ReadMemo[tuple[str, str, str], LakeTable] = ReadMemo(
@@ -120,6 +127,7 @@ class Catalog:
             if existing is not None:
                 return existing
         new.database_id = self.database_ids.next()
+        was_empty = storage.is_empty(new.location)
 
         def create(mutation: Mutation) -> DatabaseRecord:
             existing = databases.find(mutation.tx, new.catalog, new.name)
@@ -133,6 +141,7 @@ class Catalog:
                 )
             catalogs.require(mutation.tx, new.catalog, or_may_be_made=self.client_catalogs)
             self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
+            self.take_database_place(mutation.tx, new, was_empty=was_empty)
             new.created_ms = mutation.now_ms
             databases.put(mutation.tx, new)
             mutation.tell(events.of_database(events_pb2.DATABASE_CREATED, after=new, request_id=request_id))
@@ -146,7 +155,15 @@ class Catalog:
     def _database_location(self, record: DatabaseRecord) -> str:
         if record.location:
             return storage.canonical_uri(record.location)
-        return storage.join(self.warehouse, f"{record.name}.db")
+        above = () if record.catalog == DEFAULT_CATALOG else (f"{record.catalog}.catalog",)
+        return storage.join(self.warehouse, *above, f"{record.name}.db")
+
+    def take_database_place(self, tx: Transaction, record: DatabaseRecord, *, was_empty: bool) -> None:
+        """Raises LocationTaken. ``was_empty``: there was nothing in the directory before."""
+        place = places.place_of(record.location)
+        owns = self.ownership.may_own_database(place, was_empty=was_empty)
+        claim = places.holding(record.location, Holder.DATABASE, record.database_id, record.name, owns=owns)
+        self.ownership.take(tx, claim)
 
     def get_database(self, catalog: str, name: str) -> DatabaseRecord:
         return self.store.read(lambda tx: databases.get(tx, catalog, name))
@@ -159,39 +176,38 @@ class Catalog:
     ) -> None:
         """Drops a database that is empty, and with ``delete_data`` also its directory.
 
-        The directory stays if a lake table that was renamed into another database lives in it, or if this request is
-        repeated and the database was created again meanwhile. Raises DatabaseNotFound, NotEmpty; FilesLeft if the
-        database is dropped but its directory is not deleted.
+        The directory stays if the database does not own it, or if somebody else has files in it, as a table that was
+        renamed into another database, or one that was dropped and can be brought back. Raises DatabaseNotFound,
+        NotEmpty; FilesLeft if the database is dropped but its directory is not deleted.
         """
         if name.lower() == DEFAULT_DATABASE:
             raise InvalidArgument("the database 'default' cannot be dropped")
 
         def drop(mutation: Mutation) -> DatabaseRecord:
-            record = databases.find(mutation.tx, catalog, name)
+            tx, record = mutation.tx, databases.find(mutation.tx, catalog, name)
             if record is None:
                 if if_exists:
                     return DatabaseRecord()
                 raise DatabaseNotFound(f"there is no database {name!r}", database=name)
-            _check_empty(mutation.tx, record)
-            databases.clear(mutation.tx, record)
-            usage.add(mutation.tx, record.catalog, usage.DATABASES, -1)
+            _check_empty(tx, record)
+            databases.clear(tx, record)
+            usage.add(tx, record.catalog, usage.DATABASES, -1)
+            for holding in self.ownership.leave(tx, Holder.DATABASE, record.database_id):
+                if delete_data and holding.owns and not self.ownership.what_keeps(tx, holding):
+                    directories.begin_deletion(tx, record.location, mutation.now_ms, aside=True)
             mutation.tell(events.of_database(events_pb2.DATABASE_DROPPED, before=record, request_id=request_id))
             return record
 
-        def body(mutation: Mutation) -> tuple[DatabaseRecord, bool]:
-            tx, record = mutation.tx, mutation.once(request_id, f"DropDatabase {name}", DatabaseRecord, drop).answer
-            return record, databases.find(tx, catalog, name) is not None or lake.is_inhabited(tx, record.location)
-
-        record, inhabited = self.mutations.run(body)
-        if record.database_id:
+        record, repeated = self.mutations.once(request_id, f"DropDatabase {name}", DatabaseRecord, drop)
+        if record.database_id and not repeated:
             _log.info("dropped a database", database=record.name, location=record.location, by=caller.current())
-        if delete_data and record.location and record.location != self.warehouse and not inhabited:
+        if delete_data and record.location:
             try:
-                storage.delete_directory(record.location)
+                directories.finish_deletion(self.store, record.location)
             except LakemarkError as error:  # it says that nothing was applied, which holds for the files only
                 raise FilesLeft(
                     f"database {name!r} is dropped, but not its directory: {error.message}; ask again with the same "
-                    "request id, or delete it yourself",
+                    "request id, or it is done within minutes",
                     location=record.location,
                 ) from error
 
@@ -233,7 +249,7 @@ class Catalog:
                 raise AlreadyExists(f"table {new.database}.{new.name} exists already", table=new.name)
             self.quotas.take(tx, new.catalog, usage.TABLES)
             new.created_ms = mutation.now_ms
-            lake.take_location(tx, new)
+            self.ownership.take(tx, lake.holding(new), database_id=owner.database_id, chosen=not new.external)
             entry = TableEntry(table_id=new.table_id, kind=pb.LAKE, hive_type="VIRTUAL_VIEW")
             tables.put(tx, owner.database_id, new.name, entry)
             lake.put(tx, new)
@@ -334,6 +350,7 @@ class Catalog:
             tables.clear_name(tx, owner.database_id, name.lower())
             tables.put(tx, new_owner.database_id, target, entry)
             lake.put(tx, record)
+            self.ownership.rename(tx, Holder.LAKE_TABLE, record.table_id, f"{record.database}.{record.name}")
             after = definitions.lake_table(table)
             mutation.tell(events.of_lake_table(events_pb2.TABLE_RENAMED, before, after, request_id=request_id))
             return record
@@ -349,11 +366,6 @@ class Catalog:
             return LakeTable(record, lake.get_schema(mutation.tx, record.table_id, record.schema_id))
 
         return self.mutations.run(body)
-
-    def has_lake_table(self, location: str) -> bool:
-        """Whether files of a lake table lie in that directory, even of a dropped one that can be brought back."""
-        place = storage.stored_uri(location)
-        return self.store.read(lambda tx: lake.shares_directory(tx, place))
 
     # -- both kinds ---------------------------------------------------------------------------------------------------
 
@@ -386,7 +398,7 @@ class Catalog:
 
 def _own_directory(database: DatabaseRecord, name: str) -> str:
     """A directory that no other table ever has: a dropped table keeps its own when another one takes its name."""
-    return storage.canonical_uri(storage.join(database.location, f"{name}-{secrets.token_hex(4)}"))
+    return storage.stored_uri(storage.join(database.location, f"{name}-{secrets.token_hex(4)}"))
 
 
 def _check_empty(tx: Transaction, record: DatabaseRecord) -> None:

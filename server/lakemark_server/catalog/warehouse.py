@@ -46,6 +46,8 @@ class Warehouse:
                 old.database_id, old.catalog, old.name, old.created_ms,
             )  # fmt: skip
             new.location = storage.canonical_uri(new.location) if new.location else old.location
+            if new.location != old.location:
+                self.catalog.take_database_place(mutation.tx, new, was_empty=False)
             databases.put(mutation.tx, new)
             mutation.tell(events.of_database(events_pb2.DATABASE_ALTERED, old, new))
 

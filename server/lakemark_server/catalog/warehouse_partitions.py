@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
 import structlog
 
 from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, PartitionNotFound, StoreConflict
+from lakemark_proto.store.v1.store_pb2 import ClosedRecord
 from lakemark_server.admission import usage
-from lakemark_server.catalog import directories, events, partition_batches, partition_changes, warehouse_records
+from lakemark_server.catalog import (
+    directories,
+    events,
+    partition_batches,
+    partition_changes,
+    partition_places,
+    warehouse_records,
+)
 from lakemark_server.catalog.events import PartitionChange
 from lakemark_server.catalog.partition_sets import PartitionSet, PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -30,6 +38,7 @@ DIRECT_MAX: Final = 200
 """Up to this many partitions are read by their keys. For more, all partitions of the table are kept in memory."""
 
 _NAMES_TOLD_MAX: Final = 3
+_DELETED_AT_ONCE: Final = 500
 
 _log = structlog.get_logger(__name__)
 
@@ -47,6 +56,7 @@ class WarehousePartitions:
         self._catalog = catalog
         self._store = catalog.store
         self._mutations = catalog.mutations
+        self._ownership = catalog.ownership
         self._sets = sets
 
     # -- look up ------------------------------------------------------------------------------------------------------
@@ -161,16 +171,30 @@ class WarehousePartitions:
         base = table.record.partition_base
         source, target = old.full_location(base), new.full_location(base)
 
-        def apply() -> Partition:
-            return self._mutations.run(partial(self._rename, table, old, new))
+        def apply(closed: Collection[str] = ()) -> Partition:
+            return self._mutations.run(partial(self._rename, table, old, new, closed))
 
         if not old.located or source == target:
             return apply()
         if table.record.owns_data:
-            return directories.with_moved_directory(source, target, apply)
+            move = ClosedRecord(
+                since_ms=self._mutations.clock(),
+                why=ClosedRecord.MOVED,
+                location=source,
+                target=target,
+                table_id=table.table_id,
+                values=values,
+            )
+
+            def keeps(tx: Transaction) -> str:
+                return partition_places.what_keeps(tx, self._ownership, table, [old]).get(values, "")
+
+            return directories.with_moved_directory(self._store, move, keeps, apply)
         return directories.with_directories([target], apply)
 
-    def _rename(self, table: HiveTable, old: Partition, new: Partition, mutation: Mutation) -> Partition:
+    def _rename(
+        self, table: HiveTable, old: Partition, new: Partition, closed: Collection[str], mutation: Mutation
+    ) -> Partition:
         tx = mutation.tx
         warehouse_records.require_table(tx, table)
         if self._current(tx, table, [old.values]) != [old]:
@@ -179,7 +203,7 @@ class WarehousePartitions:
             )
         self._write(mutation, table, [PartitionChange(old.values, old, None)])
         _missing_of(table, [new], self._current(tx, table, [new.values]), False)
-        self._write(mutation, table, [PartitionChange(new.values, None, new)])
+        self._write(mutation, table, [PartitionChange(new.values, None, new)], closed)
         _tell(mutation, table, [PartitionChange(new.values, old, new)])
         return new
 
@@ -219,13 +243,39 @@ class WarehousePartitions:
                 by=caller.current(),
             )
         if deletes:
-            kept = (self._catalog.warehouse, table.database.location, table.record.location)
-            for row in dropped:
-                location = row.full_location(table.record.partition_base)
-                if row.located:
-                    directories.delete_unless_shared(location, kept, self._catalog.has_lake_table)
-                    directories.remove_empty_parents(location, table.record.location)
+            located = [row for row in dropped if row.located]
+            with deadline.within(deadline.NEVER):
+                for start in range(0, len(located), _DELETED_AT_ONCE):
+                    try:
+                        self._delete_files(table, located[start : start + _DELETED_AT_ONCE])
+                    except LakemarkError as error:  # they are dropped: what is left are files, which nobody reads
+                        _log.warning("dropped partitions have left their files", reason=error.message)
         return dropped
+
+    def _delete_files(self, table: HiveTable, dropped: Sequence[Partition]) -> None:
+        """Deletes directories of dropped partitions. One stays in which others have files, or the partition again."""
+        base = table.record.partition_base
+
+        def begin(mutation: Mutation) -> list[str]:
+            now = warehouse_records.find_partitions(mutation.tx, table.table_id, [row.values for row in dropped])
+            kept = partition_places.what_keeps(mutation.tx, self._ownership, table, dropped)
+            closed = []
+            for row, again in zip(dropped, now, strict=True):
+                reason = "the partition was added again" if again else kept.get(row.values, "")
+                if not reason and not row.relative:
+                    holding = partition_places.holding(table, row)
+                    reason = self._ownership.why_not_owned(mutation.tx, holding, table.database.database_id)
+                if reason:
+                    _log.warning("a dropped partition has left its files", location=row.location, reason=reason)
+                    continue
+                closed.append(row.full_location(base))
+                directories.begin_deletion(mutation.tx, closed[-1], mutation.now_ms, aside=False)
+            return closed
+
+        locations = self._mutations.run(begin)
+        directories.delete_in_place(self._store, locations)
+        for location in locations:
+            directories.remove_empty_parents(location, table.record.location)
 
     # -- one transaction, or several ----------------------------------------------------------------------------------
 
@@ -293,6 +343,8 @@ class WarehousePartitions:
     ) -> list[PartitionChange]:
         warehouse_records.require_table(mutation.tx, table)
         changes = decide(mutation.tx, part)
+        new = [change.after for change in changes if change.after and not _is_in_place(change)]
+        partition_places.take(mutation.tx, self._ownership, table, new, keeping=True)
         staged = [InBatch(change.values, batch, change.before, change.after) for change in changes]
         partition_batches.stage(mutation.tx, table, batch, number, staged, mutation.now_ms)
         return changes
@@ -340,11 +392,24 @@ class WarehousePartitions:
                 )
             if row.after is None:
                 warehouse_records.clear_partition(tx, table.table_id, table.columns, row.values)
+            if row.before is not None:
+                partition_places.leave(tx, table.table_id, table.columns, row.before, row.after)
             current.append(row.after)
         return current
 
-    def _write(self, mutation: Mutation, table: HiveTable, changes: Sequence[PartitionChange]) -> None:
+    def _write(
+        self,
+        mutation: Mutation,
+        table: HiveTable,
+        changes: Sequence[PartitionChange],
+        closed: Collection[str] = (),
+    ) -> None:
         tx = mutation.tx
+        for change in changes:
+            if change.before is not None:
+                partition_places.leave(tx, table.table_id, table.columns, change.before, change.after)
+        new = [change.after for change in changes if change.after and not _is_in_place(change)]
+        partition_places.take(tx, self._ownership, table, new, closed=closed)
         for change in changes:
             if change.after is None:
                 warehouse_records.clear_partition(tx, table.table_id, table.columns, change.values)
@@ -417,6 +482,21 @@ def _parts(items: Sequence[T], bytes_of: Callable[[T], int]) -> Iterator[Sequenc
             start, size = at, own
     if start < len(items):
         yield items[start:]
+
+
+def _is_in_place(change: PartitionChange) -> bool:
+    """Whether the partition's directory stays the same."""
+    before, after = change.before, change.after
+    return (
+        before is not None
+        and after is not None
+        and (before.location, before.relative, before.located)
+        == (
+            after.location,
+            after.relative,
+            after.located,
+        )
+    )
 
 
 def _bytes_of_key(values: Values) -> int:

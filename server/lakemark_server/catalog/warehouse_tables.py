@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 import structlog
 
 from lakemark_core import storage
-from lakemark_core.errors import AlreadyExists, FailedPrecondition, PartitionNotFound, StoreConflict, TableNotFound
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
+from lakemark_core.errors import AlreadyExists, FailedPrecondition, LakemarkError, PartitionNotFound, StoreConflict
+from lakemark_proto.store.v1.store_pb2 import ClosedRecord, DatabaseRecord, Holder, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HiveTableRecord
 from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.admission import usage
-from lakemark_server.catalog import databases, directories, events, tables, warehouse_records
+from lakemark_server.catalog import (
+    databases,
+    directories,
+    events,
+    partition_departures,
+    partition_places,
+    tables,
+    warehouse_records,
+)
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
-from lakemark_server.catalog.warehouse_records import HiveTable, Partition, inside
-from lakemark_server.context import caller
-from lakemark_server.kv import ReadTransaction
+from lakemark_server.catalog.warehouse_records import HiveTable, Partition
+from lakemark_server.context import caller, deadline
+from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.ownership import Holding, places
 from lakemark_server.store.mutations import Mutation
 
 _ALTER_ATTEMPTS: Final = 20
+_EMPTIED_AT_ONCE: Final = 200
+_BASE: Final = b"base"  # in the registry, of the directory that relative partitions start from if it is another one
 
 _log = structlog.get_logger(__name__)
 
@@ -84,6 +96,20 @@ def moves_with_its_name(table: HiveTable) -> bool:
     return record.owns_data and storage.is_same_place(record.location, default_location(table.database, table.name))
 
 
+def holding_of(table: HiveTable) -> Holding:
+    """What the table holds: its directory, which it must have."""
+    record = table.record
+    return places.holding(record.location, Holder.WAREHOUSE_TABLE, table.table_id, table.label, owns=record.owns_data)
+
+
+def base_of(table: HiveTable) -> Holding | None:
+    """The directory that relative partitions start from if it is another one, which the table reads."""
+    base = table.record.partition_base
+    if not base or base == table.record.location:
+        return None
+    return places.holding(base, Holder.WAREHOUSE_TABLE, table.table_id, table.label, owns=False, part=_BASE)
+
+
 class WarehouseTables:
     """Thread-safe. Every change is one store transaction; directories are made before and deleted after it."""
 
@@ -91,6 +117,7 @@ class WarehouseTables:
         self._catalog = catalog
         self._store = catalog.store
         self._mutations = catalog.mutations
+        self._ownership = catalog.ownership
         self._sets = sets
         self._partitions = partitions
 
@@ -139,13 +166,26 @@ class WarehouseTables:
             if tables.find(tx, owner.database_id, name) is not None:
                 raise AlreadyExists(f"Table {owner.name}.{name} already exists", table=name)
             self._catalog.quotas.take(tx, owner.catalog, usage.TABLES)
+            table = self._with_place(tx, HiveTable(owner, name, entry, record))
             tables.put(tx, owner.database_id, name, entry)
-            warehouse_records.put_table(tx, table_id, record)
-            table = HiveTable(owner, name, entry, record)
+            warehouse_records.put_table(tx, table_id, table.record)
             mutation.tell(events.of_warehouse_table(pb.TABLE_CREATED, after=table))
             return table
 
         return directories.with_directories([definition.location], lambda: self._mutations.run(body))
+
+    def _with_place(self, tx: Transaction, table: HiveTable, closed: Collection[str] = ()) -> HiveTable:
+        """The table, which has its place now, and owns its data only if it lies where tables own theirs.
+
+        Raises LocationTaken.
+        """
+        if not table.record.location:
+            return table
+        taken = self._ownership.take(tx, holding_of(table), database_id=table.database.database_id, closed=closed)
+        record = HiveTableRecord()
+        record.CopyFrom(table.record)
+        record.owns_data = taken.owns
+        return replace(table, record=record)
 
     def alter(
         self,
@@ -166,24 +206,34 @@ class WarehouseTables:
             old = self.get(catalog, database, name)
             planned = change(old)
             new_name = legal_name("table", planned.definition.name)
+            apply = partial(self._apply, old, planned, new_name, cascade)
+            elsewhere = planned.definition.location != old.record.location
             try:
-                if planned.moves and planned.definition.location != old.record.location:
-                    directories.with_moved_directory(
-                        old.record.location,
-                        planned.definition.location,
-                        lambda: self._apply(old, planned, new_name, cascade),  # noqa: B023 - called at once
+                if planned.moves and elsewhere:
+                    move = ClosedRecord(
+                        since_ms=self._mutations.clock(),
+                        why=ClosedRecord.MOVED,
+                        location=old.record.location,
+                        target=planned.definition.location,
+                        table_id=old.table_id,
                     )
+                    keeps = partial(self._ownership.what_keeps, holding=holding_of(old))
+                    directories.with_moved_directory(self._store, move, keeps, apply)
                 else:
-                    directories.with_directories(
-                        [planned.definition.location] if planned.definition.location != old.record.location else [],
-                        lambda: self._apply(old, planned, new_name, cascade),  # noqa: B023
-                    )
+                    directories.with_directories([planned.definition.location] if elsewhere else [], apply)
             except (_ChangedMeanwhileError, PartitionNotFound):  # or one of those that it cascades to was dropped
                 continue
             return
         raise StoreConflict(f"table {database}.{name} is being changed by others all the time; try again")
 
-    def _apply(self, old: HiveTable, planned: TableChange, new_name: str, cascade: Cascade | None) -> None:
+    def _apply(
+        self,
+        old: HiveTable,
+        planned: TableChange,
+        new_name: str,
+        cascade: Cascade | None,
+        closed: Collection[str] = (),
+    ) -> None:
         definition = planned.definition
         base = definition.location if planned.moves or not old.record.partition_base else old.record.partition_base
         record = definition.record(base)
@@ -203,10 +253,11 @@ class WarehouseTables:
                 if owner.catalog != old.database.catalog:
                     self._catalog.quotas.take(tx, owner.catalog, usage.TABLES)
                     usage.add(tx, old.database.catalog, usage.TABLES, -1)
+            table = self._altered(tx, now, HiveTable(owner, new_name, entry, record), closed)
             tables.put(tx, owner.database_id, new_name, entry)
-            warehouse_records.put_table(tx, old.table_id, record)
+            warehouse_records.put_table(tx, old.table_id, table.record)
             kind = pb.TABLE_RENAMED if renamed else pb.TABLE_ALTERED
-            mutation.tell(events.of_warehouse_table(kind, now, HiveTable(owner, new_name, entry, record)))
+            mutation.tell(events.of_warehouse_table(kind, now, table))
 
         new = HiveTable(planned.database, new_name, entry, record)
         of_partitions = cascade(old, new) if cascade and record.partition_columns else None
@@ -215,60 +266,104 @@ class WarehouseTables:
         else:
             self._mutations.run(body)
 
+    def _altered(self, tx: Transaction, old: HiveTable, new: HiveTable, closed: Collection[str]) -> HiveTable:
+        """The new table with its place. Partitions that start from another directory keep that held, too."""
+        base = new.record.partition_base
+        if (old.label, old.record.location, old.record.partition_base) != (new.label, new.record.location, base):
+            reads = base_of(new)
+            if reads is not None:
+                self._ownership.take(tx, reads, closed=closed)
+            else:
+                self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, new.table_id, _BASE)
+        elif old.record.owns_data == new.record.owns_data:
+            return new
+        return self._with_place(tx, new, closed)
+
     def drop(self, catalog: str, database: str, name: str, *, delete_data: bool) -> HiveTable:
         """With ``delete_data``, deletes the data of a table that owns them, also partitions outside its directory.
 
-        Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table.
+        A directory stays in which others have files. Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for
+        a lake table.
         """
-        table = self.get(catalog, database, name)
-        outside: list[str] = []
-        if delete_data and table.record.owns_data and table.record.partition_columns:
-            rows = self._sets.get(table.table_id).rows
-            outside = [row.location for row in rows if row.located and not row.relative]
 
-        def body(mutation: Mutation) -> HiveTable:
+        def body(mutation: Mutation) -> tuple[HiveTable, str]:
             tx = mutation.tx
-            current = warehouse_records.load_table(tx, catalog, database, name)
-            if current.table_id != table.table_id:
-                raise TableNotFound(f"table {current.label} was dropped and created again meanwhile")
-            tables.clear_name(tx, current.database.database_id, current.name)
-            usage.add(tx, current.database.catalog, usage.TABLES, -1)
-            tables.clear_content(tx, current.table_id)
-            kept = not (delete_data and current.record.owns_data)
-            mutation.tell(events.of_warehouse_table(pb.TABLE_DROPPED, current, files_kept=kept))
-            return current
+            table = warehouse_records.load_table(tx, catalog, database, name)
+            tables.clear_name(tx, table.database.database_id, table.name)
+            usage.add(tx, table.database.catalog, usage.TABLES, -1)
+            kept = self._leave(mutation, table, delete_data=delete_data)
+            tables.clear_content(tx, table.table_id)
+            mutation.tell(events.of_warehouse_table(pb.TABLE_DROPPED, table, files_kept=bool(kept)))
+            return table, kept
 
-        dropped = self._mutations.run(body)
+        dropped, kept = self._mutations.run(body)
         self._sets.forget(dropped.table_id)
-        deletes = delete_data and dropped.record.owns_data
         _log.info(
             "dropped a warehouse table",
             table=dropped.label,
             location=dropped.record.location,
-            files="deleted" if deletes else "kept",
+            files=f"kept: {kept}" if kept else "deleted",
             by=caller.current(),
         )
-        if deletes:
-            for location in [*outside, dropped.record.location]:
-                kept = (self._catalog.warehouse, dropped.database.location)
-                directories.delete_unless_shared(location, kept, self._catalog.has_lake_table)
+        with deadline.within(deadline.NEVER):  # data are deleted by whoever dropped them
+            self._let_partitions_leave(dropped)
+            if not kept:
+                directories.try_to_delete(self._store, dropped.record.location)
         return dropped
 
-    def truncate(self, table: HiveTable, locations: Sequence[str]) -> None:
-        """Deletes the files in these directories and keeps the directories. Raises FailedPrecondition.
+    def _let_partitions_leave(self, dropped: HiveTable) -> None:
+        try:
+            partition_departures.leave_all(self._mutations, self._ownership, dropped.table_id)
+        except LakemarkError as error:
+            _log.warning("files of partitions are deleted later", table=dropped.label, reason=error.message)
 
-        The table must own its data, and no lake table may have files there.
+    def _leave(self, mutation: Mutation, table: HiveTable, *, delete_data: bool) -> str:
+        """The table has no place any more. Returns why its directory stays; "": it is going to be deleted."""
+        tx, location = mutation.tx, table.record.location
+        left = self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, table.table_id)
+        self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, table.table_id, _BASE)
+        deletes = delete_data and table.record.owns_data and bool(location)
+        partition_departures.begin(tx, table.table_id, deletes=deletes)
+        if not delete_data:
+            return "nobody asked for their deletion"
+        if not deletes:
+            return "the table does not own them"
+        for holding in left:
+            reason = self._ownership.what_keeps(tx, holding)
+            if reason:
+                return reason
+        directories.begin_deletion(tx, location, mutation.now_ms, aside=True)
+        return ""
+
+    def truncate(self, table: HiveTable, rows: Sequence[Partition] | None) -> None:
+        """Deletes the files of the table, or of partitions, and keeps the directories.
+
+        Raises FailedPrecondition: the table must own its data, and nobody else may have files there.
         """
         if not table.record.owns_data:
-            raise FailedPrecondition(f"{table.label} is an external table: its data are not deleted")
-        for location in locations:
-            if self._catalog.has_lake_table(location):
-                raise FailedPrecondition(
-                    f"{table.label}: {location} has files of a lake table, too; they are not deleted", location=location
-                )
-        for location in locations:
-            if not inside(table.database.location, location):
-                storage.empty_directory(location)
+            raise FailedPrecondition(
+                f"{table.label} is an external table, or lies outside of the directories in which tables own their "
+                "data: its data are not deleted"
+            )
+        base = table.record.partition_base
+        located = [row for row in rows or () if row.located]
+        locations = [row.full_location(base) for row in located] if rows is not None else [table.record.location]
+
+        def check(tx: Transaction) -> int:
+            warehouse_records.require_table(tx, table)
+            if rows is None:
+                reason = self._ownership.what_keeps(tx, holding_of(table))
+            else:
+                reason = next(iter(partition_places.what_keeps(tx, self._ownership, table, located).values()), "")
+            if reason:
+                raise FailedPrecondition(f"{table.label} cannot be truncated: {reason}", table=table.label)
+            return self._mutations.clock()
+
+        for start in range(0, len(locations), _EMPTIED_AT_ONCE):
+            some = locations[start : start + _EMPTIED_AT_ONCE]
+            with directories.emptying(self._store, some, check):
+                for location in some:
+                    storage.empty_directory(location)
 
 
 class _ChangedMeanwhileError(StoreConflict):

@@ -36,6 +36,9 @@ class Backend(Protocol):
     def public_url(self, url: str) -> str:
         """The URL without secrets."""
 
+    def files(self, url: str) -> list[str]:
+        """Absolute paths of the files on this machine that make up the store."""
+
 
 BACKENDS: Final[tuple[Backend, ...]] = (SqliteBackend(), PostgresBackend(), FdbBackend())
 

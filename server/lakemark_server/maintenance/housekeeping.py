@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from lakemark_server.catalog import partition_batches
+from lakemark_server.catalog import left_directories, partition_batches, partition_departures
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events.upkeep import EventRetention, LogUpkeep
@@ -43,8 +43,9 @@ class Housekeeping:
         """One round. Returns the lost writers that it has rolled back, as (table id, instant)."""
         lost = self._timeline.roll_back_expired()
         self._catalog.dropped.purge_due()
-        for location in self._catalog.dropped.finish_deletions():
-            _log.info("deleted what a dropped table had left", location=location)
+        for location in left_directories.finish(self._store, self._clock()):
+            _log.info("ended what a process that died was doing with a directory", location=location)
+        partition_departures.leave_what_is_left(self._catalog.mutations, self._catalog.ownership)
         batches = partition_batches.finish_abandoned(self._store, self._clock())
         if batches:
             _log.info("finished changes of partitions whose writer was lost", batches=batches)

@@ -20,12 +20,16 @@ LAKE_TABLES: Final = Space.of("lake")  # (table id) -> LakeTableRecord
 # (catalog, database, name that it had, table id) -> empty: a dropped lake table, which can be brought back
 DROPPED: Final = Space.of("dropped")
 DROPPED_DUE: Final = Space.of("dropdue")  # (ms, table id) -> empty: when a dropped table is deleted
-LOCATIONS: Final = Space.of("loc")  # (location of a lake table) -> its table id
-DELETING: Final = Space.of("deleting")  # (location of a dropped lake table) -> since when, ms: nothing is made there
+PLACES: Final = Space.of("place")  # (place) -> PlaceRecord: who has files there
+HELD: Final = Space.of("held")  # (kind, id, part, place) -> empty: the same by holder
+CLOSED: Final = Space.of("deleting")  # (place) -> ClosedRecord: files are being deleted or moved, nothing is made there
+LEAVING: Final = Space.of("leaving")  # (table id) -> "1" or "0": dropped, its partitions' places and (1) files are left
+EARLIER_LOCATIONS: Final = Space.of("loc")  # (location) -> table id: what stores of earlier builds have for PLACES
 SCHEMAS: Final = Space.of("schema")  # (table id, schema id) -> Schema
 SCHEMA_VERSIONS: Final = Space.of("schemav")  # (table id, schema id) -> SchemaVersionRecord; not of schema 1
 HIVE_TABLES: Final = Space.of("hive")  # (table id) -> HiveTableRecord with the Thrift Table
 PARTITIONS: Final = Space.of("part")  # (table id, value …) -> HivePartitionRecord with the Thrift Partition
+PARTITION_PLACES: Final = Space.of("partd")  # (table id, relative location, part) -> empty: where no name leads
 PARTITION_CHANGES: Final = Space.of("partv")  # (table id, 0) -> counter of changes; (table id, ms, random) -> which
 # (table id, 0, batch) -> when a part was added last, ms, 8 bytes, or empty: it is taken back;
 # (table id, 1, batch, number) -> PartitionChangeRecord with what the batch has added
@@ -58,6 +62,7 @@ EXPIRING: Final = Space.of("expire")  # (ms, table id, name of a branch or tag) 
 CLEANS: Final = Space.of("clean")  # (table id) -> when its next clean in the background is due, failures in a row
 CLEANS_DUE: Final = Space.of("cleandue")  # (ms, table id) -> empty: the same by time
 RESTORED: Final = META.key("restored")  # the key itself: when the store was made of a backup, ms, 8 bytes
+PLACES_KNOWN: Final = META.key("places")  # the key itself: there since PLACES has everybody's
 EPOCH: Final = META.key("epoch")  # the key itself: when the store was restored last, 8 bytes; absent: never
 # (catalog, epoch, versionstamp with the number of the piece) -> what one transaction changed (``store.event_log``)
 EVENTS: Final = Space.of("event")
@@ -88,8 +93,8 @@ USAGE: Final = Space.of("usage")  # (catalog, what) -> counter of what the tenan
 
 # What a table leaves behind when it is dropped, all of it keyed by table id first.
 OF_TABLE: Final = (
-    LAKE_TABLES, SCHEMAS, SCHEMA_VERSIONS, HIVE_TABLES, PARTITIONS, PARTITION_CHANGES, COLUMN_STATISTICS, HEADS,
-    LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED, BASES,
-    BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS, MERGES, CLEANED,
+    LAKE_TABLES, SCHEMAS, SCHEMA_VERSIONS, HIVE_TABLES, PARTITIONS, PARTITION_PLACES, PARTITION_CHANGES,
+    COLUMN_STATISTICS, HEADS, LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED,
+    BASES, BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS, MERGES, CLEANED,
     PENDING_PARTITIONS, LEFT_FILES, CLEANS,
 )  # fmt: skip

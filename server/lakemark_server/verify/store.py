@@ -19,13 +19,11 @@ from lakemark_server.store.keyspace import (
     DROPPED,
     DROPPED_DUE,
     HIVE_TABLES,
-    LAKE_TABLES,
-    LOCATIONS,
     OF_TABLE,
     REQUEST_TIMES,
     REQUESTS,
 )
-from lakemark_server.verify import bases, events, warehouse
+from lakemark_server.verify import bases, events, places, warehouse
 from lakemark_server.verify import lake as lake_tables
 from lakemark_server.verify.lake import Problems
 from lakemark_server.verify.names import Name, names_of
@@ -55,7 +53,7 @@ def verify(store: Store) -> Problems:
         elif not undefined:
             problems += _settled(_on(lake_tables.check_table, store, name.entry.table_id, name.full))
             problems += _settled(_on(bases.check_bases, store, name.entry.table_id, name.full))
-    for check in (_check_locations, _check_dropped, _check_content, _check_usage, _check_requests, events.check_logs):
+    for check in (places.check, _check_dropped, _check_content, _check_usage, _check_requests, events.check_logs):
         problems += _settled(_on(check, store))
     return problems
 
@@ -160,25 +158,6 @@ def _check_requests(store: Store) -> Problems:
     return [
         f"request {request_id!r} has {'no time' if request_id in answered else 'a time and no answer'}"
         for request_id in sorted(answered ^ timed)[:PROBLEMS_MAX]
-    ]
-
-
-def _check_locations(store: Store) -> Problems:
-    """A directory is taken by exactly the lake table that lives in it."""
-    taken = {items[0]: int.from_bytes(value, "big") for items, value in keys_below(store, LOCATIONS)}
-    lived: dict[object, int] = {}
-    for items, _ in keys_below(store, LAKE_TABLES):
-        try:
-            record = store.read(lambda tx, at=items[0]: lake.get_record(tx, at, or_dropped=True))  # type: ignore[misc]
-        except TableNotFound:
-            continue
-        if record.HasField("dropped") and record.external:
-            continue  # another table may live there
-        lived[record.location] = record.table_id
-    different = {place for place in taken.keys() | lived.keys() if taken.get(place) != lived.get(place)}
-    return [
-        f"location {place} is taken by table id {taken.get(place)}, and is that of {lived.get(place)}"
-        for place in sorted(different, key=str)
     ]
 
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakemark.errors import AlreadyExists, FailedPrecondition, StorageRefused, TableNotFound
+from lakemark.errors import FailedPrecondition, LocationTaken, StorageRefused, TableNotFound
 from lakemark.parquet.adoption import adopt_files
 from lakemark_core import storage
 from lakemark_core.storage import s3
-from lakemark_server.catalog import lake
+from lakemark_server.catalog import earlier_places, lake
 from lakemark_server.kv import Transaction, keys_below
-from lakemark_server.store.keyspace import LAKE_TABLES, LOCATIONS
+from lakemark_server.store.keyspace import EARLIER_LOCATIONS, HELD, LAKE_TABLES, PLACES, PLACES_KNOWN
 from lakemark_server.verify import FilesFound, check_files, verify
 from tests.integration.storage.conftest import S3World, rows
 
@@ -187,23 +187,25 @@ def test_a_table_that_an_earlier_build_placed_at_s3a_is_as_all_others(world: S3W
 
     def as_then(tx: Transaction) -> None:
         record = lake.get_record(tx, table_id)
-        lake.leave_location(tx, record)
         record.location = earlier
         lake.put(tx, record)
-        tx.set(LOCATIONS.key(earlier), table_id.to_bytes(8, "big"))
+        for known in (PLACES, HELD):
+            tx.clear_range(*known.range())
+        tx.clear(PLACES_KNOWN)
+        tx.set(EARLIER_LOCATIONS.key(earlier), table_id.to_bytes(8, "big"))
 
     store = world.service.store
     (table_id,) = {items[0] for items, _ in keys_below(store, LAKE_TABLES)}
     assert isinstance(table_id, int)
     store.transact(as_then)
+    earlier_places.fill(store, world.service.catalog.ownership.bounds.roots)
     world.append(name, 2)
     assert world.months(name) == [1, 2]
     assert world.client.tables.get(name).location == earlier
     for taken in (location, earlier, location.replace("s3://", "s3n://")):
-        with pytest.raises(AlreadyExists, match="another lake table lives at"):
-            world.client.tables.create("db.other", {"id": "bigint"}, location=taken)
-        assert world.service.catalog.has_lake_table(taken)
-    assert world.service.catalog.has_lake_table(f"{world.bucket.uri}/wh"), "what is in the way of deleting it"
+        for place in (taken, f"{taken}/below", taken.rpartition("/")[0]):
+            with pytest.raises(LocationTaken, match=r"has (its|the) directory"):
+                world.client.tables.create("db.other", {"id": "bigint"}, location=place)
     assert verify(store) == []
     world.client.tables.drop(name)
     world.client.tables.undrop(name)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lakemark_core import storage
-from lakemark_core.errors import AlreadyExists, DatabaseNotFound, FilesLeft, TableNotFound, Unavailable
+from lakemark_core.errors import DatabaseNotFound, FilesLeft, LocationTaken, TableNotFound, Unavailable
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
-from lakemark_server.catalog.dropped_tables import DELETION_MS_MAX
+from lakemark_server.catalog import left_directories
 from lakemark_server.verify import verify
 from tests.lakes import SCHEMA, Lake
 
@@ -21,7 +21,7 @@ def test_nothing_is_made_where_files_are_being_deleted(lake: Lake, monkeypatch: 
     def slow(uri: str) -> None:
         for place in (uri, f"{uri}/below"):
             wanted = LakeTableRecord(database="default", name="wanted", location=place)
-            with pytest.raises(AlreadyExists, match="still being deleted"):
+            with pytest.raises(LocationTaken, match="still being deleted"):
                 lake.catalog.create_lake_table(wanted, SCHEMA)
         seen.append(uri)
         delete(uri)
@@ -35,7 +35,7 @@ def test_nothing_is_made_where_files_are_being_deleted(lake: Lake, monkeypatch: 
     assert verify(lake.store) == []
 
 
-def fails(uri: str) -> None:
+def fails(uri: str, _target: str = "") -> None:
     raise Unavailable(f"{uri}: nothing was applied")
 
 
@@ -49,9 +49,9 @@ def test_what_a_drop_left_is_deleted_later(lake: Lake, monkeypatch: pytest.Monke
         lake.catalog.get_lake_table("", "default", "t")
     place = Path(table.record.location.removeprefix("file:"))
     assert place.is_dir()
-    assert lake.catalog.dropped.finish_deletions() == [], "somebody may be at it"
-    lake.clock.advance(DELETION_MS_MAX + 1)
-    assert lake.catalog.dropped.finish_deletions() == [table.record.location]
+    assert left_directories.finish(lake.store, lake.clock()) == [], "somebody may be at it"
+    lake.clock.advance(left_directories.LEFT_MS + 1)
+    assert left_directories.finish(lake.store, lake.clock()) == [table.record.location]
     assert not place.exists()
     lake.table()
 
@@ -67,6 +67,7 @@ def made(lake: Lake) -> Path:
 def test_a_dropped_database_whose_files_cannot_be_deleted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     place = made(lake)
     with monkeypatch.context() as patched:
+        patched.setattr(storage, "begin_move", fails)
         patched.setattr(storage, "delete_directory", fails)
         with pytest.raises(FilesLeft, match="database 'd' is dropped, but not its directory") as left:
             lake.catalog.drop_database("", "d", request_id="drop")
@@ -76,6 +77,21 @@ def test_a_dropped_database_whose_files_cannot_be_deleted(lake: Lake, monkeypatc
     assert (place / "file").exists()
     lake.catalog.drop_database("", "d", request_id="drop")
     assert not place.exists()
+
+
+def test_a_database_that_was_put_aside_is_deleted_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = made(lake)
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "delete_directory", fails)
+        lake.catalog.drop_database("", "d")
+    again = made(lake)
+    assert (again, [one.name for one in again.iterdir()]) == (place, ["file"])
+    (aside,) = place.parent.glob(".lakemark-deleted-*/file")
+    lake.clock.advance(left_directories.LEFT_MS + 1)
+    assert left_directories.finish(lake.store, lake.clock()) == [f"file:{aside.parent}"]
+    assert not aside.parent.exists()
+    assert (again / "file").exists()
+    assert verify(lake.store) == []
 
 
 def test_a_database_that_is_made_again_is_not_deleted_by_asking_again(lake: Lake) -> None:

@@ -14,6 +14,7 @@ from lakemark_core.errors import (
     DatabaseNotFound,
     FailedPrecondition,
     InvalidArgument,
+    LocationTaken,
     QuotaExceeded,
     TableNotFound,
 )
@@ -24,7 +25,7 @@ from lakemark_server.admission import usage
 from lakemark_server.admission.limits import Limits
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.backup import Repository, restore, take
-from lakemark_server.catalog import clean_schedule
+from lakemark_server.catalog import clean_schedule, left_directories
 from lakemark_server.catalog.drop_policy import PROTECTED_PROPERTY, RETAIN_PROPERTY
 from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, Size
 from lakemark_server.catalog.service import Catalog
@@ -86,7 +87,9 @@ def test_its_name_is_free_and_its_place_is_its_own(lake: Lake) -> None:
     drop(lake)
     second = lake.table()
     assert first.record.location != second.record.location
-    assert lake.catalog.has_lake_table(first.record.location)
+    wanted = LakeTableRecord(database="default", name="wanted", location=first.record.location)
+    with pytest.raises(LocationTaken, match=r"lake table default\.t has its directory there"):
+        lake.catalog.create_lake_table(wanted, SCHEMA)
     with pytest.raises(
         AlreadyExists, match=r"default\.t exists already; bring the dropped table back under another name"
     ):
@@ -187,7 +190,7 @@ def test_files_at_a_location_that_the_user_chose_are_never_deleted(lake: Lake, t
     (place / "file").touch()
     drop(lake)
     other = create(lake, "u", str(place))  # as it always could be
-    with pytest.raises(AlreadyExists, match="another lake table lives at"):
+    with pytest.raises(LocationTaken, match=r"lake table default\.u has its directory there"):
         lake.catalog.dropped.undrop(*NAME)
     assert verify(lake.store) == []
     lake.catalog.dropped.purge(*NAME)
@@ -326,8 +329,8 @@ def test_files_that_cannot_be_deleted_hold_up_nobody(lake: Lake, monkeypatch: py
         assert directory(first).exists()
         assert not directory(second).exists()
         lake.clock.advance(11 * 60_000)
-        assert lake.catalog.dropped.finish_deletions() == []
-    assert lake.catalog.dropped.finish_deletions() == [first.location]
+        assert left_directories.finish(lake.store, lake.clock()) == []
+    assert left_directories.finish(lake.store, lake.clock()) == [first.location]
     assert verify(lake.store) == []
 
 

@@ -23,3 +23,6 @@ class FdbBackend:
 
     def public_url(self, url: str) -> str:
         return url
+
+    def files(self, url: str) -> list[str]:
+        return []

@@ -29,3 +29,6 @@ class PostgresBackend:
         from .url import parse
 
         return parse(url).public_url
+
+    def files(self, url: str) -> list[str]:
+        return []

@@ -45,3 +45,6 @@ class SqliteBackend:
 
     def public_url(self, url: str) -> str:
         return url
+
+    def files(self, url: str) -> list[str]:
+        return [str(Path(url.removeprefix(_START)).absolute())]
