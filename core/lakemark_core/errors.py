@@ -8,6 +8,8 @@ Every error says what is wrong and what to do, and carries
 * ``outcome``: whether asking again helps;
 * ``details``: what collided, which name was wrong … as strings, so that they travel unchanged.
 
+Neither the message nor the details have secrets of URLs in them (``lakemark_core.redaction``).
+
 ::
 
     LakemarkError
@@ -52,6 +54,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
+from lakemark_core.redaction import redacted
+
 
 class Outcome(StrEnum):
     """What asking again would do."""
@@ -70,9 +74,9 @@ class LakemarkError(Exception):
     outcome: ClassVar[Outcome] = Outcome.FATAL
 
     def __init__(self, message: str, /, **details: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.details: dict[str, str] = details
+        self.message = redacted(message)
+        self.details: dict[str, str] = {name: redacted(value) for name, value in details.items()}
+        super().__init__(self.message)
 
 
 class InvalidArgument(LakemarkError):

@@ -20,14 +20,16 @@ class Token:
         return self.kind == "word" and self.text.lower() in words
 
 
-def tokenize(pattern: re.Pattern[str], text: str, refused: Callable[[str, int], Exception]) -> list[Token]:
-    """The tokens of a text; white space at its end is none.
+def tokenize(
+    pattern: re.Pattern[str], text: str, refused: Callable[[str, int], Exception], most: int | None = None
+) -> list[Token]:
+    """The tokens of a text; white space at its end is none. No more than one beyond ``most``, if that is given.
 
     Raises what ``refused`` makes of the next characters and their position where the pattern does not match.
     """
     tokens: list[Token] = []
     position, end = 0, len(text.rstrip())
-    while position < end:
+    while position < end and (most is None or len(tokens) <= most):
         match = pattern.match(text, position)
         if match is None:
             raise refused(text[position : position + 20], position)

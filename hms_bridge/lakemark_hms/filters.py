@@ -58,8 +58,12 @@ from lakemark_server.file_index.pruning.rules import prune
 
 log = logging.getLogger(__name__)
 
-TEXT_LENGTH_MAX = 4_000_000
+TEXT_LENGTH_MAX = 1_000_000
+TOKENS_MAX = 100_000
+"""Words, texts, numbers and signs; about a second's work."""
 DEPTH_MAX = 100
+DIGITS_MAX = 38
+"""Of a number, as in the widest decimal type."""
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -169,7 +173,12 @@ class _Parser:
 
     def __init__(self, text: str):
         self._text = text
-        self._tokens = tokenize(_TOKEN, text, _unreadable)
+        self._tokens = tokenize(_TOKEN, text, _unreadable, TOKENS_MAX)
+        if len(self._tokens) > TOKENS_MAX:
+            raise InvalidPredicate(
+                f"the partition filter has more than {TOKENS_MAX} words, values and signs; ask for fewer partitions at "
+                "a time"
+            )
         self._next = 0
 
     def whole(self) -> Expr:
@@ -304,6 +313,11 @@ class _Parser:
             return Literal(_unquoted(token), STRING)
         if token.kind == "date":
             return _date(token)
+        digits = sum(map(str.isdigit, token.text))
+        if digits > DIGITS_MAX:
+            raise InvalidPredicate(
+                f"partition filter: the number at position {token.position} has {digits} digits; at most {DIGITS_MAX}"
+            )
         if "." in token.text:
             return Literal(float(token.text), DOUBLE)
         return Literal(int(token.text), BIGINT)

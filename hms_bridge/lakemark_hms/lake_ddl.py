@@ -14,13 +14,15 @@ from lakemark_hms.facet import is_hidden, lake_write_error
 from lakemark_hms.lake.tables import SCHEMA_PARAMETER, VERSION_PARAMETER
 from lakemark_hms.lake_intent import files_left
 from lakemark_hms.lake_schema import changes_between
-from lakemark_hms.objects import DDL_TIME, EXTERNAL, MANAGED, partition_columns, sent_location, table_type
+from lakemark_hms.objects import EXTERNAL, MANAGED, partition_columns, sent_location, table_type
 from lakemark_hms.services import NamedTable, Services
 from lakemark_hms.spark_schema import spark_columns
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_server.catalog import directories
+from lakemark_server.catalog.engine_names import own_properties
 from lakemark_server.catalog.lake import check_properties
+from lakemark_server.catalog.names import legal_name
 from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_thrift.ttypes import StorageDescriptor, Table
 
@@ -31,13 +33,6 @@ _COMMENT: Final = "comment"
 # What Spark sends instead of the columns when it repeats an ALTER that failed.
 _NO_COLUMNS: Final[list[tuple[str, str | None, str]]] = [("col", "array<string>", "from deserializer")]
 ALTER_PROPERTY: Final = "lakemark.alter"
-
-# Parameters that Spark and Hive keep for themselves, and those that the facet shows.
-_FOREIGN_PREFIXES: Final = ("spark.sql.", "view.", "STATS_GENERATED", "COLUMN_STATS_ACCURATE")
-_FOREIGN: Final = frozenset(
-    {DDL_TIME, "EXTERNAL", "numFiles", "totalSize", "numRows", "rawDataSize", "bucketing_version", "last_modified_by",
-     "last_modified_time", "external.table.purge", VERSION_PARAMETER, SCHEMA_PARAMETER, "lakemark.location"}
-)  # fmt: skip
 
 
 class LakeDdl:
@@ -51,6 +46,7 @@ class LakeDdl:
         """Raises AlreadyExists, InvalidName, InvalidSchema, InvalidArgument, UnsupportedOperation."""
         label = f"{database.name}.{table.tableName}"
         _check_format(table, label)
+        legal_name("table", table.tableName or "")
         parameters = table.parameters or {}
         location = sent_location(table)
         default = storage.join(database.location, (table.tableName or "").lower())
@@ -185,11 +181,7 @@ def _check_format(table: Table, label: str) -> None:
 
 def _own(parameters: Mapping[str, str]) -> dict[str, str]:
     """The user's own properties, without the comment."""
-    return {
-        name: value
-        for name, value in parameters.items()
-        if name not in _FOREIGN and name != _COMMENT and not name.startswith(_FOREIGN_PREFIXES)
-    }
+    return {name: value for name, value in own_properties(parameters).items() if name != _COMMENT}
 
 
 def _check_same(old: Table, new: Table, label: str) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from lakemark_core.errors import InvalidName
+from lakemark_core.errors import InvalidArgument, InvalidName
+from lakemark_core.wildcards import Wildcard, pattern_of
 from lakemark_server.catalog.names import DEFAULT_CATALOG
+
+PATTERN_CHARS_MAX: Final = 10_000
+ALTERNATIVES_MAX: Final = 100
+"""Those with wildcards; of others there may be as many as the characters allow."""
+
+_WILDCARDS: Final = {"*": Wildcard.ANY, ".": Wildcard.ONE}
 
 
 class DatabaseName(NamedTuple):
@@ -40,10 +46,29 @@ def database_pattern(text: str | None, catalog: str | None = None) -> tuple[str,
 def matcher(pattern: str | None) -> Callable[[str], bool]:
     """A test whether a name fits a pattern of Hive: alternatives between ``|``, ``*`` any text, ``.`` any character.
 
-    Case does not matter. Without a pattern every name fits.
+    Case does not matter. Without a pattern every name fits. Raises InvalidArgument for one that is too large.
     """
     if pattern is None or pattern in ("*", ".*"):
         return lambda _: True
-    alternatives = [re.escape(part).replace(r"\*", ".*").replace(r"\.", ".") for part in pattern.strip().split("|")]
-    compiled = re.compile("|".join(f"(?:{part})" for part in alternatives), re.IGNORECASE | re.DOTALL)
-    return lambda name: compiled.fullmatch(name) is not None
+    if len(pattern) > PATTERN_CHARS_MAX:
+        raise InvalidArgument(
+            f"the pattern {pattern[:40]!r}… has {len(pattern)} characters; at most {PATTERN_CHARS_MAX}: ask for fewer "
+            "names at a time, or for * and choose among them"
+        )
+    alternatives = frozenset(pattern.strip().lower().split("|"))
+    plain = frozenset(one for one in alternatives if _WILDCARDS.keys().isdisjoint(one))
+    patterns = [pattern_of(one, _WILDCARDS) for one in alternatives - plain]
+    if len(patterns) > ALTERNATIVES_MAX:
+        raise InvalidArgument(
+            f"the pattern {pattern[:40]!r}… has {len(patterns)} alternatives with wildcards; at most {ALTERNATIVES_MAX}"
+        )
+
+    if len(patterns) == 1 and not plain:
+        single = patterns[0]
+        return lambda name: single.fits(name.lower())
+
+    def fits(name: str) -> bool:
+        lowered = name.lower()
+        return lowered in plain or any(one.fits(lowered) for one in patterns)
+
+    return fits

@@ -30,7 +30,7 @@ from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.events.service import Events
 from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
-from lakemark_server.host import cores, logs, memory, ports
+from lakemark_server.host import cores, descriptors, logs, memory, ports
 from lakemark_server.kv import Store, backend_of, open_store, public_url
 from lakemark_server.listeners.registry import Listeners
 from lakemark_server.maintenance.base_folder import BaseFolder
@@ -70,6 +70,9 @@ class Service:
         ports.check_free("gRPC", settings.host, settings.grpc_port)
         if settings.hms_enabled:
             ports.check_free("HMS", settings.host, settings.hms_port)
+        self._connections = descriptors.connection_limits(
+            {"grpc": settings.grpc_connections_max, "hms": settings.hms_connections_max if settings.hms_enabled else 0}
+        )
         self.store = store or open_or_make(settings.store)
         try:
             refuse_half_restored(self.store)
@@ -95,6 +98,7 @@ class Service:
             dropped_retain_ms=int(settings.dropped_retain_s * 1_000),
             measure=self._measured,
             ownership=ownership,
+            client_catalogs=settings.client_catalogs,
         )
         self.catalog.ensure_default_database()
         self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)
@@ -132,6 +136,8 @@ class Service:
                 message_bytes_max=settings.grpc_message_bytes_max,
                 request_s_max=settings.request_s_max,
                 watchers_max=settings.grpc_watchers_max,
+                connections_max=self._connections["grpc"],
+                idle_s_max=settings.grpc_idle_s_max,
             ),
         )
         self.hms = self._bridge() if settings.hms_enabled else None
@@ -237,7 +243,8 @@ class Service:
         lake = SparkFacet(self.snapshots, self.settings.engine_schemes)
         given = self.settings
         limits = ServerSettings(
-            connections_max=given.hms_connections_max,
+            connections_max=self._connections["hms"],
+            peer_connections_max=given.hms_peer_connections_max,
             workers=given.hms_threads,
             reserved_workers=given.hms_reserved_threads,
             waiting_max=given.hms_waiting_max,

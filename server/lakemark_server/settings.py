@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lakemark_core.defaults import STORE_URL
-from lakemark_core.storage import ENGINE_SCHEMES, S3Settings, StorageSettings
+from lakemark_core.storage import CALL_SECONDS, ENGINE_SCHEMES, S3Settings, StorageSettings
 from lakemark_server.admission.limits import NAMES, Limits
 from lakemark_server.sinks.addresses import networks
 from lakemark_server.sinks.backoff import RetryPauses
@@ -40,6 +40,7 @@ class Settings(BaseSettings):
         dict(ENGINE_SCHEMES), description="schemes of locations as engines of the Metastore protocol read them"
     )
     webhdfs: str = Field("", description="URL of a name node, by which hdfs: locations are reached without libhdfs")
+    storage_call_s: float = Field(CALL_SECONDS, gt=0, description="how long a request waits for a store of files")
     storage_config: str = Field("", description="TOML file with other S3 settings for some prefixes")
     owned_roots: list[str] = Field(
         [], description="directories beside the warehouse below which tables and partitions own their data"
@@ -64,7 +65,12 @@ class Settings(BaseSettings):
         512 << 20, ge=1 << 20, description="bytes of requests being worked on, of both protocols; more are refused"
     )
     request_s_max: float = Field(600.0, gt=0, description="longest time of a request, whatever deadline it brings")
-    hms_connections_max: int = Field(4_096, ge=1, description="open Metastore connections; a further one is closed")
+    grpc_connections_max: int = Field(4_096, ge=1, description="open gRPC connections; a further one is closed")
+    grpc_idle_s_max: float = Field(600.0, gt=0, description="after which a gRPC connection without a call is closed")
+    hms_connections_max: int = Field(
+        4_096, ge=1, description="open Metastore connections; for a further one the one that is idle longest is closed"
+    )
+    hms_peer_connections_max: int = Field(1_024, ge=1, description="of one address")
     hms_idle_s_max: float = Field(86_400.0, gt=0, description="after which an idle Metastore connection is closed")
     hms_threads: int = Field(16, ge=1, le=1_000, description="Metastore calls worked on at once")
     hms_reserved_threads: int = Field(4, ge=1, le=1_000, description="more of them, for reads when all others are busy")
@@ -72,6 +78,7 @@ class Settings(BaseSettings):
         "json", description="messages of Hive's notifications: json-0.2, or gzip(json-2.0) as Hive 4 writes by default"
     )
     hms_waiting_max: int = Field(1_024, ge=0, description="calls that wait for a thread; more are refused")
+    client_catalogs: bool = Field(False, description="whether the first database of a catalog makes the catalog")
     quota_requests_per_second: float = Field(Limits().requests_per_second, ge=0, description="of a tenant, per process")
     quota_request_burst: int = Field(Limits().request_burst, ge=0, description="at once after a pause")
     quota_concurrent_requests: int = Field(Limits().concurrent_requests, ge=0, description="of a tenant, per process")
@@ -131,7 +138,9 @@ class Settings(BaseSettings):
             name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
             for name, value in given.items()
         }
-        return StorageSettings.of(values, self.storage_config, os.environ, webhdfs=self.webhdfs)
+        return StorageSettings.of(
+            values, self.storage_config, os.environ, webhdfs=self.webhdfs, call_seconds=self.storage_call_s
+        )
 
     @property
     def sinks(self) -> RunnerSettings:

@@ -27,7 +27,6 @@ from lakemark_core.expressions import (
     Or,
     StartsWith,
     Unknown,
-    Wildcard,
     like_tokens,
 )
 from lakemark_core.types import (
@@ -46,6 +45,7 @@ from lakemark_core.types import (
     Schema,
     is_floating,
 )
+from lakemark_core.wildcards import Wildcard
 
 Row = dict[str, Any]
 

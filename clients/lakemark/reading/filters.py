@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from lakemark_core.errors import InvalidSchema, UnsupportedOperation
 from lakemark_core.expressions import (
+    LIKE_REGEX_CHARS_MAX,
     And,
     ColumnRef,
     Compare,
@@ -67,6 +68,11 @@ def to_arrow_filter(expr: Expr, schema: Schema) -> Any:
             field = _field(column, schema)
             return field.is_valid() if negated else field.is_null()
         case Like(column, pattern, negated):
+            if len(pattern) > LIKE_REGEX_CHARS_MAX:
+                raise UnsupportedOperation(
+                    f"a LIKE pattern of {len(pattern)} characters needs an engine; at most {LIKE_REGEX_CHARS_MAX} are "
+                    "evaluated here: read with Spark (lakemark_spark.read)"
+                )
             return _matches(pc.match_substring_regex, _field(column, schema), like_regex(pattern), negated=negated)
         case StartsWith(column, prefix, negated):
             return _matches(pc.starts_with, _field(column, schema), prefix, negated=negated)

@@ -33,7 +33,7 @@ _PLACE: Final = r"(?:FIRST|AFTER\s+(?P<after>`[^`]+`|[^\s`.;']+))"
 _FORMS: Final = tuple(
     (kind, re.compile(pattern, re.IGNORECASE | re.DOTALL))
     for kind, pattern in (
-        ("add", rf"ADD\s+COLUMN\s+{_PATH}\s+(?P<rest>.+?)(?P<place>\s+{_PLACE})?"),
+        ("add", rf"ADD\s+COLUMN\s+{_PATH}\s+(?P<rest>.+?)(?P<place>(?<!\s)\s+{_PLACE})?"),
         ("drop", rf"DROP\s+COLUMN\s+{_PATH}"),
         ("rename", rf"RENAME\s+COLUMN\s+{_PATH}\s+TO\s+(?P<name>`[^`]+`|[^\s`.;']+)"),
         ("widen", rf"ALTER\s+COLUMN\s+{_PATH}\s+TYPE\s+(?P<type>.+)"),

@@ -4,9 +4,9 @@ from lakemark_core.expressions.bind import bind
 from lakemark_core.expressions.calls import as_decimal_type, step_type
 from lakemark_core.expressions.normalize import normalize
 from lakemark_core.expressions.patterns import (
+    LIKE_REGEX_CHARS_MAX,
     LikePrefix,
     PatternKind,
-    Wildcard,
     escape_like,
     like_prefix,
     like_regex,
@@ -47,6 +47,7 @@ from lakemark_core.expressions.tree import (
 
 __all__ = [
     "FALSE",
+    "LIKE_REGEX_CHARS_MAX",
     "NULL",
     "TRUE",
     "And",
@@ -71,7 +72,6 @@ __all__ = [
     "Step",
     "TrueConst",
     "Unknown",
-    "Wildcard",
     "all_of",
     "any_of",
     "as_decimal_type",

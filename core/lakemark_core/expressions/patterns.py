@@ -6,15 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from lakemark_core.errors import InvalidPredicate
-
-
-class Wildcard(Enum):
-    """A part of a pattern that is not a plain character."""
-
-    ANY = "%"
-    ONE = "_"
+from lakemark_core.wildcards import Token, Wildcard
 
 
 class PatternKind(Enum):
@@ -31,7 +26,7 @@ class LikePrefix:
     kind: PatternKind
 
 
-def like_tokens(pattern: str) -> Iterator[str | Wildcard]:
+def like_tokens(pattern: str) -> Iterator[Token]:
     """The characters of a pattern, unescaped, and its wildcards.
 
     Raises InvalidPredicate where Spark does: a backslash may stand only before ``%``, ``_`` and a backslash.
@@ -58,8 +53,15 @@ def escape_like(text: str) -> str:
     return "".join("\\" + char if char in "%_\\" else char for char in text)
 
 
+LIKE_REGEX_CHARS_MAX: Final = 1_000
+"""Of a pattern that is searched for with RE2, which fails for larger ones, or fills the log."""
+
+
 def like_regex(pattern: str) -> str:
-    """A regular expression, in RE2's and Python's common syntax, that the whole of a matching string satisfies."""
+    """A regular expression, in RE2's and Python's common syntax, that the whole of a matching string satisfies.
+
+    For patterns of up to ``LIKE_REGEX_CHARS_MAX`` characters.
+    """
     pieces = {Wildcard.ANY: ".*", Wildcard.ONE: "."}
     body = (pieces[token] if isinstance(token, Wildcard) else re.escape(token) for token in like_tokens(pattern))
     return r"(?s)\A(?:" + "".join(body) + r")(?:\z)"

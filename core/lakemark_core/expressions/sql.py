@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,11 +36,12 @@ from lakemark_core.expressions.tree import (
 from lakemark_core.types import BOOLEAN, DOUBLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlglot import exp
 
-TEXT_LENGTH_MAX = 1_000_000
+TEXT_LENGTH_MAX: Final = 1_000_000
+WORDS_MAX: Final = 100_000
+"""Words, texts, numbers and signs of a predicate: to read so many takes one or two seconds."""
+_WORD: Final = re.compile(r"""'(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?|`[^`]*+`?|\w+|[^\w\s]""", re.DOTALL)
 _DECIDED: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "<=>": operator.eq,
@@ -65,6 +67,12 @@ def parse_predicate(text: str) -> Expr:
         raise InvalidPredicate(f"the predicate has {len(text)} characters; at most {TEXT_LENGTH_MAX} are read")
     if not checked_text(text).strip():
         raise InvalidPredicate("the predicate is empty")
+    words = sum(1 for _ in _WORD.finditer(text))
+    if words > WORDS_MAX:
+        raise InvalidPredicate(
+            f"the predicate has {words} words, values and signs; at most {WORDS_MAX} are read: ask several times, for "
+            "some of them each"
+        )
     try:
         _check_signs(text)
         parsed = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _INTEGER: Final = re.compile(r"-?\d+", re.ASCII)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SIZE_CHARS_MAX: Final = 18
 _DECIMAL_DEFAULT: Final = Decimal(10, 0)
 _DAY: Final = datetime.timedelta(days=1)
 
@@ -185,6 +186,8 @@ def type_of(node: exp.DataType) -> Type | None:
 
     if node.this != exp.DataType.Type.DECIMAL:
         return _simple_types().get(node.this)
+    if any(len(size.name) > _SIZE_CHARS_MAX for size in node.expressions):
+        raise InvalidPredicate("a decimal type has a precision or a scale of too many digits")
     sizes = [int(size.name) for size in node.expressions]
     if not sizes:
         return _DECIMAL_DEFAULT

@@ -11,8 +11,8 @@ import datetime
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 from typing import Literal as OneOf
-from typing import TypeAlias
 
 from lakemark_core.errors import InvalidPredicate
 from lakemark_core.types import ColumnValue, Type
@@ -63,13 +63,22 @@ class ColumnRef:
     @classmethod
     def parse(cls, text: str) -> ColumnRef:
         """``a``, ``a.b`` or, for names with dots in them, backquoted parts."""
-        parts = _PATH_PART.findall(text)
-        if not parts or "".join(f"{quoted or plain}{end}" for quoted, plain, end in parts) != text or parts[-1][2]:
-            raise InvalidPredicate(f"{text!r} is not the name of a column")
-        return cls(tuple(quoted[1:-1].replace("``", "`") if quoted else plain for quoted, plain, _ in parts))
+        path: list[str] = []
+        position, ends = 0, ""
+        while position < len(text) or ends:
+            match = _PATH_PART.match(text, position)
+            if match is None:
+                break
+            quoted, plain, ends = match.groups()
+            path.append(quoted[1:-1].replace("``", "`") if quoted else plain)
+            position = match.end()
+        if not path or position < len(text) or ends:
+            raise InvalidPredicate(f"{text[:COLUMN_CHARS_SHOWN]!r} is not the name of a column")
+        return cls(tuple(path))
 
 
-_PATH_PART = re.compile(r"(?:(`(?:[^`]|``)+`)|([^`.]+))(\.|$)")
+COLUMN_CHARS_SHOWN: Final = 200
+_PATH_PART: Final = re.compile(r"(?:(`(?:[^`]|``)+`)|([^`.]+))(\.|\Z)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ from lakemark_core.storage.directories import (
     make_directory,
     remove_if_empty,
 )
-from lakemark_core.storage.settings import S3Settings, StorageSettings
+from lakemark_core.storage.settings import CALL_SECONDS, S3Settings, StorageSettings
 from lakemark_core.storage.uris import (
     ENGINE_SCHEMES,
     canonical_uri,
+    check_location,
     engine_schemes,
     in_scheme,
     is_same_place,
@@ -35,9 +36,11 @@ from lakemark_core.storage.uris import (
     place_of,
     places_above,
     spellings,
+    stored_uri,
 )
 
 __all__ = [
+    "CALL_SECONDS",
     "ENGINE_SCHEMES",
     "Move",
     "S3Settings",
@@ -45,6 +48,7 @@ __all__ = [
     "again",
     "begin_move",
     "canonical_uri",
+    "check_location",
     "configure",
     "delete_directory",
     "delete_with_directories",
@@ -69,4 +73,5 @@ __all__ = [
     "remove_if_empty",
     "spellings",
     "storage_error",
+    "stored_uri",
 ]

@@ -64,6 +64,16 @@ def s3_settings(place: S3Place) -> S3Settings:
     return replace(settings, region=region)
 
 
+def s3_endpoint(uri: str) -> str:
+    """Of the service that has the bucket; "" for AWS. Raises InvalidArgument."""
+    return _settings_at(S3Place.of(uri)).endpoint
+
+
+def call_seconds() -> float:
+    """How long a request of a client waits for a store. Raises InvalidArgument."""
+    return _current().call_seconds
+
+
 def _settings_at(place: S3Place) -> S3Settings:
     """Without a region if none is set. Raises InvalidArgument."""
     return _current().s3_at(place)
@@ -93,7 +103,7 @@ def open_location(uri: str) -> tuple[fs.FileSystem, str]:
     root, path = authority_and_path(uri)
     try:
         system, base = _web_file_system(_webhdfs()) if is_hdfs(uri) and _webhdfs() else _other_file_system(root)
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, NotImplementedError) as error:
         said = str(error).partition("\n")[0]  # where libhdfs was looked for are many lines
         advice = _WITHOUT_HADOOP if is_hdfs(uri) else ""
         raise Unavailable(

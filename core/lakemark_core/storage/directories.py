@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, Unavailable
+from lakemark_core.storage.calls import short_call
 from lakemark_core.storage.connections import open_location, storage_error
 from lakemark_core.storage.s3 import S3Directory
 from lakemark_core.storage.uris import is_s3, join, local_path
@@ -17,20 +18,31 @@ from lakemark_core.storage.uris import is_s3, join, local_path
 
 def is_directory(uri: str) -> bool:
     """On S3: whether there is anything in it. Raises Unavailable, StorageRefused."""
+    return short_call(uri, f"directory {uri!r} cannot be looked at", lambda: _is_directory(uri))
+
+
+def _is_directory(uri: str) -> bool:
     if is_s3(uri):
         return S3Directory(uri).is_there()
     system, path = open_location(uri)
-    return bool(system.get_file_info(path).type == fs.FileType.Directory)
+    try:
+        return bool(system.get_file_info(path).type == fs.FileType.Directory)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+        raise Unavailable(f"directory {uri!r} cannot be looked at: {error}", location=uri) from error
 
 
 def is_empty(uri: str) -> bool:
     """Whether there is nothing in the directory; also if there is no directory. Raises Unavailable, StorageRefused."""
+    return short_call(uri, f"directory {uri!r} cannot be read", lambda: _is_empty(uri))
+
+
+def _is_empty(uri: str) -> bool:
     if is_s3(uri):
         return S3Directory(uri).is_empty()
     system, path = open_location(uri)
     try:
         return not system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be read: {error}", location=uri) from error
 
 
@@ -42,7 +54,7 @@ def list_files(uri: str) -> Iterator[tuple[str, int]]:
     system, path = open_location(uri)
     try:
         infos = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise storage_error(f"directory {uri!r} cannot be listed", system, path, error) from error
     start = len(path.rstrip("/")) + 1
     for info in infos:
@@ -55,6 +67,10 @@ def make_directory(uri: str) -> bool:
 
     On S3 nothing is made: it is only checked that the bucket can be listed.
     """
+    return short_call(uri, f"directory {uri!r} cannot be made", lambda: _make_directory(uri))
+
+
+def _make_directory(uri: str) -> bool:
     if is_s3(uri):
         S3Directory(uri).check_bucket()
         return False
@@ -64,7 +80,7 @@ def make_directory(uri: str) -> bool:
         if info.type == fs.FileType.Directory:
             return False
         system.create_dir(path, recursive=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be made: {error}", location=uri) from error
     return True
 
@@ -81,7 +97,7 @@ def delete_directory(uri: str) -> None:
     try:
         if system.get_file_info(path).type == fs.FileType.Directory:
             system.delete_dir(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be deleted: {error}", location=uri) from error
 
 
@@ -159,7 +175,7 @@ def begin_move(source: str, target: str) -> Move:
             raise _taken(target)
         system.create_dir(posixpath.dirname(target_path), recursive=True)
         system.move(path, target_path)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {source!r} cannot be moved to {target!r}: {error}", location=source) from error
     return Move(source, target, happened=True)
 
@@ -176,7 +192,7 @@ def empty_directory(uri: str) -> None:
     system, path = open_location(uri)
     try:
         system.delete_dir_contents(path, missing_dir_ok=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be emptied: {error}", location=uri) from error
 
 

@@ -20,6 +20,8 @@ from lakemark_core.storage.uris import S3Place, is_s3, normal_uri
 CONFIG_VARIABLE: Final = "LAKEMARK_STORAGE_CONFIG"
 WEBHDFS_VARIABLE: Final = "LAKEMARK_WEBHDFS"
 
+CALL_SECONDS: Final = 10.0
+
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _SECRETS: Final = ("access_key_id", "secret_access_key", "session_token")
@@ -79,12 +81,14 @@ class S3Settings:
 class StorageSettings:
     """``s3``: for all buckets but those below one of ``prefixes``, of which the longest one counts.
 
-    ``webhdfs``: URL of a name node, by which ``hdfs:`` locations are reached; "": by libhdfs.
+    ``webhdfs``: URL of a name node, by which ``hdfs:`` locations are reached; "": by libhdfs. ``call_seconds``: how
+    long a request of a client waits for a store, with all attempts.
     """
 
     s3: S3Settings = S3Settings()
     prefixes: Mapping[str, S3Settings] = field(default_factory=dict)
     webhdfs: str = ""
+    call_seconds: float = CALL_SECONDS
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument."""
@@ -101,7 +105,13 @@ class StorageSettings:
 
     @classmethod
     def of(
-        cls, values: Mapping[str, str], config: str, environment: Mapping[str, str], *, webhdfs: str = ""
+        cls,
+        values: Mapping[str, str],
+        config: str,
+        environment: Mapping[str, str],
+        *,
+        webhdfs: str = "",
+        call_seconds: float = CALL_SECONDS,
     ) -> StorageSettings:
         """``values``: by name, "" for what is not given; ``config``: the path of a file with prefixes, or "".
 
@@ -113,7 +123,7 @@ class StorageSettings:
             if name not in given and known:
                 given[name] = known
         general = S3Settings().with_values(given)
-        return cls(general, _read(Path(config), general, environment) if config else {}, webhdfs)
+        return cls(general, _read(Path(config), general, environment) if config else {}, webhdfs, call_seconds)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> StorageSettings:

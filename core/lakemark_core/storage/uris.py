@@ -14,11 +14,16 @@ from typing import Final
 from urllib.parse import unquote
 
 from lakemark_core.errors import InvalidArgument
+from lakemark_core.redaction import HIDDEN
 
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 _S3_SCHEMES: Final = ("s3", "s3a", "s3n")
 _HDFS_SCHEMES: Final = ("hdfs", "viewfs")
 _WITH_DIRECTORIES: Final = ("file", *_HDFS_SCHEMES)
+_CONTAINER_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")  # the container stands before the @
+_MARKS: Final = {"?": "query", "#": "fragment"}
+_CHARS_SHOWN: Final = 100
+LOCATION_CHARS_MAX: Final = 4_000
 _ENGINE_VARIABLE: Final = "LAKEMARK_ENGINE_SCHEMES"
 
 ENGINE_SCHEMES: Final[Mapping[str, str]] = MappingProxyType({"s3": "s3a"})
@@ -28,26 +33,79 @@ ENGINE_SCHEMES: Final[Mapping[str, str]] = MappingProxyType({"s3": "s3a"})
 def normal_uri(location: str) -> str:
     """``location`` as an absolute URI without a trailing slash: ``/a/b/`` -> ``file:/a/b`` (as Hadoop writes it).
 
-    Raises InvalidArgument if it is empty or relative.
+    Raises InvalidArgument if it is empty or relative, or has what no location may have (``check_location``).
     """
     text = location.strip()
-    if not text:
-        raise InvalidArgument("the location is empty")
-    if not _SCHEME.match(text):
-        if not text.startswith("/"):
-            raise InvalidArgument(f"location {location!r} is relative; give an absolute path or a URI")
-        text = "file:" + text
-    if text.startswith("file:"):
-        return "file:" + posixpath.normpath("/" + text[len("file:") :].lstrip("/"))
-    return text.rstrip("/")
+    check_location(text)
+    return _normal(text)
 
 
 def canonical_uri(location: str) -> str:
     """The normal form in which all names of a place are the same: ``s3a:`` and ``s3n:`` are ``s3:``.
 
-    Raises InvalidArgument if it is empty or relative.
+    Raises InvalidArgument as ``normal_uri``.
     """
     return _as_s3(normal_uri(location))
+
+
+def stored_uri(location: str) -> str:
+    """``canonical_uri`` of a location that the store has: earlier builds took some that are refused now.
+
+    Raises InvalidArgument if it is relative.
+    """
+    return _as_s3(_normal(location.strip()))
+
+
+def check_location(location: str) -> None:
+    """Refuses what names a place together with how to reach it, and what could not be kept.
+
+    Credentials and endpoints are settings of the service: a location could otherwise send its requests, signed with its
+    keys, to any host. A query or a fragment would give one place several names.
+
+    Raises InvalidArgument.
+    """
+    if not location:
+        raise InvalidArgument("the location is empty")
+    if len(location) > LOCATION_CHARS_MAX:
+        raise InvalidArgument(
+            f"location {location[:_CHARS_SHOWN]!r}… has {len(location)} characters; at most {LOCATION_CHARS_MAX}"
+        )
+    if not location.isprintable():
+        raise InvalidArgument(f"location {location!r} has a control character, or another that cannot be printed")
+    user, at, after = _authority(location).rpartition("@")
+    if at and (scheme_of(location) not in _CONTAINER_SCHEMES or ":" in user):
+        raise InvalidArgument(
+            f"location '{location.partition(':')[0]}://{HIDDEN}@{after}' has a user, key or password before the @; "
+            "leave it out: credentials are settings of the service (docs/storage.md), and whoever sees the table sees "
+            "them"
+        )
+    mark = next((mark for mark in "?#" if mark in location), "")
+    if mark:
+        raise InvalidArgument(
+            f"location {location.partition(mark)[0]!r} goes on with a {_MARKS[mark]} ({mark}); leave it out: how a "
+            "store is reached is a setting of the service, and names of directories have no such character"
+        )
+
+
+def _authority(location: str) -> str:
+    """What may hold a user: a secret of AWS may have slashes in it, and then it ends behind them."""
+    if scheme_of(location) in ("", "file"):
+        return ""
+    rest = location.partition(":")[2].lstrip("/")
+    first = rest.partition("/")[0]
+    _, colon, after = first.partition(":")
+    is_port = after.isdigit() and not is_s3(location)
+    return rest if "@" not in first and colon and not is_port and "@" in rest else first
+
+
+def _normal(text: str) -> str:
+    if not _SCHEME.match(text):
+        if not text.startswith("/"):
+            raise InvalidArgument(f"location {text!r} is relative; give an absolute path or a URI")
+        text = "file:" + text
+    if text.startswith("file:"):
+        return "file:" + posixpath.normpath("/" + text[len("file:") :].lstrip("/"))
+    return text.rstrip("/")
 
 
 def is_same_place(first: str, second: str) -> bool:
@@ -63,7 +121,7 @@ def place_of(location: str) -> str:
     are one place only if their names differ in this alone. The root of local files is ``file:``. Raises
     InvalidArgument if it is empty or relative.
     """
-    uri = canonical_uri(location)
+    uri = stored_uri(location)  # what a client sends was checked before, and what the store has need not be legal
     scheme, _, rest = uri.partition(":")
     scheme = scheme.lower()
     authority = ""

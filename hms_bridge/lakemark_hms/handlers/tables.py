@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from lakemark_core.errors import InvalidPredicate, TableNotFound
+from lakemark_core.wildcards import Wildcard, pattern_of
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
 from lakemark_hms.wire.codec import decode_struct
@@ -149,6 +150,6 @@ def _comparison(operator: str, wanted: str) -> Callable[[str | None], bool]:
     if operator == "=":
         return lambda value: value == wanted
     if operator == "like":
-        pattern = re.compile(re.escape(wanted).replace(r"\.\*", ".*").replace("%", ".*"), re.DOTALL)
-        return lambda value: value is not None and pattern.fullmatch(value) is not None
+        pattern = pattern_of(wanted.replace(".*", "%"), {"%": Wildcard.ANY})
+        return lambda value: value is not None and pattern.fits(value)
     return lambda value: value is not None and value != wanted

@@ -16,6 +16,7 @@ from lakemark_core.table_kind import TableKind
 from lakemark_core.types import STRING, Field, Schema, format_type
 from lakemark_core.types.spark_json import columns_to_spark_json
 from lakemark_hms.lake.scans import Scan
+from lakemark_server.catalog.engine_names import own_properties
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_thrift import ttypes
@@ -41,7 +42,7 @@ def view(table: LakeTable, name: str, location: str, version: int, schema: Schem
     ``location``: the table's, as engines read it.
     """
     record = table.record
-    parameters = dict(record.properties)
+    parameters = own_properties(record.properties)  # stores of earlier builds may have others
     parameters[VERSION_PARAMETER] = str(version)
     parameters[SCHEMA_PARAMETER] = str(schema.schema_id)
     parameters["lakemark.location"] = location

@@ -24,6 +24,7 @@ class Connection:
         "counted",
         "deadline",
         "eof",
+        "host",
         "inbox",
         "interest",
         "lock",
@@ -38,6 +39,7 @@ class Connection:
     def __init__(self, sock: socket.socket, peer: str, message_bytes_max: int) -> None:
         self.sock = sock
         self.session = Session(peer)
+        self.host = peer.rpartition(":")[0]
         self.inbox = Inbox(message_bytes_max)
         self.counted = 0  # bytes of the inbox in the server's sum
         self.lock = threading.Lock()

@@ -11,7 +11,14 @@ class ServerSettings:
     """Limits on what clients can make the server hold."""
 
     connections_max: int = 4096
-    """Most open connections; a further one is closed at once."""
+    """Most open connections. For a further one the connection goes that is idle longest, of the peer that has most of
+    them; if none is idle, the further one is closed at once."""
+
+    peer_connections_max: int = 1024
+    """Most open connections of one address; as above, among its own."""
+
+    idle_seconds_min: float = 5.0
+    """How long a connection is idle before it may go in favour of another."""
 
     message_bytes_max: int = 100 * 1024 * 1024
     """Largest request, and largest length that a request may claim for a string."""

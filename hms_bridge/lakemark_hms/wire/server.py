@@ -13,7 +13,7 @@ import selectors
 import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 
 from lakemark_hms.wire import codec
@@ -59,6 +59,7 @@ class HmsServer:
         self.port: int = self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
+        self._of_host: Counter[str] = Counter()
         self._waiting: set[Connection] = set()  # connections with a deadline, or whose walk was put off
         self._notices: deque[Connection] = deque()
         self._wake_in, self._wake_out = socket.socketpair()
@@ -161,8 +162,13 @@ class HmsServer:
                 self._accept_at = time.monotonic() + 1.0
                 return
             peer = f"{address[0]}:{address[1]}"
-            if len(self._connections) >= self._settings.connections_max:
-                log.warning("closed %s: %d connections are open, the limit", peer, len(self._connections))
+            if not self._make_room(address[0]):
+                log.warning(
+                    "closed %s: %d connections are open, %d of them its own, and none is idle",
+                    peer,
+                    len(self._connections),
+                    self._of_host[address[0]],
+                )
                 sock.close()
                 continue
             sock.setblocking(False)
@@ -170,7 +176,32 @@ class HmsServer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             connection = Connection(sock, peer, self._settings.message_bytes_max)
             self._connections.add(connection)
+            self._of_host[connection.host] += 1
             self._watch(connection, _READ)
+
+    def _make_room(self, host: str) -> bool:
+        """Closes the connection that is idle longest if the house is full, or full of this host's; False: none is.
+
+        In a full house a host that has many connections loses one before a host that has few.
+        """
+        settings, of_host = self._settings, self._of_host
+        of_its_own = of_host[host] >= settings.peer_connections_max
+        if not of_its_own and len(self._connections) < settings.connections_max:
+            return True
+        used_by = time.monotonic() - settings.idle_seconds_min
+        candidates = [one for one in self._idle() if one.used_at <= used_by and (not of_its_own or one.host == host)]
+        if not candidates:
+            return False
+        longest = max(candidates, key=lambda one: (of_host[one.host], -one.used_at))
+        log.warning(
+            "closed %s, idle for %.0f seconds, for another: %d connections are open, %d of them from there",
+            longest.session.peer,
+            time.monotonic() - longest.used_at,
+            len(self._connections),
+            of_host[longest.host],
+        )
+        self._close(longest)
+        return True
 
     def _watch(self, connection: Connection, interest: int) -> None:
         if interest == connection.interest:
@@ -376,6 +407,9 @@ class HmsServer:
         connection.closed = True
         connection.sock.close()
         self._connections.discard(connection)
+        self._of_host[connection.host] -= 1
+        if not self._of_host[connection.host]:
+            del self._of_host[connection.host]
 
     # ---- the end
 

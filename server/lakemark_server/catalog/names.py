@@ -29,3 +29,8 @@ def legal_name(kind: str, name: str) -> str:
 def catalog_name(name: str) -> str:
     """The name in lower case; the default catalog if it is empty."""
     return name.strip().lower() or DEFAULT_CATALOG
+
+
+def legal_catalog(name: str) -> str:
+    """``catalog_name`` of one that may be made or configured. Raises InvalidName."""
+    return legal_name("catalog", catalog_name(name))

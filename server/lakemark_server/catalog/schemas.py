@@ -12,7 +12,7 @@ from lakemark_core.table_kind import KEY_PROPERTY, ORDERING_PROPERTY
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.schema_pb2 import SchemaVersionRecord
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
-from lakemark_server.catalog import lake
+from lakemark_server.catalog import engine_names, lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.schema_changes import ColumnUse, apply_changes, describe
 from lakemark_server.kv import ReadTransaction, Transaction
@@ -57,6 +57,7 @@ def changed(table: LakeTable, changes: Sequence[SchemaChange], expected_schema_i
     )
     if schema == table.schema:
         return table
+    engine_names.check_columns(schema, table.schema)
     record = LakeTableRecord()
     record.CopyFrom(table.record)
     record.schema_id, record.last_column_id = latest + 1, last_id

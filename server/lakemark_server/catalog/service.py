@@ -28,10 +28,12 @@ from lakemark_proto.v1 import events_pb2
 from lakemark_server.admission import usage
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog import (
+    catalogs,
     clean_schedule,
     databases,
     definitions,
     directories,
+    engine_names,
     events,
     lake,
     schemas,
@@ -63,6 +65,7 @@ class Catalog:
 
     The attribute ``dropped`` drops lake tables and brings them back, for ``dropped_retain_ms`` after the drop.
     ``measure`` tells how large a lake table is. ``ownership``: by default, directories in the warehouse are owned.
+    ``client_catalogs``: whether the first database of a catalog makes it.
     """
 
     def __init__(
@@ -74,10 +77,13 @@ class Catalog:
         dropped_retain_ms: int = RETAIN_MS_DEFAULT,
         measure: Measure | None = None,
         ownership: Ownership | None = None,
+        *,
+        client_catalogs: bool = True,
     ) -> None:
         self.store = store
         self.quotas = quotas or Quotas(store)
         self.warehouse = storage.canonical_uri(warehouse)
+        self.client_catalogs = client_catalogs
         self.clock = clock
         self.mutations = Mutations(store, clock)
         self.ownership = ownership or Ownership([self.warehouse])
@@ -108,12 +114,13 @@ class Catalog:
     ) -> DatabaseRecord:
         """Fills in id, time and (if empty) location, and makes the directory.
 
-        Raises AlreadyExists, InvalidName, QuotaExceeded.
+        Raises AlreadyExists, InvalidName, NotFound for the catalog, QuotaExceeded.
         """
         new = DatabaseRecord()
         new.CopyFrom(record)
         new.catalog = catalog_name(record.catalog)
         new.name = legal_name("database", record.name)
+        self.store.read(lambda tx: catalogs.require(tx, new.catalog, or_may_be_made=self.client_catalogs))
         new.location = self._database_location(new)
         if if_not_exists:
             existing = self.store.read(lambda tx: databases.find(tx, new.catalog, new.name))
@@ -132,6 +139,7 @@ class Catalog:
                 raise AlreadyExists(
                     f"a database of an outside Metastore is mounted under the name {new.name!r}", database=new.name
                 )
+            catalogs.require(mutation.tx, new.catalog, or_may_be_made=self.client_catalogs)
             self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
             self.take_database_place(mutation.tx, new, was_empty=was_empty)
             new.created_ms = mutation.now_ms
@@ -217,12 +225,14 @@ class Catalog:
         new.catalog = catalog_name(record.catalog)
         new.name = legal_name("table", record.name)
         new.database = record.database.lower()
+        engine_names.check_set(new.properties)
         lake.check_properties(new.properties)
         new.properties[lake.TYPE_PROPERTY] = "lake"
         # Ids chosen by a client would collide with those that statistics refer to.
         first, new.last_column_id = assign_ids(without_ids(schema))
         first = replace(first, schema_id=1)
         kind_of(new.properties).check(first)
+        engine_names.check_columns(first)
         new.schema_id = 1
         database = self.get_database(new.catalog, new.database)
         new.external = bool(record.location)
@@ -299,6 +309,7 @@ class Catalog:
         a table keeps.
         """
         removed = set(remove)
+        engine_names.check_set(set_)
 
         def change(mutation: Mutation) -> LakeTableRecord:
             table = lake.get(mutation.tx, catalog, database, name)
@@ -387,7 +398,7 @@ class Catalog:
 
 def _own_directory(database: DatabaseRecord, name: str) -> str:
     """A directory that no other table ever has: a dropped table keeps its own when another one takes its name."""
-    return storage.canonical_uri(storage.join(database.location, f"{name}-{secrets.token_hex(4)}"))
+    return storage.stored_uri(storage.join(database.location, f"{name}-{secrets.token_hex(4)}"))
 
 
 def _check_empty(tx: Transaction, record: DatabaseRecord) -> None:

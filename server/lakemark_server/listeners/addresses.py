@@ -24,5 +24,7 @@ def parse_addresses(uri: str) -> list[tuple[str, int]]:
             raise InvalidArgument(f"{text!r} is no address of a Metastore: {error}") from error
         if parts.scheme != "thrift" or not parts.hostname or parts.path.strip("/") or parts.query:
             raise InvalidArgument(f"{text!r} is no address of a Metastore: write thrift://host:{PORT_DEFAULT}")
+        if parts.username is not None or parts.password is not None:
+            raise InvalidArgument(f"the address {text.strip()!r} of a Metastore has a user or a password: leave it out")
         places.append((parts.hostname, port))
     return places

@@ -6,7 +6,7 @@ from typing import Final
 
 from lakemark_core.errors import AlreadyExists, InvalidArgument, LimitExceeded, NotFound
 from lakemark_proto.v1 import mounts_pb2 as pb
-from lakemark_server.catalog import databases
+from lakemark_server.catalog import catalogs, databases
 from lakemark_server.catalog.names import catalog_name, legal_name
 from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs, now_ms
@@ -37,7 +37,8 @@ class Mounts:
     def create(self, wanted: pb.Mount, request_id: str = "") -> pb.Mount:
         """The outside Metastore need not answer yet.
 
-        Raises AlreadyExists (also for a database of the name), InvalidName, InvalidArgument, LimitExceeded.
+        Raises AlreadyExists (also for a database of the name), NotFound for the catalog, InvalidName, InvalidArgument,
+        LimitExceeded.
         """
         draft = pb.Mount()
         draft.CopyFrom(wanted)
@@ -55,6 +56,7 @@ class Mounts:
                 raise AlreadyExists(f"a database is mounted under the name {draft.name!r} already", name=draft.name)
             if databases.find(tx, draft.catalog, draft.name) is not None:
                 raise AlreadyExists(f"there is a database {draft.name!r} here; mount under another name")
+            catalogs.require(tx, draft.catalog, or_may_be_made=False)
             if len(tx.get_range(*MOUNTS.range(draft.catalog), limit=MOUNTS_MAX, snapshot=True)) == MOUNTS_MAX:
                 raise LimitExceeded(f"catalog {draft.catalog!r} has {MOUNTS_MAX} mounts, and may not have more")
             draft.created_ms = mutation.now_ms

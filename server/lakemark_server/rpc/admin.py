@@ -9,7 +9,7 @@ from lakemark_proto.v1.admin_pb2_grpc import AdminServiceServicer
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.ranks import Rank
 from lakemark_server.admission.tenants import Tenants
-from lakemark_server.catalog.names import catalog_name, legal_name
+from lakemark_server.catalog.names import legal_catalog
 from lakemark_server.rpc.catalog import page_limit
 from lakemark_server.rpc.declaration import method
 from lakemark_server.rpc.pages import cut
@@ -24,11 +24,11 @@ class AdminServicer(AdminServiceServicer):
 
     @method(Rank.VITAL)
     def GetQuota(self, request: pb.GetQuotaRequest, context: Context) -> pb.TenantQuota:
-        return self._with_requests(self._quotas.get(_catalog(request.catalog)))
+        return self._with_requests(self._quotas.get(legal_catalog(request.catalog)))
 
     @method(Rank.VITAL)
     def SetQuota(self, request: pb.SetQuotaRequest, context: Context) -> pb.TenantQuota:
-        catalog = _catalog(request.catalog)
+        catalog = legal_catalog(request.catalog)
         return self._with_requests(
             self._quotas.set(
                 catalog, request.quota, request.clear, clear_all=request.clear_all, request_id=request.request_id
@@ -46,8 +46,3 @@ class AdminServicer(AdminServiceServicer):
         """Adds the counts of requests, which only this process knows."""
         quota.usage.running_requests, quota.usage.refused_requests = self._tenants.seen(quota.catalog)
         return quota
-
-
-def _catalog(name: str) -> str:
-    """Raises InvalidName."""
-    return legal_name("catalog", catalog_name(name))

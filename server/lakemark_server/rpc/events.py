@@ -18,7 +18,7 @@ from lakemark_proto.v1.events_pb2_grpc import EventServiceServicer
 from lakemark_server.admission.limits import Limits
 from lakemark_server.admission.ranks import Rank
 from lakemark_server.admission.tenants import overloaded
-from lakemark_server.catalog.names import catalog_name, legal_name
+from lakemark_server.catalog.names import legal_catalog
 from lakemark_server.events.consumers import Consumer, Consumers, EventPosition, Start
 from lakemark_server.events.feed import Watcher
 from lakemark_server.events.filters import EventFilter, filter_of, subject_of
@@ -118,7 +118,7 @@ class EventServicer(EventServiceServicer):
 
     @method(Rank.READ)
     async def WatchEvents(self, request: pb.WatchEventsRequest, stream: Stream) -> None:  # type: ignore[override]
-        catalog = _catalog(request.catalog)
+        catalog = legal_catalog(request.catalog)
         heartbeat_s = _heartbeat_ms(request.heartbeat_ms) / 1000
         with self._counts.one(catalog):
             if request.consumer:
@@ -206,7 +206,7 @@ class EventServicer(EventServiceServicer):
 
     @method(Rank.READ)
     def ListEvents(self, request: pb.ListEventsRequest, context: Context) -> pb.ListEventsResponse:
-        catalog = _catalog(request.catalog)
+        catalog = legal_catalog(request.catalog)
         limit = page_limit(request.page_size, LISTED_MAX)
         if request.consumer:
             _refuse_both(request)
@@ -236,7 +236,7 @@ class EventServicer(EventServiceServicer):
 
     @method(Rank.READ)
     def GetEventLog(self, request: pb.GetEventLogRequest, context: Context) -> pb.EventLogDescription:
-        catalog = _catalog(request.catalog)
+        catalog = legal_catalog(request.catalog)
         summary = self._log.summary(catalog)
         return pb.EventLogDescription(
             catalog=catalog,
@@ -252,7 +252,7 @@ class EventServicer(EventServiceServicer):
 
     @method(Rank.WRITE)
     def CreateConsumer(self, request: pb.CreateConsumerRequest, context: Context) -> pb.Consumer:
-        catalog = _catalog(request.catalog)
+        catalog = legal_catalog(request.catalog)
         return self._described(
             self._consumers.create(
                 catalog,
@@ -266,11 +266,11 @@ class EventServicer(EventServiceServicer):
 
     @method(Rank.READ)
     def GetConsumer(self, request: pb.GetConsumerRequest, context: Context) -> pb.Consumer:
-        return self._described(self._consumers.get(_catalog(request.catalog), request.name))
+        return self._described(self._consumers.get(legal_catalog(request.catalog), request.name))
 
     @method(Rank.READ)
     def ListConsumers(self, request: pb.ListConsumersRequest, context: Context) -> pb.ListConsumersResponse:
-        catalog, limit = _catalog(request.catalog), page_limit(request.page_size)
+        catalog, limit = legal_catalog(request.catalog), page_limit(request.page_size)
         listed = self._consumers.list(catalog, request.page_token, limit + 1)
         page, token = cut(listed, limit, lambda consumer: consumer.record.name)
         end = self._log.extent(catalog).last if page else 0
@@ -281,13 +281,13 @@ class EventServicer(EventServiceServicer):
     @method(Rank.WRITE)
     def DropConsumer(self, request: pb.DropConsumerRequest, context: Context) -> pb.DropConsumerResponse:
         dropped = self._consumers.drop(
-            _catalog(request.catalog), request.name, if_exists=request.if_exists, request_id=request.request_id
+            legal_catalog(request.catalog), request.name, if_exists=request.if_exists, request_id=request.request_id
         )
         return pb.DropConsumerResponse(dropped=dropped)
 
     @method(Rank.WRITE)
     def SeekConsumer(self, request: pb.SeekConsumerRequest, context: Context) -> pb.Consumer:
-        catalog = _catalog(request.catalog)
+        catalog = legal_catalog(request.catalog)
         return self._described(
             self._consumers.seek(catalog, request.name, _start(request.to), request_id=request.request_id)
         )
@@ -295,7 +295,7 @@ class EventServicer(EventServiceServicer):
     @method(Rank.WRITE)
     def AcknowledgeEvents(self, request: pb.AcknowledgeEventsRequest, context: Context) -> pb.AcknowledgeEventsResponse:
         done = EventPosition(request.offset, request.epoch)
-        catalog = _catalog(request.catalog)
+        catalog = legal_catalog(request.catalog)
         offset, epoch = self._consumers.acknowledge(catalog, request.consumer, done, request.token, leave=request.leave)
         return pb.AcknowledgeEventsResponse(offset=offset, epoch=epoch)
 
@@ -327,11 +327,6 @@ def _response(watcher: Watcher, delivery: Delivery, held: _Held | None) -> bytes
         upto=watcher.upto, epoch=watcher.epoch, end=watcher.end, token=held.lease.token if held is not None else 0
     )
     return b"".join([*(event.encoded for event in delivery.events), rest.SerializeToString()])
-
-
-def _catalog(name: str) -> str:
-    """Raises InvalidName."""
-    return legal_name("catalog", catalog_name(name))
 
 
 def _start(position: pb.EventPosition) -> Start:

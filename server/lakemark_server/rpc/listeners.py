@@ -10,7 +10,7 @@ from lakemark_core.errors import InvalidArgument, UnsupportedOperation
 from lakemark_proto.v1 import listeners_pb2 as pb
 from lakemark_proto.v1.listeners_pb2_grpc import ListenerServiceServicer
 from lakemark_server.admission.ranks import Rank
-from lakemark_server.catalog.names import catalog_name
+from lakemark_server.catalog.names import catalog_name, legal_catalog
 from lakemark_server.listeners.registry import Listeners
 from lakemark_server.rpc.declaration import method
 
@@ -32,7 +32,7 @@ class ListenerServicer(ListenerServiceServicer):
     @method(Rank.WRITE)
     def CreateListener(self, request: pb.CreateListenerRequest, context: Context) -> pb.Listener:
         wanted = pb.Listener(
-            catalog=catalog_name(request.catalog),
+            catalog=legal_catalog(request.catalog),
             name=request.name,
             uri=request.uri,
             patterns=request.patterns,

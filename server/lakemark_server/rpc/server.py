@@ -53,6 +53,7 @@ def _service(module: ModuleType, name: str) -> ServiceDescriptor:
 
 # Requests beyond those that the lanes hold: health, reflection, and requests that are being refused.
 _MORE_REQUESTS: Final = 1_000
+_HANDSHAKE_MS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class GrpcLimits:
     message_bytes_max: int = 64 << 20
     request_s_max: float = 600.0
     watchers_max: int = 1_000
+    connections_max: int = 4_096
+    idle_s_max: float = 600.0
 
 
 class GrpcServer:
@@ -135,6 +138,11 @@ class GrpcServer:
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.http2.lookahead_bytes", 64 << 10),
                 ("grpc.so_reuseport", 0),  # a second server on the port is a mistake, not a helper
+                # gRPC tells nobody of its connections, so that none can be chosen to go for another: those without a
+                # call go soon, and clients open another when they need it.
+                ("grpc.max_allowed_incoming_connections", limits.connections_max),
+                ("grpc.max_connection_idle_ms", max(1, int(limits.idle_s_max * 1_000))),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
             ],

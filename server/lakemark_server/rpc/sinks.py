@@ -11,7 +11,7 @@ from lakemark_proto.v1 import sinks_pb2 as pb
 from lakemark_proto.v1.events_pb2 import EventPosition
 from lakemark_proto.v1.sinks_pb2_grpc import SinkServiceServicer
 from lakemark_server.admission.ranks import Rank
-from lakemark_server.catalog.names import catalog_name, legal_name
+from lakemark_server.catalog.names import legal_catalog
 from lakemark_server.events.consumers import END, Start
 from lakemark_server.rpc.catalog import page_limit
 from lakemark_server.rpc.declaration import method
@@ -36,7 +36,7 @@ class SinkServicer(SinkServiceServicer):
             raise InvalidArgument("a sink needs a receiver: a webhook, or Kafka")
         return _sink(
             self._sinks.create(
-                _catalog(request.catalog),
+                legal_catalog(request.catalog),
                 request.name,
                 request.webhook if kind == "webhook" else request.kafka,
                 request.secrets,
@@ -54,7 +54,7 @@ class SinkServicer(SinkServiceServicer):
 
     @method(Rank.READ)
     def ListSinks(self, request: pb.ListSinksRequest, context: Context) -> pb.ListSinksResponse:
-        return pb.ListSinksResponse(sinks=map(_sink, self._sinks.list(_catalog(request.catalog))))
+        return pb.ListSinksResponse(sinks=map(_sink, self._sinks.list(legal_catalog(request.catalog))))
 
     @method(Rank.WRITE)
     def PauseSink(self, request: pb.PauseSinkRequest, context: Context) -> pb.Sink:
@@ -96,13 +96,8 @@ class SinkServicer(SinkServiceServicer):
         return pb.DropDeadLettersResponse(letters=self._sinks.drop_letters(sink, _ids(request), everything=request.all))
 
 
-def _catalog(name: str) -> str:
-    """Raises InvalidName."""
-    return legal_name("catalog", catalog_name(name))
-
-
 def _sink_id(catalog: str, name: str) -> SinkId:
-    return SinkId(_catalog(catalog), name)
+    return SinkId(legal_catalog(catalog), name)
 
 
 def _start(position: EventPosition) -> Start:

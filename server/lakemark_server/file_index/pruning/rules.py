@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark_core.expressions import (
+    LIKE_REGEX_CHARS_MAX,
     And,
     Applied,
     ColumnRef,
@@ -291,7 +292,8 @@ def _pattern(pattern: str, column: PreparedColumn, *, negated: bool) -> _Verdict
     if known.kind is PatternKind.PREFIX:
         return _prefix(known.prefix, column, negated=negated)
     some, full = ~column.all_null, column.no_nulls
-    if column.exact is not None and pa.types.is_string(_plain_type(column.exact)):
+    searched = len(pattern) <= LIKE_REGEX_CHARS_MAX  # of a longer one only the prefix is looked at
+    if searched and column.exact is not None and pa.types.is_string(_plain_type(column.exact)):
         matched = _matches(column.exact, pattern)
         matched = ~matched if negated else matched
         return _Verdict(both(some, matched), lambda: both(full, matched))

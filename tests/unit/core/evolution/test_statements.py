@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from lakemark_core.errors import InvalidSchema
@@ -60,3 +62,10 @@ def test_several_changes() -> None:
 def test_what_is_no_change_is_refused(text: str) -> None:
     with pytest.raises(InvalidSchema):
         parse_changes(text)
+
+
+def test_white_space_is_read_once() -> None:
+    begun = time.process_time()
+    with pytest.raises(InvalidSchema):
+        parse_changes("ADD COLUMN a " + " " * 100_000 + "x FIRST y")
+    assert time.process_time() - begun < 2.0

@@ -11,6 +11,7 @@ from lakemark_core.errors import InvalidArgument, Unavailable
 from lakemark_core.storage import (
     StorageSettings,
     canonical_uri,
+    check_location,
     engine_schemes,
     in_scheme,
     is_same_place,
@@ -22,6 +23,7 @@ from lakemark_core.storage import (
     normal_uri,
     open_location,
     spellings,
+    stored_uri,
 )
 from lakemark_core.storage.uris import S3Place, authority_and_path, is_s3
 
@@ -154,3 +156,51 @@ def test_files_below_a_directory_are_listed_with_their_sizes(tmp_path: Path) -> 
     (tmp_path / "a" / "y").write_bytes(b"")
     assert sorted(list_files(f"file:{tmp_path}/a/")) == [("b c%20/x", 3), ("y", 0)]
     assert list(list_files(f"file:{tmp_path}/nothing")) == []
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        ("s3://KEY:SECRET@b/x?endpoint_override=h:1&scheme=http", "before the @"),
+        ("s3://b/x?endpoint_override=h:1&scheme=http", "query"),
+        ("gs://b?endpoint_override=127.0.0.1:1", "query"),
+        ("file:/a?b", "query"),
+        ("/a#b", "fragment"),
+        ("s3://KEY:SECRET@b/x", "before the @"),
+        ("s3a://KEY:SEC/RET@b/x", "before the @"),
+        ("s3a://KEY:12/RET@b/x", "before the @"),
+        ("s3:KEY:SECRET@b/x", "before the @"),
+        ("hdfs://user@names:8020/x", "before the @"),
+        ("abfss://c:SECRET@account.dfs.core.windows.net/x", "before the @"),
+        ("s3://b/a\nb", "control character"),
+        ("/a\0b", "control character"),
+        ("/" + "a" * 4_000, "4001 characters; at most 4000"),
+        ("  ", "empty"),
+    ],
+)
+def test_what_no_location_may_have(location: str, words: str) -> None:
+    for function in (normal_uri, canonical_uri):
+        with pytest.raises(InvalidArgument, match=words) as raised:
+            function(location)
+        assert "SECRET" not in str(raised.value)
+        assert "RET@" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "s3://b/a@b",
+        "s3://b/x=1:2/a@b",
+        "hdfs://names:8020/user/a@b",
+        "abfss://container@account.dfs.core.windows.net/x",
+        "file:/a@b/c:d@e",
+        "/a%3Fb",
+        "/Straße/日本",
+    ],
+)
+def test_what_a_location_may_have(location: str) -> None:
+    check_location(location)
+
+
+def test_locations_of_older_stores_are_read_as_they_are() -> None:
+    assert stored_uri("s3a://KEY@b/x?y/") == "s3://KEY@b/x?y"
