@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from lakemark_proto.store.v1.store_pb2 import Holder, PlaceRecord, TableEntry
+from lakemark_proto.store.v1.store_pb2 import Holder, PlaceRecord
 from lakemark_server.catalog import partition_places
 from lakemark_server.catalog.earlier_places import InTable, who_is_where
 from lakemark_server.kv import ReadTransaction, Store, keys_below
 from lakemark_server.ownership import places, rules
 from lakemark_server.ownership.rules import Bounds, Holding
-from lakemark_server.store.keyspace import HELD, LEAVING, PARTITION_PLACES, PLACES, PLACES_KNOWN, TABLE_NAMES
+from lakemark_server.store.keyspace import HELD, LEAVING, PARTITION_PLACES, PLACES, PLACES_KNOWN
 
 _Key = tuple[int, int, bytes, str]  # kind, id, part, place
 _Note = tuple[int, str, bytes]  # table id, relative location, part
@@ -69,9 +69,6 @@ def _name(kind: int) -> str:
 
 def _in_the_way(store: Store, holdings: dict[_Key, Holding]) -> list[str]:
     """Earlier builds let owners share directories."""
-    database_of = {
-        TableEntry.FromString(value).table_id: cast(int, items[0]) for items, value in keys_below(store, TABLE_NAMES)
-    }
     problems = []
     for key in sorted(holdings):
         for own in store.read(lambda tx, key=key: places.held(tx, key[0], key[1], key[2])):  # type: ignore[misc]
@@ -80,7 +77,7 @@ def _in_the_way(store: Store, holdings: dict[_Key, Holding]) -> list[str]:
             others = store.read(lambda tx, own=own: places.around_and_inside(tx, own.place, [own]))  # type: ignore[misc]
             # A table that is renamed into another database stays where it is.
             others = [one for one in others if one.owns and not one.is_database and not _same_table(own, one)]
-            reason = rules.in_the_way(own, others, _NOWHERE, database_of.get(own.id, 0))
+            reason = rules.in_the_way(own, others, _NOWHERE, database_id=0)
             if reason:
                 problems.append(
                     f"{own.name} owns {own.location}, and {reason}: neither is deleted while both are there"
