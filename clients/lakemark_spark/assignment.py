@@ -94,7 +94,7 @@ def _value(expression: str, given: Type, wanted: Type, name: str, depth: int) ->
     if isinstance(wanted, Varchar | Char):
         return _of_length(f"CAST({expression} AS STRING)", wanted, name)
     cast = f"TRY_CAST({expression} AS {type_sql(wanted)})"
-    told = f"concat({_text(f'a value of column {name!r} does not fit into {format_type(wanted)}: ')}, {expression})"
+    told = _told(f"a value of column '{name}' does not fit into {format_type(wanted)}: ", expression)
     return f"CASE WHEN {expression} IS NULL OR {cast} IS NOT NULL THEN {cast} ELSE raise_error({told}) END"
 
 
@@ -123,12 +123,16 @@ def _widens(given: Type, wanted: Type) -> bool:
 def _of_length(text: str, wanted: Varchar | Char, name: str) -> str:
     """Spaces at the end that are too many are cut, other characters fail the job; char(n) is padded."""
     length = wanted.length
-    told = f"concat({_text(f'a value of column {name!r} is longer than {format_type(wanted)}: ')}, {text})"
+    told = _told(f"a value of column '{name}' is longer than {format_type(wanted)}: ", text)
     checked = (
         f"CASE WHEN {text} IS NULL OR length({text}) <= {length} THEN {text} "
         f"WHEN length(rtrim({text})) <= {length} THEN substr({text}, 1, {length}) ELSE raise_error({told}) END"
     )
     return f"rpad({checked}, {length}, ' ')" if isinstance(wanted, Char) else checked
+
+
+def _told(message: str, value: str) -> str:
+    return f"concat({_text(message)}, {value})"
 
 
 def _text(text: str) -> str:
