@@ -36,7 +36,7 @@ TRANSACTION_BYTES_AIM: Final = 900_000
 FILES_OF_INSTANT_MAX: Final = 10_000_000
 COMMIT_SEQUENCE: Final = 1 << 62  # the sequence number of what a commit request itself brings
 # A compaction's delta would lie on top of those that were written while it ran, and hold older rows.
-TAKES_DELTAS: Final = frozenset({timeline_pb2.UPSERT, timeline_pb2.DELETE})
+TAKES_DELTAS: Final = frozenset({timeline_pb2.UPSERT, timeline_pb2.DELETE, timeline_pb2.OVERWRITE_PREDICATE})
 REMOVES: Final = frozenset(
     {
         timeline_pb2.UPSERT,
