@@ -19,7 +19,7 @@ from lakemark_core.evolution.sql import quoted
 from lakemark_core.expressions import to_sql
 from lakemark_core.merge_sql import DELETE, UPSERT, columns_text
 from lakemark_core.table_kind import TableKind, kind_of
-from lakemark_core.types import ColumnValue, Field
+from lakemark_core.types import Field
 from lakemark_spark import layout
 from lakemark_spark.batches import Batch, batch_of, computed_once
 from lakemark_spark.clauses import CLAUSE, TARGET, Clause, Clauses, clauses_for
@@ -345,10 +345,13 @@ class _Files(_Change):
         if not changed and not counts["inserted"]:
             return self._nothing(counts)
         may_move = self._may_move(clauses)
-        places: list[tuple[ColumnValue, ...]] = [] if may_move else [file.partition for file in files]
-        groups = list(dict.fromkeys(file.file_group for file in changed))
-        writer.start(list(dict.fromkeys(places)), whole_table=may_move, file_groups=groups)
-        added = [*self._new_files(fresh), *self._again(clauses, source, plan, changed)]
+        # Which partitions new rows have is known when they are written.
+        new = [] if may_move else self._new_files(fresh)
+        places = [] if may_move else list(dict.fromkeys(file.partition for file in (*files, *new)))
+        writer.start(places, whole_table=may_move, file_groups=list(dict.fromkeys(file.file_group for file in changed)))
+        if may_move:
+            new = self._new_files(fresh)
+        added = [*new, *self._again(clauses, source, plan, changed)]
         check_not_null(added, writer.schema, table)
         removed = [file.path for file in changed]
         return _changed(writer.commit(added, removed=removed, metadata=self._counted(metadata, counts)), counts)

@@ -19,7 +19,7 @@ KEYED = {"lakemark.primary-key": "id", "lakemark.bucket.count": "2", "lakemark.w
 def test_a_location_that_cannot_be_written_is_told(server: Client, spark: SparkProcess, table: str) -> None:
     location = Path(local_path(server.tables.create(table, "id bigint").location))
     # Permissions would not stop a test that runs as root.
-    location.parent.mkdir(parents=True, exist_ok=True)
+    location.rmdir()
     location.write_text("a file in the place of the table's directory")
 
     with pytest.raises(SparkStatementError, match="cannot be written there") as refusal:

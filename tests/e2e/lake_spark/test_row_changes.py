@@ -244,7 +244,8 @@ ls.insert(base.where("id = 0").withColumn("id", F.lit(9)), t, server=client, **n
 if client.tables.get(t).properties.get("lakemark.write.mode"):
     ls.compact(spark, t, server=client)
 def told(*versions, **how):
-    found = ls.changes(spark, t, *versions, server=client, **how).select("lakemark_change", "id", "x")
+    found = ls.changes(spark, t, *versions, server=client, **how)
+    found = found.selectExpr("lakemark_change", "id", "x" if "x" in found.columns else "null")
     return sorted([list(row) for row in found.collect()])
 result = [told(1, 3), told(1, 3, before=True), told(0, 1), told(3), told(4, 4)]
 """,
