@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import pytest
+from benchmarks.peers.java import java_home
 
 from lakemark import Client
 from lakemark_server.process import Service
@@ -100,10 +101,17 @@ class _Driver:
         self._log = (job.directory / "driver.log").open("ab")
         self._path = job.directory / "driver.log"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        home = java_home()
         self._process = subprocess.Popen(
             [str(python), str(DRIVER), json.dumps(arguments)],
             cwd=job.directory,
-            env={**kept, "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"},
+            env={
+                **kept,
+                **({} if home is None else {"JAVA_HOME": str(home)}),
+                "PYSPARK_PYTHON": str(python),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "TZ": "UTC",
+            },
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
