@@ -91,7 +91,8 @@ def _told(spark: SparkSession, place: str, error: Exception) -> StorageRefused |
     parts = urlsplit(place)
     for sign, reason, missing in _MISSING:
         # A job may fail to read other places, too; what names none has no file system at all.
-        here = parts.path if reason == _NOT_WRITABLE else f"//{parts.netloc}"
+        # Where an instant's directory cannot be made, the one above it is named.
+        here = parts.path.rpartition("/")[0] if reason == _NOT_WRITABLE else f"//{parts.netloc}"
         if not sign.search(text) or (reason != _NO_JARS and here not in text):
             continue
         line = next(one.strip(": ") for one in text.splitlines() if sign.search(one))

@@ -236,10 +236,10 @@ def test_changes_between_versions_are_told(server: Client, spark: SparkProcess, 
 named = {"keys": ["id"]} if keys(t) else {}
 columns = [one.name for one in client.plan(t).schema.columns]
 base = spark.range(6).selectExpr("id", "map('a', int(id)) m", "int(id % 2) p").select(*columns)
-ls.insert(base, t, server=client, **named)
+first = ls.insert(base, t, server=client, **named).commit.version
 ls.delete(spark, t, "id = 4", server=client)
 client.tables.alter(t, "ADD COLUMN x INT FIRST")
-ls.update(spark, t, {"x": "7"}, "id = 1", server=client)
+updated = ls.update(spark, t, {"x": "7"}, "id = 1", server=client).commit.version
 ls.insert(base.where("id = 0").withColumn("id", F.lit(9)), t, server=client, **named)
 if client.tables.get(t).properties.get("lakemark.write.mode"):
     ls.compact(spark, t, server=client)
@@ -247,7 +247,7 @@ def told(*versions, **how):
     found = ls.changes(spark, t, *versions, server=client, **how)
     found = found.selectExpr("lakemark_change", "id", "x" if "x" in found.columns else "null")
     return sorted([list(row) for row in found.collect()])
-result = [told(1, 3), told(1, 3, before=True), told(0, 1), told(3), told(4, 4)]
+result = [told(first, updated), told(first, updated, before=True), told(0, first), told(updated), told(updated, updated)]
 """,
         t=table,
     )
@@ -259,5 +259,5 @@ result = [told(1, 3), told(1, 3, before=True), told(0, 1), told(3), told(4, 4)]
         assert told[1] == [["delete", 4, None], ["update_after", 1, 7], ["update_before", 1, None]]
     assert told[2] == [["insert", one, None] for one in range(6)]
     assert told[3:] == [[["insert", 9, None]], []]
-    with pytest.raises(SparkStatementError, match="from_version=9 is not a version up to"):
-        run(spark, "ls.changes(spark, t, 9, server=client)")
+    with pytest.raises(SparkStatementError, match="from_version=99 is not a version up to"):
+        run(spark, "ls.changes(spark, t, 99, server=client)")
