@@ -247,7 +247,8 @@ def told(*versions, **how):
     found = ls.changes(spark, t, *versions, server=client, **how)
     found = found.selectExpr("lakemark_change", "id", "x" if "x" in found.columns else "null")
     return sorted([list(row) for row in found.collect()])
-result = [told(first, updated), told(first, updated, before=True), told(0, first), told(updated), told(updated, updated)]
+both = told(first, updated, before=True)
+result = [told(first, updated), both, told(0, first), told(updated), told(updated, updated)]
 """,
         t=table,
     )
