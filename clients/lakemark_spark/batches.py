@@ -9,10 +9,12 @@ from functools import reduce
 from operator import or_
 from typing import Final, NamedTuple
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from lakemark_core.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument, Unavailable
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, Field, Schema, is_textual, name_of_partition, values_of_partition
 from lakemark_spark.keys import from_python, in_python, null_key, repeated_key
@@ -23,6 +25,9 @@ BUCKET: Final = " bucket"
 
 _NULL_PARTITION: Final = ("", "__HIVE_DEFAULT_PARTITION__")
 """Texts that a partition's path cannot hold: they are read as null."""
+
+_LOST: Final = "Checkpoint block"
+"""Begins what Spark says of rows of a local checkpoint that nobody has any more."""
 
 _COUNT: Final = " count"
 _EXAMPLE: Final = " example"
@@ -50,10 +55,14 @@ def group_name(bucket: int) -> str:
 
 @dataclass(frozen=True)
 class Batch:
-    """``rows`` have the table's columns and ``BUCKET``, those of a group in one task. Each has a key of its own."""
+    """``rows``, ``count`` of them, have the table's columns and ``BUCKET``, those of a group in one task.
+
+    Each has a key of its own.
+    """
 
     rows: DataFrame
     groups: Sequence[BucketGroup]
+    count: int
 
 
 def by_bucket(rows: DataFrame, schema: Schema, kind: TableKind) -> DataFrame:
@@ -68,28 +77,36 @@ def batch_of(
 ) -> Iterator[Batch]:
     """``rows``, which have the table's columns and perhaps more, for the block.
 
-    They are computed once; an executor that is lost with some of them fails the job. Raises InvalidArgument, with an
+    They are computed once. Raises Unavailable if an executor is lost with some of them; InvalidArgument, with an
     example, if a key has a null or occurs twice, or if a column of ``required`` has a null.
     """
     # In place before they are kept, so that neither the check nor the writer shuffles them again.
     with computed_once(by_bucket(rows, schema, kind)) as kept:
-        yield Batch(kept, _groups(kept, schema, kind, table, required))
+        groups, count = _groups(kept, schema, kind, table, required)
+        yield Batch(kept, groups, count)
 
 
 @contextmanager
 def computed_once(rows: DataFrame) -> Iterator[DataFrame]:
-    """The same rows for the block, whatever they are made of. An executor that is lost with some fails the job."""
+    """The same rows for the block, whatever they are made of. Raises Unavailable if an executor is lost with some."""
     kept = rows.localCheckpoint()
     try:
         yield kept
+    except (Py4JJavaError, PySparkException) as error:
+        if _LOST in str(error):
+            raise Unavailable(
+                "rows that were computed once are lost with an executor, and computing them again could give others; "
+                "nothing is changed: call again"
+            ) from error
+        raise
     finally:
         kept._jdf.queryExecution().logical().rdd().unpersist(False)
 
 
 def _groups(
     rows: DataFrame, schema: Schema, kind: TableKind, table: str, required: Sequence[Field]
-) -> list[BucketGroup]:
-    """The groups of the rows, after all checks."""
+) -> tuple[list[BucketGroup], int]:
+    """The groups of the rows, and the number of these, after all checks."""
     fields = kind.key_fields(schema)
     key = [_column(field) for field in fields]
     example = F.col(f"`{_EXAMPLE}`")
@@ -109,6 +126,7 @@ def _groups(
         .agg(
             *(F.max(F.when(fault, example)).alias(f"{name} key") for name, fault in faults.items()),
             F.max(f"`{_LACKING}`").alias(_LACKING),
+            F.sum(f"`{_COUNT}`").alias(_COUNT),
         )
         .collect()
     )
@@ -122,7 +140,8 @@ def _groups(
                 f"column '{row[_LACKING]}' of {table} needs a value in every row, and the DataFrame has rows without "
                 f"one, as that with the key {row[f'{_LACKING} key']}"
             )
-    return [BucketGroup(_partition(row, schema), row[BUCKET]) for row in totals]
+    groups = [BucketGroup(_partition(row, schema), row[BUCKET]) for row in totals]
+    return groups, sum(row[_COUNT] for row in totals)
 
 
 def _partition(row: Row, schema: Schema) -> tuple[ColumnValue, ...]:

@@ -14,7 +14,7 @@ from lakemark_core.errors import InvalidSchema
 from lakemark_core.merge_sql import COLUMNS, DELETE, DELTA_FIELDS, INSTANT, OPERATION, RESERVED, UPSERT, columns_text
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, Field, Schema
-from lakemark_spark.batches import Batch, batch_of
+from lakemark_spark.batches import batch_of
 from lakemark_spark.groups import files_of_groups, instant_of, plan_of_groups, write_groups
 from lakemark_spark.schema import columns_for, to_spark
 
@@ -53,8 +53,9 @@ def upsert_deltas(
         )
         if begins and whole and kind.merge_by == "row" and policy not in NEVER_WAITS:
             return writer.commit(write_groups(batch.rows, writer), metadata=metadata)
-        files = _write(batch, writer, UPSERT, F.lit(columns_text(given)) if kind.merge_by == "column" else None)
-        return writer.commit(_on_top(files, plan.files(), writer), metadata=metadata)
+        columns = F.lit(columns_text(given)) if kind.merge_by == "column" else None
+        files = write_deltas(as_log(batch.rows, UPSERT, writer.instant, columns), writer, plan.files())
+        return writer.commit(files, metadata=metadata)
 
 
 def delete_deltas(
@@ -81,8 +82,8 @@ def delete_deltas(
         plan = plan_of_groups(client, writer, branch, batch.groups)
         places = dict.fromkeys((*partitions, *(group.partition for group in batch.groups)))
         writer.start(list(places), file_groups=sorted({group.name for group in batch.groups}))
-        files = _write(batch, writer, DELETE, None)
-        return writer.commit(_on_top(files, plan.files(), writer), metadata=metadata)
+        files = write_deltas(as_log(batch.rows, DELETE, writer.instant, None), writer, plan.files())
+        return writer.commit(files, metadata=metadata)
 
 
 def identifying_fields(schema: Schema, kind: TableKind) -> list[Field]:
@@ -90,9 +91,14 @@ def identifying_fields(schema: Schema, kind: TableKind) -> list[Field]:
     return [field for field in schema.columns if _identifies(field, schema, kind)]
 
 
-def delete_columns(schema: Schema, kind: TableKind) -> list[Column]:
-    """All columns of the table for rows of deletes; those that are not ``identifying_fields`` are null."""
-    return [F.col(f"`{one.name}`") if _identifies(one, schema, kind) else _nothing(one) for one in schema.columns]
+def delete_columns(schema: Schema, kind: TableKind, deleted: Column | None = None) -> list[Column]:
+    """All columns of the table for rows of deletes; those that are not ``identifying_fields`` are null.
+
+    ``deleted``: which rows are deletes, if not all; the others are as they were.
+    """
+    return [
+        F.col(f"`{one.name}`") if _identifies(one, schema, kind) else _nothing(one, deleted) for one in schema.columns
+    ]
 
 
 def required_fields(schema: Schema, kind: TableKind) -> list[Field]:
@@ -134,8 +140,8 @@ def check_names(schema: Schema, table: str) -> None:
             raise InvalidSchema(f"{table} has a column '{field.name}', a name that deltas need: rename it")
 
 
-def as_log(rows: DataFrame, operation: str, instant: int, columns: Column | None) -> DataFrame:
-    """``rows`` with the columns that deltas have beside the table's."""
+def as_log(rows: DataFrame, operation: str | Column, instant: int, columns: Column | None) -> DataFrame:
+    """``rows`` with the columns that deltas have beside the table's; these may differ from row to row."""
     values = {
         OPERATION: F.lit(operation),
         INSTANT: F.lit(instant),
@@ -144,13 +150,12 @@ def as_log(rows: DataFrame, operation: str, instant: int, columns: Column | None
     return rows.select("*", *(values[one.name].cast(to_spark(one.type)).alias(one.name) for one in DELTA_FIELDS))
 
 
-def _write(batch: Batch, writer: Writer, operation: str, columns: Column | None) -> list[DataFile]:
-    log = as_log(batch.rows, operation, writer.instant, columns)
-    return write_groups(log, writer, [field.name for field in DELTA_FIELDS])
+def write_deltas(log: DataFrame, writer: Writer, existing: Sequence[DataFile]) -> list[DataFile]:
+    """Writes rows of ``as_log``, which are in place (``by_bucket``), as deltas.
 
-
-def _on_top(files: Sequence[DataFile], existing: Sequence[DataFile], writer: Writer) -> list[DataFile]:
-    """``files`` as deltas on top of the base files that their groups have."""
+    They lie on top of the base files of their groups, which ``existing`` has.
+    """
+    files = write_groups(log, writer, [field.name for field in DELTA_FIELDS])
     groups = {(file.partition, file.file_group) for file in files}
     bases = {
         (file.partition, file.file_group): instant_of(file)
@@ -164,5 +169,6 @@ def _identifies(field: Field, schema: Schema, kind: TableKind) -> bool:
     return field in kind.key_fields(schema) or field.name.lower() == kind.ordering_column.lower()
 
 
-def _nothing(field: Field) -> Column:
-    return F.lit(None).cast(to_spark(field.type)).alias(field.name)
+def _nothing(field: Field, where: Column | None) -> Column:
+    null = F.lit(None).cast(to_spark(field.type))
+    return (null if where is None else F.when(~where, F.col(f"`{field.name}`")).otherwise(null)).alias(field.name)

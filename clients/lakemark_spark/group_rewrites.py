@@ -8,8 +8,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from lakemark import Client, Commit, Writer
-from lakemark_core.merge_sql import DELETE, UPSERT, columns_text
+from lakemark import Client, Commit, DataFile, Plan, Writer
+from lakemark_core.merge_sql import DELETE, OPERATION, UPSERT, columns_text
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import Field
 from lakemark_spark.batches import batch_of, by_bucket
@@ -95,12 +95,18 @@ def _change(
         if not batch.groups or (operation == DELETE and not old):
             return None
         writer.start([group.partition for group in batch.groups], file_groups=sorted({name for _, name in groups}))
-        changed = batch.rows
-        if old:
-            columns = None if given is None else F.lit(columns_text(given))
-            log = as_log(batch.rows, operation, writer.instant, columns)
-            before = merged_rows(rows.sparkSession, plan, old, kind, schema)
-            by = kind if given is None else replace(kind, merge_by="column")
-            changed = by_bucket(merge(before, log, schema, by), schema, kind)
-        added = write_groups(changed, writer)
+        columns = None if given is None else F.lit(columns_text(given))
+        log = as_log(batch.rows, operation, writer.instant, columns)
+        added = rewrite_groups(log, plan, old, writer, kind if given is None else replace(kind, merge_by="column"))
         return writer.commit(added, removed=[file.path for file in old], metadata=metadata)
+
+
+def rewrite_groups(
+    log: DataFrame, plan: Plan, old: Sequence[DataFile], writer: Writer, kind: TableKind
+) -> list[DataFile]:
+    """Writes the file groups of the rows of ``as_log`` with these changes. ``old``: the files that they have now."""
+    schema = writer.schema
+    if not old:
+        return write_groups(log.where(F.col(OPERATION) == UPSERT), writer)
+    before = merged_rows(log.sparkSession, plan, old, kind, schema)
+    return write_groups(by_bucket(merge(before, log, schema, kind), schema, kind), writer)

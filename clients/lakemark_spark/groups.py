@@ -21,7 +21,7 @@ PARTITIONS_ASKED_MAX: Final = 256
 
 def plan_of_groups(client: Client, writer: Writer, branch: str, groups: Iterable[BucketGroup]) -> Plan:
     """The files of the groups' partitions, and perhaps of others, in the version that the writer reads."""
-    where = _partitions_predicate(list(dict.fromkeys(group.partition for group in groups)), writer.schema)
+    where = partitions_predicate(list(dict.fromkeys(group.partition for group in groups)), writer.schema)
     return client.plan(writer.table, where, version=writer.read_version, branch=branch)
 
 
@@ -53,7 +53,8 @@ def write_groups(rows: DataFrame, writer: Writer, more: Sequence[str] = ()) -> l
     ]
 
 
-def _partitions_predicate(partitions: Sequence[tuple[ColumnValue, ...]], schema: Schema) -> str | None:
+def partitions_predicate(partitions: Sequence[tuple[ColumnValue, ...]], schema: Schema) -> str | None:
+    """What chooses the files of these partitions; None: all files, because there are too many, or no partitions."""
     if not schema.partition_columns or not 0 < len(partitions) <= PARTITIONS_ASKED_MAX:
         return None
     return to_sql(

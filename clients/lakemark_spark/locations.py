@@ -28,6 +28,7 @@ _CREDENTIALS: Final = (
     "driver and executors run, or spark.hadoop.fs.s3a.aws.credentials.provider"
 )
 _NO_JARS: Final = "no_file_system"
+_NOT_WRITABLE: Final = "not_writable"
 _MISSING: Final = (
     # What Hadoop says, the reason by name, and what is missing.
     (re.compile(r"NoClassDefFoundError: (software/amazon|com/amazonaws)|S3AFileSystem not found"), _NO_JARS, ""),
@@ -44,6 +45,11 @@ _MISSING: Final = (
         "there is no such bucket where it looks: make it first, or set spark.hadoop.fs.s3a.endpoint",
     ),
     (re.compile("AccessDenied|Status Code: 403"), "access_denied", "a permission is missing, or credentials are"),
+    (
+        re.compile(r"Mkdirs failed to create|Parent path is not a directory|ParentNotDirectory|Permission denied"),
+        _NOT_WRITABLE,
+        "it cannot be written there; look at its owner and permissions, and whether a file is in its place",
+    ),
 )
 
 
@@ -84,8 +90,10 @@ def _told(spark: SparkSession, place: str, error: Exception) -> StorageRefused |
     text = str(error)
     parts = urlsplit(place)
     for sign, reason, missing in _MISSING:
-        # A job may fail to read other buckets, too; what names none has no file system at all.
-        if not sign.search(text) or (reason != _NO_JARS and f"//{parts.netloc}" not in text):
+        # A job may fail to read other places, too; what names none has no file system at all.
+        # Where an instant's directory cannot be made, the one above it is named.
+        here = parts.path.rpartition("/")[0] if reason == _NOT_WRITABLE else f"//{parts.netloc}"
+        if not sign.search(text) or (reason != _NO_JARS and here not in text):
             continue
         line = next(one.strip(": ") for one in text.splitlines() if sign.search(one))
         known = missing or f"it has no file system for {parts.scheme}: {_jars(spark, parts.scheme)}"

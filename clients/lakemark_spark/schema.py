@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql import types as T  # noqa: N812
 
 from lakemark_core.errors import InvalidSchema
-from lakemark_core.evolution import why_not_widen
+from lakemark_core.evolution.sql import quoted
 from lakemark_core.types import (
     PRIMITIVES,
     Char,
@@ -22,9 +22,8 @@ from lakemark_core.types import (
     Struct,
     Type,
     Varchar,
-    format_type,
-    is_textual,
 )
+from lakemark_spark.assignment import assigned_sql, misfits
 
 
 def _spark_type(name: str) -> T.DataType:
@@ -87,9 +86,10 @@ def from_spark(data_type: T.DataType) -> Type | None:
 
 
 def columns_for(given: T.StructType, schema: Schema, table: str) -> list[Column]:
-    """A DataFrame's columns as the table's: by name whatever the case, cast where nothing can be lost.
+    """A DataFrame's columns as the table's: by name whatever the case, cast as Spark's INSERT casts.
 
-    A nullable column that the DataFrame does not have is null. Raises InvalidSchema with every misfit.
+    A nullable column that the DataFrame does not have is null; a value that does not fit fails the job. Raises
+    InvalidSchema with every misfit.
     """
     by_name: dict[str, T.StructField] = {}
     reasons = []
@@ -106,62 +106,26 @@ def columns_for(given: T.StructType, schema: Schema, table: str) -> list[Column]
                 reasons.append(f"column '{field.name}' is missing in the DataFrame")
             columns.append(F.lit(None).cast(to_spark(field.type)).alias(field.name))
             continue
-        column = _quoted(source.name)
-        if isinstance(field.type, Varchar | Char) and isinstance(source.dataType, T.StringType):
-            column = _of_length(column, field, field.type)
-        else:
-            reasons += _misfits(field.type, source.dataType, field.name)
-        columns.append(column.cast(to_spark(field.type)).alias(field.name))
+        column, unfit = column_for(source, field)
+        reasons += unfit
+        columns.append(column)
     reasons += [f"column '{left.name}' of the DataFrame is not in the table" for left in by_name.values()]
     if reasons:
         raise InvalidSchema(f"the DataFrame does not fit {table}: {'; '.join(reasons)}", table=table)
     return columns
 
 
-def _quoted(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
-def _of_length(column: Column, field: Field, column_type: Varchar | Char) -> Column:
-    """Strings that are too long fail the job, as in Spark's own INSERT; char(n) is padded, as there."""
-    message = f"a value of column '{field.name}' is longer than {format_type(column_type)}: "
-    checked = F.when(
-        F.length(column) > column_type.length, F.raise_error(F.concat(F.lit(message), column)).cast("string")
-    ).otherwise(column)
-    return F.rpad(checked, column_type.length, " ") if isinstance(column_type, Char) else checked
-
-
-def _misfits(wanted: Type, given: T.DataType, name: str) -> list[str]:
-    if isinstance(given, T.NullType):
-        return []
-    given_type = from_spark(given)
-    if given_type is None:
-        return [f"column '{name}' is {given.simpleString()}, a type that lake tables do not have"]
-    return _type_misfits(wanted, given_type, name)
-
-
-def _type_misfits(wanted: Type, given: Type, name: str) -> list[str]:
-    match wanted, given:
-        case Struct(fields), Struct(others):
-            # A cast matches fields by position: names and order must agree.
-            ours, theirs = [one.name.lower() for one in fields], [one.name.lower() for one in others]
-            if ours != theirs:
-                return [f"struct '{name}' has the fields {', '.join(theirs)}; the table has {', '.join(ours)}"]
-            pairs = zip(fields, others, strict=True)
-            return [text for a, b in pairs for text in _type_misfits(a.type, b.type, f"{name}.{a.name}")]
-        case ListOf(element), ListOf(other):
-            return _type_misfits(element, other, f"{name}.element")
-        case MapOf(key, value), MapOf(other_key, other_value):
-            return _type_misfits(key, other_key, f"{name}.key") + _type_misfits(value, other_value, f"{name}.value")
-    if _widens(given, wanted):
-        return []
-    advice = "" if is_textual(wanted) else "; cast it yourself if that is what you want"
-    return [f"column '{name}' is {format_type(given)}; the table has {format_type(wanted)}{advice}"]
-
-
-def _widens(given: Type, wanted: Type) -> bool:
-    """Whether every value of one type is one of the other."""
-    if isinstance(given, Decimal) and isinstance(wanted, Decimal):
-        # A file keeps its scale; a cast may add zeros.
-        return wanted.scale >= given.scale and wanted.precision - wanted.scale >= given.precision - given.scale
-    return not why_not_widen(given, wanted)
+def column_for(given: T.StructField, field: Field) -> tuple[Column, list[str]]:
+    """A DataFrame's column as that of a table, cast as Spark's INSERT casts, and why it does not fit (words)."""
+    name = quoted(given.name)
+    unfit: list[str] = []
+    column = F.col(name)
+    if not isinstance(given.dataType, T.NullType):
+        given_type = from_spark(given.dataType)
+        if given_type is None:
+            unfit = [f"column '{field.name}' is {given.dataType.simpleString()}, a type that lake tables do not have"]
+        else:
+            unfit = misfits(given_type, field.type, field.name)
+            if not unfit:
+                column = F.expr(assigned_sql(name, given_type, field.type, field.name))
+    return column.cast(to_spark(field.type)).alias(field.name), unfit

@@ -1,4 +1,4 @@
-"""The examples of docs/keyed-tables.md, run in their order."""
+"""The examples of docs/keyed-tables.md and docs/writing.md, run in their order."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ from tests.e2e.lake_spark.snippets import run
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path(__file__).parents[2] / "docs" / "keyed-tables.md"
+DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(sql|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_examples_of_the_page_do_what_it_says(client: Client, service: Service, start_spark: StartSpark) -> None:
+@pytest.mark.parametrize("page", ["keyed-tables", "writing"])
+def test_the_examples_of_the_page_do_what_it_says(
+    client: Client, service: Service, start_spark: StartSpark, page: str, tmp_path: Path
+) -> None:
     spark = start_spark("4.3", service.hms_uri)
     client.databases.create("db", if_not_exists=True)
     run(spark, "import lakemark; client = lakemark.connect(server)", server=service.grpc_address)
-    blocks = BLOCK.findall(PAGE.read_text())
+    run(spark, "", directory=str(tmp_path))
+    blocks = BLOCK.findall((DOCS / f"{page}.md").read_text())
     assert [language for language, _ in blocks].count("text") > 3
 
     rows: list[tuple[object, ...]] = []

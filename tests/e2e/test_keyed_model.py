@@ -71,6 +71,29 @@ class Model:
     def delete_where(self, matches: Callable[[Row], bool]) -> None:
         self.delete([row for row in self.rows.values() if matches(row)])
 
+    def insert(self, rows: Sequence[Row]) -> None:
+        """Rows whose key is there are left out; older ones than a delete that is told of lose to it."""
+        self.upsert([row for row in rows if _key(row) not in self.rows])
+
+    def update_where(self, matches: Callable[[Row], bool], change: Callable[[Row], Row]) -> None:
+        for key, row in list(self.rows.items()):
+            if matches(row):
+                self.rows[key] = {**row, **change(row)}
+
+    def merge(self, rows: Sequence[Row]) -> None:
+        """Rows that match an even ``a`` are deleted, others added up; of new rows those with an ``a`` are inserted."""
+        for row in rows:
+            key = _key(row)
+            old = self.rows.get(key)
+            if old is None:
+                if row["a"] is not None:
+                    self.upsert([row])
+            elif row["a"] is not None and row["a"] % 2 == 0:
+                self.delete([old])
+            else:
+                total = None if old["a"] is None or row["a"] is None else old["a"] + row["a"]
+                self.rows[key] = {**old, "a": total, "b": row["b"]}
+
     def overwrite(self, partition: str, rows: Sequence[Row]) -> None:
         self.rows = {key: row for key, row in self.rows.items() if row["p"] != partition}
         self.deleted = {key: at for key, at in self.deleted.items() if key[1] != partition}
@@ -108,7 +131,7 @@ class Steps:
     def next(self) -> tuple[str, dict[str, Any]]:
         """The code of the next step with its names; the model has made it."""
         self._number += 1
-        names = ["upsert", "upsert", "delete_keys", "delete", "overwrite"]
+        names = ["upsert", "upsert", "delete_keys", "delete", "overwrite", "insert", "update", "update_from", "merge"]
         if self._kind in ("merged", "ordered", "by_column"):
             names += ["compact", "compact_beside"]
         first = self._number == 1
@@ -131,6 +154,42 @@ class Steps:
         least = self._chance.randrange(100)
         self._model.delete_where(lambda row: row["a"] is not None and row["a"] >= least and row["id"] < 4)
         return "ls.delete(spark, t, where, server=client)", {"where": f"a >= {least} and id < 4"}
+
+    def _insert(self) -> tuple[str, dict[str, Any]]:
+        rows = self._rows()
+        self._model.insert(rows)
+        return "ls.insert(frame(rows), t, server=client)", {"rows": rows}
+
+    def _update(self) -> tuple[str, dict[str, Any]]:
+        least = self._chance.randrange(100)
+        self._model.update_where(
+            lambda row: row["a"] is not None and row["a"] >= least and row["id"] < 4,
+            lambda row: {"a": row["a"] + 1, "b": None if row["b"] is None else row["b"] + "!"},
+        )
+        code = "ls.update(spark, t, {'a': 'a + 1', 'B': \"concat(b, '!')\"}, where, server=client)"
+        return code, {"where": f"a >= {least} and id < 4"}
+
+    def _update_from(self) -> tuple[str, dict[str, Any]]:
+        """By one column of the key, or by all of it."""
+        rows = list({row["id"]: row for row in self._rows()}.values())
+        given = {row["id"]: row for row in rows}
+        by_key = self._chance.random() < 0.5
+        self._model.update_where(
+            lambda row: row["id"] in given and (not by_key or given[row["id"]]["p"] == row["p"]),
+            lambda row: {"b": given[row["id"]]["b"]},
+        )
+        code = "ls.update(spark, t, {'b': 's.b'}, source=frame(rows), on=on, join=join, server=client)"
+        join = self._chance.choice(["auto", "broadcast", "shuffle"])
+        return code, {"rows": rows, "on": None if by_key else "id", "join": join}
+
+    def _merge(self) -> tuple[str, dict[str, Any]]:
+        rows = self._rows()
+        self._model.merge(rows)
+        code = """(ls.merge(frame(rows), t, server=client).when_matched_delete("s.a % 2 = 0")
+            .when_matched_update({"a": "t.a + s.a", "b": "s.b"}).when_not_matched_insert_all("s.a is not null")
+            .execute())
+            """
+        return code, {"rows": rows}
 
     def _overwrite(self) -> tuple[str, dict[str, Any]]:
         partition = self._chance.choice(PARTITIONS)
@@ -184,6 +243,9 @@ HELPERS: Final = """
         if not done:  # there was nothing to merge
             work()
         return commit
+    def changed(since, version):
+        found = ls.changes(spark, t, since, version, before=True, server=client)
+        return sorted([list(row) for row in found.select("lakemark_change", *columns).collect()], key=repr)
     def states(version, where):
         view = spark.table("{}.`{}@v{}`".format(*t.split("."), version))
         read = lambda **at: ls.read(spark, t, version=version, server=client, **at)
@@ -219,6 +281,9 @@ def _play(client: Client, spark: SparkProcess, kind: str, seed: int, steps: int)
         states = run(spark, f"result = states({version}, {where!r})")
         assert states == [matching, matching], (where, told)
         assert _read(client, table, version, where) == matching, (where, told)
+        since = chance.choice(sorted(past))
+        changes = run(spark, f"result = changed({since}, {version})")
+        assert changes == _changes(past[since], past[version]), (since, told)
     for version in chance.sample(sorted(past)[1:], min(2, len(past) - 1)):
         everything = run(spark, f"result = states({version}, 'true')")
         assert everything == [past[version]] * 2, (version, told)
@@ -228,6 +293,18 @@ def _read(client: Client, table: str, version: int, where: str) -> list[list[Any
     """The rows without Spark."""
     rows = client.read(table, None if where == "true" else where, version=version)
     return sorted([[row[name] for name in COLUMNS] for row in rows.to_pylist()], key=repr)
+
+
+def _changes(before: list[list[Any]], after: list[list[Any]]) -> list[list[Any]]:
+    """What a reader of changes is told, with the rows before they were updated."""
+    at = [list(COLUMNS).index(name) for name in KEY]
+    old, new = ({tuple(row[one] for one in at): row for row in rows} for rows in (before, after))
+    told = [["insert", *new[key]] for key in new.keys() - old.keys()]
+    told += [["delete", *old[key]] for key in old.keys() - new.keys()]
+    for key in old.keys() & new.keys():
+        if old[key] != new[key]:
+            told += [["update_before", *old[key]], ["update_after", *new[key]]]
+    return sorted(told, key=repr)
 
 
 def _holds(where: str, row: Row) -> bool:

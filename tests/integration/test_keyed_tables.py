@@ -80,7 +80,8 @@ def test_the_client_merges_deltas_and_filters_on_top(client: Client) -> None:
             place.parent.mkdir(parents=True)
             pq.write_table(table, place)
             kind: FileKind = "delta" if delta else "base"
-            file = DataFile(path, place.stat().st_size, len(rows), (day,), file_group=group, kind=kind, bucket=1)
+            size, bucket = place.stat().st_size, int(group[-1])
+            file = DataFile(path, size, len(rows), (day,), file_group=group, kind=kind, bucket=bucket)
             return writer.commit([file]).version
 
     commit("append", "bucket-1", [(1, 0, "old"), (2, 0, "old"), (3, 0, "old")])

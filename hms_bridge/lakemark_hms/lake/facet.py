@@ -228,7 +228,8 @@ class SparkFacet:
             if named.wanted.since is not None:
                 raise UnsupportedOperation(
                     f"{named.name}: these versions of {named.table.name} have added deltas, which say what became of "
-                    f"rows and are no rows; add '@{names.OPTIMIZED_SUFFIX}' to see what base files they have added",
+                    "rows and are no rows: lakemark_spark.changes tells them; add "
+                    f"'@{names.OPTIMIZED_SUFFIX}' to see what base files they have added",
                     table=named.table.name,
                 )
         return newer

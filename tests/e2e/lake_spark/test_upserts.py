@@ -149,7 +149,7 @@ def test_columns_that_are_not_given_keep_their_values(server: Client, spark: Spa
 
 
 def test_what_cannot_be_a_key_is_told_and_nothing_is_committed(server: Client, spark: SparkProcess, table: str) -> None:
-    server.tables.create(table, "id bigint, name string, arr array<int>")
+    server.tables.create(table, "id bigint, name string, arr array<int>, n int")
 
     cases = [
         ("select 1L id, null name union all select 1L, 'a'", "['id', 'name']", r'null, as \{"id":1,"name":null\}'),
@@ -159,7 +159,7 @@ def test_what_cannot_be_a_key_is_told_and_nothing_is_committed(server: Client, s
         ("select 1L id, 'a' name", "'naem'", "did you mean 'name'"),
         ("select 1L id", "['id', 'name']", "'name' is a key .* does not have it"),
         ("select array(1) arr", "'arr'", "cannot be a key"),
-        ("select 1L id, 2 name", "'id'", "'name' is int"),
+        ("select 1L id, '2' n", "'id'", "'n' is string; the table has int"),
         ("select 1L id, if(id < 0, 'a', raise_error('boom')) name from range(9)", "'id'", "boom"),
     ]
     for query, keys, told in cases:

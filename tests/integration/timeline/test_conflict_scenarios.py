@@ -539,7 +539,7 @@ def test_a_lost_acknowledgement_is_asked_for_again(wire: Wire) -> None:
 def test_operations_that_take_no_deltas_or_remove_no_files(wire: Wire) -> None:
     wire.create()
     bases = begun(wire, "g")
-    for operation in (t.APPEND, P, Q, W, C, K):
+    for operation in (t.APPEND, P, W, C, K):
         instant = wire.open(operation, profile=profile(1)).instant
         with refused("invalid_file", t.Operation.Name(operation), "no deltas"):
             wire.commit(instant, delta(instant, "g", bases))
@@ -554,6 +554,22 @@ def test_operations_that_take_no_deltas_or_remove_no_files(wire: Wire) -> None:
             wire.stage(instant, 1, **removing(path(bases, "g")))
         wire.rollback(instant)
     assert slices(wire) == {"g": [bases]}
+
+
+def test_who_has_read_rows_lays_deltas_and_excludes_upserts_that_pass_by_each_other(wire: Wire) -> None:
+    wire.create("row")
+    bases = begun(wire, "g")
+    upserts = [wire.open(U, profile=profile(1)).instant for _ in range(2)]
+    update = wire.open(Q, profile=profile(1)).instant
+    wire.commit(upserts[0], delta(upserts[0], "g", bases))
+    with refused("commit_conflict", f"instant {upserts[0]}"):
+        wire.commit(update, delta(update, "g", bases))
+    wire.commit(upserts[1], delta(upserts[1], "g", bases))
+    update, late = wire.open(Q, profile=profile(1)).instant, wire.open(U, profile=profile(1)).instant
+    wire.commit(update, delta(update, "g", bases))
+    with refused("commit_conflict", f"instant {update}"):
+        wire.commit(late, delta(late, "g", bases))
+    assert slices(wire) == {"g": [bases, *upserts, update]}
 
 
 def test_removed_files_must_be_those_that_the_writer_has_read(wire: Wire) -> None:

@@ -48,6 +48,26 @@ def test_nothing_is_fine() -> None:
     assert (batch.num_rows, len(hashes)) == (0, 0)
 
 
+def test_files_of_a_table_with_buckets_lie_in_the_groups_of_these() -> None:
+    def checked(group: str, bucket: int | None, kind: p.FileKind.ValueType = p.BASE) -> None:
+        one = file(INSTANT, "a", 1)
+        one.file_group, one.kind = group, kind
+        if bucket is not None:
+            one.bucket = bucket
+        validate(from_messages([one], SCHEMA), SCHEMA, INSTANT, LOCATION, deltas_allowed=True, buckets=4)
+
+    checked("bucket-3", 3)
+    checked("bucket-0", 0, p.DELTA)
+    checked("any", None)
+    for group, bucket, kind, told in (
+        ("bucket-4", 4, p.BASE, "bucket 4 is not one of the table's 4 buckets, 0 to 3"),
+        ("bucket-2", 1, p.BASE, "bucket 1 is file group 'bucket-1' of its partition, and not 'bucket-2'"),
+        ("bucket-2", None, p.DELTA, "names the bucket of its keys"),
+    ):
+        with pytest.raises(InvalidFile, match=told):
+            checked(group, bucket, kind)
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

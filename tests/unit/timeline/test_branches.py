@@ -251,7 +251,9 @@ def test_a_writer_whose_branch_was_dropped_cannot_commit(lake: Lake) -> None:
         lake.commit(table, instant, [file(instant, "a", 1)])
 
 
-@pytest.mark.parametrize("name", ["", "Dev", "v12", "v1..v2", "ro", "a b", "x" * 101, "2026-11-20", "a..b", "head"])
+@pytest.mark.parametrize(
+    "name", ["", "Dev", "v12", "v1..v2", "ro", "bases", "deltas", "a b", "x" * 101, "2026-11-20", "a..b", "head"]
+)
 def test_names_that_mean_something_else(lake: Lake, name: str) -> None:
     with pytest.raises(InvalidName):
         branch(lake, lake.table(), name)

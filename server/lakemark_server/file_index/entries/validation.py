@@ -40,23 +40,34 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 def validate(
-    batch: pa.RecordBatch, schema: Schema, instant: int, location: str, *, deltas_allowed: bool = False
+    batch: pa.RecordBatch,
+    schema: Schema,
+    instant: int,
+    location: str,
+    *,
+    deltas_allowed: bool = False,
+    buckets: int = 0,
 ) -> tuple[pa.RecordBatch, Hashes]:
     """The entries with relative paths and file groups filled in, and the sorted hashes of their slice directories.
 
-    ``deltas_allowed``: whether the operation may add delta files. Raises InvalidFile that names the first offending
-    file.
+    ``deltas_allowed``: whether the operation may add delta files. ``buckets``: how many the table has. Raises
+    InvalidFile that names the first offending file.
     """
     if not batch.num_rows:
         return batch, np.empty(0, np.uint64)
-    paths, groups, directories = check(batch, schema, [instant] * batch.num_rows, location, deltas_allowed)
+    paths, groups, directories = check(batch, schema, [instant] * batch.num_rows, location, deltas_allowed, buckets)
     batch = replaced(batch, "path", paths)
     batch = replaced(batch, "file_group", groups)
     return batch, np.sort(directory_hashes(directories))
 
 
 def check(
-    batch: pa.RecordBatch, schema: Schema, instants: Sequence[int], location: str, deltas_allowed: bool
+    batch: pa.RecordBatch,
+    schema: Schema,
+    instants: Sequence[int],
+    location: str,
+    deltas_allowed: bool,
+    buckets: int = 0,
 ) -> tuple[list[str], list[str], list[str]]:
     """The relative path, the file group and the slice directory of each entry.
 
@@ -75,7 +86,10 @@ def check(
     _check_kinds(batch, paths, deltas_allowed=deltas_allowed)
     _check_partitions(batch, paths, schema)
     _check_statistics(batch, paths, schema)
-    return paths, _groups(batch, directories), directories
+    groups = _groups(batch, directories)
+    if buckets:
+        _check_buckets(batch, paths, groups, buckets)
+    return paths, groups, directories
 
 
 def directory_hashes(directories: Sequence[str]) -> Hashes:
@@ -187,6 +201,23 @@ def _check_numbers(batch: pa.RecordBatch, paths: Sequence[str]) -> None:
     buckets = batch.column("bucket")
     if buckets.null_count < len(buckets):
         _refuse_if(filled(buckets, 0).to_numpy() < 0, paths, "bucket is negative; null says that there is none")
+
+
+def _check_buckets(batch: pa.RecordBatch, paths: Sequence[str], groups: Sequence[str], count: int) -> None:
+    """A plan for a key leaves out files of other buckets, and deltas are merged within a group: both must be right."""
+    kinds, buckets = batch.column("kind").to_pylist(), batch.column("bucket").to_pylist()
+    for path, group, kind, bucket in zip(paths, groups, kinds, buckets, strict=True):
+        if bucket is None:
+            if kind != pb.DELTA:
+                continue  # its rows may have any key
+            problem = "a delta in a table with buckets names the bucket of its keys"
+        elif bucket >= count:
+            problem = f"bucket {bucket} is not one of the table's {count} buckets, 0 to {count - 1}"
+        elif group != f"bucket-{bucket}":
+            problem = f"bucket {bucket} is file group 'bucket-{bucket}' of its partition, and not {group!r}"
+        else:
+            continue
+        raise InvalidFile(f"file {path!r}: {problem}", path=path)
 
 
 def _check_kinds(batch: pa.RecordBatch, paths: Sequence[str], *, deltas_allowed: bool) -> None:

@@ -25,7 +25,7 @@ NAME_CHARS_MAX: Final = 100
 _KEY_CHARS_MAX: Final = NAME_CHARS_MAX + 20
 # Spark lower-cases names; `t@v12`, `t@2026-11-20t10:00:00` and `t@ro` mean other things.
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_.-]{0,99}")
-_TAKEN: Final = re.compile(r"v[0-9]+(\.\.v?[0-9]*)?|ro|files|latest|head")
+_TAKEN: Final = re.compile(r"v[0-9]+(\.\.v?[0-9]*)?|ro|files|bases|deltas|latest|head")
 
 M = TypeVar("M", bound=Message)
 
@@ -35,7 +35,7 @@ def check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or ".." in name or _TAKEN.fullmatch(name):
         raise InvalidName(
             f"{name[:120]!r} cannot name a branch or tag: use 1 to 100 of a-z, 0-9, '_', '-' and '.', beginning with a "
-            "letter or '_'; 'v12', 'ro', 'files', 'latest' and 'head' mean other things"
+            "letter or '_'; 'v12', 'ro', 'files', 'bases', 'deltas', 'latest' and 'head' mean other things"
         )
 
 

@@ -36,7 +36,7 @@ TRANSACTION_BYTES_AIM: Final = 900_000
 FILES_OF_INSTANT_MAX: Final = 10_000_000
 COMMIT_SEQUENCE: Final = 1 << 62  # the sequence number of what a commit request itself brings
 # A compaction's delta would lie on top of those that were written while it ran, and hold older rows.
-TAKES_DELTAS: Final = frozenset({timeline_pb2.UPSERT, timeline_pb2.DELETE})
+TAKES_DELTAS: Final = frozenset({timeline_pb2.UPSERT, timeline_pb2.DELETE, timeline_pb2.OVERWRITE_PREDICATE})
 REMOVES: Final = frozenset(
     {
         timeline_pb2.UPSERT,
@@ -111,7 +111,9 @@ def read_entries(files: pb.DataFiles, table: LakeTable, instant: int) -> Entries
         batch = from_arrow(files.arrow, table.schema)
     else:
         batch = from_messages(files.list.files, table.schema)
-    batch, slices = validate(batch, table.schema, instant, table.record.location, deltas_allowed=True)
+    batch, slices = validate(
+        batch, table.schema, instant, table.record.location, deltas_allowed=True, buckets=table.kind.buckets
+    )
     totals = StagedTotals(files=batch.num_rows, rows=_sum(batch, "row_count"), bytes=_sum(batch, "size_bytes"))
     touched = TouchedSet()
     touched.add_added(batch)

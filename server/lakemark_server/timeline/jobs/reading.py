@@ -117,7 +117,9 @@ def _together(commits: Sequence[tuple[int, Sequence[pb.DataFile]]], table: LakeT
     every = [file for _, files in commits for file in files]
     instants = [instant for instant, files in commits for _ in files]
     batch = from_messages(every, table.schema)
-    paths, groups, directories = check(batch, table.schema, instants, table.record.location, deltas_allowed=True)
+    paths, groups, directories = check(
+        batch, table.schema, instants, table.record.location, deltas_allowed=True, buckets=table.kind.buckets
+    )
     batch = replaced(replaced(batch, "path", paths), "file_group", groups)
     names, hashes = texts(batch.column("partition")), directory_hashes(directories)
     deltas = pb.DELTA in batch.column("kind").to_pylist()
