@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +14,15 @@ from lakemark_core import storage
 from lakemark_server.settings import Settings
 from tests.integration.storage.conftest import S3World
 from tests.s3_proxy import S3Proxy
-from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY, Bucket, S3Server
+from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY, Bucket, MotoServer, S3Server
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[S3Server]:
+    """One that believes any account."""
+    server = MotoServer()
+    yield server
+    server.close()
 
 
 def accounts(proxy: S3Proxy) -> set[str]:
