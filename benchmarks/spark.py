@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,9 +64,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often long steps are timed; the median counts")
     parser.add_argument("--parts", default=",".join(PARTS), help="some of these, separated by commas")
     arguments = parser.parse_args()
-    parts = arguments.parts.split(",")
-    if unknown := set(parts) - set(PARTS):
+    asked = arguments.parts.split(",")
+    if unknown := set(asked) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}: parts are {', '.join(PARTS)}")
+    parts = [part for part in PARTS if part in asked]
     subprocess.run([REPOSITORY / "scripts" / "setup", "--spark35"], check=True, stdout=subprocess.DEVNULL)
     described = machine.description()
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-", dir=REPOSITORY / "build") as name:
@@ -87,18 +89,19 @@ def _measure(work: Path, parts: list[str], rows: int, rounds: int) -> dict[str, 
     with running_service(work / "service", hms=True) as service:
         with connect(service.grpc_address) as client:
             client.databases.create("db")
-        # Later parts read what the first one writes.
-        for part in ("files", *(one for one in parts if one != "files")):
-            call = PARTS[part] if part in parts else "work.make_source() or work.make_tree()"
+        for part in parts:
+            # The part ``files`` makes the rows that all others read.
+            before = "" if "files" in parts or part != parts[0] else "work.make_source(); work.make_tree()"
             with _spark(service, work / f"spark-{part}") as spark:
                 took = spark.python(
                     "import lakemark\nfrom benchmarks import spark_work\n"
                     f"client = lakemark.connect({service.grpc_address!r})\n"
                     f"work = spark_work.Work(spark, client, {(work / 'data').as_uri()!r}, {rows}, {rounds})\n"
-                    f"result = {call}",
+                    f"{before}\nresult = {PARTS[part]}",
                     timeout_s=_PART_S_MAX,
                 )
-            seconds |= took or {}
+            print(f"{part}: {took}", file=sys.stderr, flush=True)
+            seconds |= took
     return seconds
 
 
