@@ -45,8 +45,6 @@ def test_reading_takes_the_requests_that_are_documented(world: SparkWorld, table
     world.run("ls.append(spark.range(1).selectExpr('id', '0 p'), t, server=client)", t=table)
     count("SQL, a version with one file more", lambda: world.sql_ids(table))
     count("PySpark, 9 files", lambda: world.ids(table))
-    unread = "ls.read(spark, t, server=client)"
-    count("PySpark, of these before the query runs", lambda: world.run(unread, t=table))
     count("SQL, a plain table of the same files for the first time", lambda: world.sql_ids(plain))
     count("SQL, the plain table again", lambda: world.sql_ids(plain))
     if spark_version == "4.3":
