@@ -1,10 +1,12 @@
-"""What a lake on S3 costs: ``scripts/bench storage [--json] [--files N] [--partitions P] [--rounds R] [--no-spark]``.
+"""What a lake on S3 costs: ``scripts/bench storage [--json] [--files N] [--partitions P] [--rounds R] [--no-spark]
+[--server versitygw]``.
 
-The S3 server is moto's, in a process of its own on this machine, so times are those of a store without a network.
-Requests are counted by a proxy; times are taken without it. First one append of one file by the Python client, and a
-plan: their requests, and the time of the append beside one on this machine's disk. Then Spark 4.3 scans a lake table of
-N files through the Metastore protocol, and a plain table of as many files in as many partitions on the same server,
-in turns: once with the lists of files that Spark keeps, once with none kept.
+The S3 server is moto's or VersityGW (``python -m tests.programs`` builds it), in a process of its own on this machine,
+so times are those of a store without a network. Requests are counted by a proxy; times are taken without it. First one
+append of one file by the Python client, and a plan: their requests, and the time of the append beside one on this
+machine's disk. Then Spark 4.3 scans a lake table of N files through the Metastore protocol, and a plain table of as
+many files in as many partitions on the same server, in turns: once with the lists of files that Spark keeps, once with
+none kept.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any, Final
 import pyarrow as pa
 from tests.e2e.spark_runner import SparkProcess, interpreter
 from tests.s3_proxy import S3Proxy
-from tests.s3_server import S3Server
+from tests.s3_server import KINDS, S3Server, server_of
 from tests.s3a import lakemark_variables, s3a_settings
 
 from benchmarks import machine
@@ -43,10 +45,11 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=128, help="of the tables that are scanned")
     parser.add_argument("--partitions", type=int, default=16, help="of these tables")
     parser.add_argument("--rounds", type=int, default=9, help="how often each thing is timed; the median counts")
+    parser.add_argument("--server", choices=KINDS, default=KINDS[0], help="which S3 server")
     parser.add_argument("--no-spark", action="store_true", help="without the scans")
     arguments = parser.parse_args()
     described = machine.description()
-    server = S3Server()
+    server = server_of(arguments.server)
     try:
         server.make_bucket(BUCKET)
         with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as name:
@@ -64,7 +67,7 @@ def main() -> None:
 
 
 def _appends(server: S3Server, work: Path, rounds: int) -> dict[str, Any]:
-    proxy = S3Proxy(server.port)
+    proxy = S3Proxy(server.endpoint)
     try:
         with _lake(proxy.endpoint, work / "counted") as (_, client):
             _create(client, "db.t")

@@ -21,7 +21,7 @@ _STOP_S_MAX: Final = 20.0
 class HdfsCluster:
     """``uri`` is ``hdfs://127.0.0.1:port``, ``web`` the URL of WebHDFS. It has no permissions. ``close`` ends it.
 
-    ``directory``, which is made, gets its data and ``hdfs.log``.
+    ``directory``, which is made, gets its data and ``hdfs.log``. ``class_path``: a Hadoop client's, with settings.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -35,7 +35,10 @@ class HdfsCluster:
             "appender.c.layout.type = PatternLayout\nappender.c.layout.pattern = %p %c{1}: %m%n%ex\n"
             "rootLogger.level = warn\nrootLogger.appenderRef.c.ref = c\n"
         )
-        class_path = [directory / "conf", *jars("hdfs"), Path(pyspark.__file__).parent / "jars" / "*"]
+        spark = Path(pyspark.__file__).parent / "jars"
+        class_path = [directory / "conf", *jars("hdfs"), spark / "*"]
+        # Of a client; who starts a JVM by itself knows no patterns.
+        self.class_path = [directory / "conf", *sorted(spark.glob("*.jar"))]
         command = [java_executable(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *open_module_flags()]
         command += ["-cp", os.pathsep.join(map(str, class_path)), _GATEWAY, "0"]
         with (directory / "hdfs.log").open("ab") as log:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -60,10 +61,15 @@ class _Message:
 
 
 class S3Proxy:
-    """Listens on a free port of loopback until ``close``. ``requests`` has all since ``clear``."""
+    """Listens on a free port of loopback until ``close``, for the server at ``back`` (a URL).
 
-    def __init__(self, port: int) -> None:
-        self._back = port
+    ``requests`` has all since ``clear``. The server gets the ``Host`` that the client has signed.
+    """
+
+    def __init__(self, back: str) -> None:
+        parts = urlsplit(back)
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._back = parts.hostname or "", parts.port or (443 if self._tls else 80)
         self._choose: Callable[[S3Request], Fault | None] = lambda _: None
         self.requests: list[S3Request] = []
         self.faults: Counter[Fault] = Counter()
@@ -152,7 +158,7 @@ class S3Proxy:
 
     async def _forward(self, message: _Message) -> _Message:
         """The server's answer; with a connection for each request, since servers for tests close it anyway."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._back, limit=1 << 20)
+        reader, writer = await asyncio.open_connection(*self._back, ssl=self._tls, limit=1 << 20)
         try:
             writer.write(message.head + message.body)
             await writer.drain()

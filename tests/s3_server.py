@@ -1,18 +1,42 @@
-"""An S3 server on loopback, a process of its own: moto's, which keeps buckets in memory and believes any signature."""
+"""S3 servers for tests: one in memory that starts in a second, a real one, and one that runs somewhere already.
+
+``LAKEMARK_TEST_S3`` names the endpoint of the last kind, which all suites of storage then use. Its access key and
+region are in the variables of AWS: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY`` and ``AWS_REGION``. Buckets are
+named in the path, and the ``Host`` of requests is that of a proxy on this machine.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
-from urllib.request import Request, urlopen
-from xml.etree import ElementTree as ET
 
-ACCESS_KEY: Final = "lakemark-test"
-SECRET_KEY: Final = "lakemark-test-secret"  # noqa: S105
-REGION: Final = "us-east-1"
+import boto3
+from botocore.config import Config
+
+from tests.programs import versitygw
+
+SERVER_VARIABLE: Final = "LAKEMARK_TEST_S3"
+_NAMED: Final = os.environ.get(SERVER_VARIABLE, "")
+
+
+def _of_named(variable: str, else_: str) -> str:
+    return os.environ.get(variable) or else_ if _NAMED else else_
+
+
+ACCESS_KEY: Final = _of_named("AWS_ACCESS_KEY_ID", "lakemark-test")
+SECRET_KEY: Final = _of_named("AWS_SECRET_ACCESS_KEY", "lakemark-test-secret")
+REGION: Final = _of_named("AWS_REGION", "us-east-1")
+_START_S_MAX: Final = 30.0
 
 _SERVE: Final = """
 import logging, sys
@@ -26,7 +50,72 @@ sys.stdin.read()
 
 
 class S3Server:
-    """``start`` takes a second or two; ``close`` ends the process. Requests of tests themselves go past any proxy."""
+    """One that runs at ``endpoint``. What tests themselves ask for goes past any proxy.
+
+    ``close`` deletes the buckets that were made here, with all that is in them.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint: Final = endpoint
+        self._buckets: list[str] = []
+        self._client: Any = boto3.client(
+            "s3",
+            endpoint_url=endpoint,
+            region_name=REGION,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            config=Config(s3={"addressing_style": "path"}, retries={"mode": "standard"}),
+        )
+
+    def close(self) -> None:
+        for name in self._buckets:
+            for key, upload in self._uploads(name):
+                self._client.abort_multipart_upload(Bucket=name, Key=key, UploadId=upload)
+            # Longer ones first: where keys are files, a directory is deleted when it is empty.
+            for key in sorted(self.keys(name), key=len, reverse=True):
+                self.delete(name, key)
+            self._client.delete_bucket(Bucket=name)
+
+    def make_bucket(self, name: str) -> None:
+        elsewhere = {"CreateBucketConfiguration": {"LocationConstraint": REGION}} if REGION != "us-east-1" else {}
+        self._client.create_bucket(Bucket=name, **elsewhere)
+        self._buckets.append(name)
+
+    def bucket(self, name: str) -> Bucket:
+        """A new bucket of about this name, that no other run has."""
+        made = Bucket(self, f"{name}-{secrets.token_hex(4)}")
+        self.make_bucket(made.name)
+        return made
+
+    def put(self, bucket: str, key: str, data: bytes) -> None:
+        self._client.put_object(Bucket=bucket, Key=key, Body=data)
+
+    def get(self, bucket: str, key: str) -> bytes:
+        return bytes(self._client.get_object(Bucket=bucket, Key=key)["Body"].read())
+
+    def delete(self, bucket: str, key: str) -> None:
+        self._client.delete_object(Bucket=bucket, Key=key)
+
+    def keys(self, bucket: str, prefix: str = "") -> list[str]:
+        """All keys of a bucket that begin with ``prefix``, in order."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return [each["Key"] for page in pages for each in page.get("Contents", ())]
+
+    def begin_upload(self, bucket: str, key: str) -> None:
+        """Begins a multipart upload and leaves it."""
+        self._client.create_multipart_upload(Bucket=bucket, Key=key)
+
+    def uploads(self, bucket: str) -> list[str]:
+        """The keys of multipart uploads that were neither completed nor aborted."""
+        return [key for key, _ in self._uploads(bucket)]
+
+    def _uploads(self, bucket: str) -> list[tuple[str, str]]:
+        answer = self._client.list_multipart_uploads(Bucket=bucket)
+        return [(each["Key"], each["UploadId"]) for each in answer.get("Uploads", ())]
+
+
+class MotoServer(S3Server):
+    """Moto's, a process of its own on loopback: it keeps buckets in memory and believes any signature."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -35,59 +124,68 @@ class S3Server:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line.strip().isdecimal(), "the S3 server did not start"
-        self.port = int(line)
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        super().__init__(f"http://127.0.0.1:{int(line)}")
 
     def close(self) -> None:
         self._process.terminate()
         self._process.wait(10)
 
-    def make_bucket(self, name: str) -> None:
-        self._ask("PUT", f"/{name}")
 
-    def put(self, bucket: str, key: str, data: bytes) -> None:
-        self._ask("PUT", f"/{bucket}/{quote(key)}", data)
+class VersityServer(S3Server):
+    """VersityGW, a real server, which keeps objects as files of a new directory. Raises ProgramMissing."""
 
-    def get(self, bucket: str, key: str) -> bytes:
-        return self._ask("GET", f"/{bucket}/{quote(key)}")
+    def __init__(self) -> None:
+        program = versitygw()
+        self._directory = Path(tempfile.mkdtemp(prefix="lakemark-s3-"))
+        for name in ("buckets", "attributes"):
+            (self._directory / name).mkdir()
+        port = _free_port()
+        # Attributes beside the files: not every file system of a machine that tests has those of its own.
+        command = [program, "--port", f"127.0.0.1:{port}", "--access", ACCESS_KEY, "--secret", SECRET_KEY]
+        command += ["--region", REGION, "--quiet", "posix", "--sidecar", self._directory / "attributes"]
+        with (self._directory / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, self._directory / "buckets"], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        try:
+            self._wait(port)
+        except BaseException:
+            self.close()
+            raise
+        super().__init__(f"http://127.0.0.1:{port}")
 
-    def delete(self, bucket: str, key: str) -> None:
-        self._ask("DELETE", f"/{bucket}/{quote(key)}")
-
-    def keys(self, bucket: str, prefix: str = "") -> list[str]:
-        """All keys of a bucket that begin with ``prefix``, in order."""
-        keys: list[str] = []
-        token = ""
+    def _wait(self, port: int) -> None:
+        end = time.monotonic() + _START_S_MAX
         while True:
-            query = f"list-type=2&prefix={quote(prefix, safe='')}"
-            answer = self._xml(f"/{bucket}?{query}" + (f"&continuation-token={quote(token, safe='')}" if token else ""))
-            keys += [key.text or "" for key in answer.iterfind("{*}Contents/{*}Key")]
-            token = answer.findtext("{*}NextContinuationToken") or ""
-            if not token:
-                return keys
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            except OSError:
+                assert self._process.poll() is None, (self._directory / "log").read_text()
+                assert time.monotonic() < end, "the S3 server did not start"
+                time.sleep(0.05)
+            else:
+                return
 
-    def begin_upload(self, bucket: str, key: str) -> None:
-        """Begins a multipart upload and leaves it."""
-        self._ask("POST", f"/{bucket}/{quote(key)}?uploads", b"")
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+        shutil.rmtree(self._directory, ignore_errors=True)
 
-    def uploads(self, bucket: str) -> list[str]:
-        """The keys of multipart uploads that were neither completed nor aborted."""
-        return [key.text or "" for key in self._xml(f"/{bucket}?uploads").iterfind("{*}Upload/{*}Key")]
 
-    def _xml(self, target: str) -> ET.Element:
-        return ET.fromstring(self._ask("GET", target))  # noqa: S314 - our own server
+KINDS: Final[Sequence[str]] = ("named",) if _NAMED else ("moto", "versitygw")
+"""Servers for tests: the fast one, which comes with the packages, is the first one."""
 
-    def _ask(self, method: str, target: str, data: bytes | None = None) -> bytes:
-        headers = {
-            "Authorization": f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{REGION}/s3/aws4_request",
-            "Content-Type": "application/octet-stream",
-        }
-        with urlopen(Request(self.endpoint + target, data, headers, method=method), timeout=30) as answer:  # noqa: S310
-            content: Any = answer.read()
-            return bytes(content)
+
+def server_of(kind: str) -> S3Server:
+    """A server of one of ``KINDS``. Raises ProgramMissing."""
+    return S3Server(_NAMED) if kind == "named" else MotoServer() if kind == "moto" else VersityServer()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,14 @@ FOLD = {
     "cold_before_ms",
     "cold_after_ms",
 }
+SPARK = {"append_vs_parquet", "scan_vs_parquet", "point_query_speedup", "upsert_vs_hudi", "upsert_vs_iceberg"}
+SPARK |= {"small_upsert_s", "small_upsert_hudi_s", "small_upsert_iceberg_s", "mor_scan_vs_compacted"}
+SPARK |= {"compaction_vs_parquet", "concurrent_vs_hudi"}
 PEERS = {"vs_pyiceberg", "vs_delta_rs", "vs_ducklake"}
 
 
-def _run(name: str, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", f"benchmarks.{name}", *TINY, "--json", *arguments]
+def _run(name: str, *arguments: str, size: Sequence[str] = TINY) -> dict[str, Any]:
+    command = [sys.executable, "-m", f"benchmarks.{name}", *size, "--json", *arguments]
     finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr[-4_000:]
     figures: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
@@ -65,6 +69,15 @@ def test_storage() -> None:
     requests = {"PutObject": 1}
     assert (figures["append_requests"], figures["append_operations"], figures["plan_requests"]) == (1, requests, 0)
     assert _positive(figures, {"append_vs_local"})
+
+
+@pytest.mark.slow  # four Sparks, and the jars of Hudi and Iceberg
+@pytest.mark.timeout(1_200)
+def test_spark() -> None:
+    figures = _run("spark", "--rounds", "1", "--parts", "files,mor,merges,concurrent", size=["--rows", "20000"])
+
+    assert _positive(figures, SPARK) == SPARK
+    assert figures["aborts"] == 0
 
 
 @pytest.mark.slow  # three services, one after the other

@@ -111,13 +111,13 @@ def delete_with_directories(uri: str, paths: Iterable[str]) -> dict[str, Lakemar
     left: dict[str, LakemarkError] = {}
     if is_s3(uri):
         directory = S3Directory(uri)
-        file_of = {
-            directory.place.prefix + key: path
-            for path in paths
-            for key in (path, f"{posixpath.dirname(path)}/", f"{path.partition('/')[0]}/")
-        }
-        for key, error in directory.delete_keys(list(file_of)).items():
-            left[file_of[key]] = error
+        file_of = {path: path for path in paths}
+        # Markers come after what lies in their directories, which some servers really have.
+        file_of |= {f"{posixpath.dirname(path)}/": path for path in file_of}
+        file_of |= {f"{path.partition('/')[0]}/": path for path in file_of.values()}
+        prefix = directory.place.prefix
+        for key, error in directory.delete_keys([prefix + key for key in file_of]).items():
+            left[file_of[key.removeprefix(prefix)]] = error
         return left
     for path in paths:
         try:

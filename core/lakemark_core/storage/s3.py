@@ -21,6 +21,7 @@ KEYS_A_REQUEST: Final = 1_000
 COPIES_AT_ONCE: Final = 16
 _COPY_BYTES_MAX: Final = 5 << 30  # of an object that one request copies
 _AGAIN: Final = ("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout")
+_NOT_EMPTY: Final = "DirectoryNotEmpty"  # a part of the code
 _NO_UPLOADS: Final = ("AccessDenied", "NotImplemented", "MethodNotAllowed", "NoSuchUpload")
 
 Error = tuple[str, str]
@@ -55,8 +56,12 @@ class S3Directory:
         """Deletes all keys in it, by ``KEYS_A_REQUEST``. ``uploads``: ends multipart uploads that go on in it, too."""
         self._require_not_bucket()
         with self._telling("cannot be deleted"):
+            markers: list[str] = []
             for page in self._pages():
-                self._delete([str(each["Key"]) for each in page])
+                # The other way round, markers come after what lies in their directories.
+                markers += self._delete([str(each["Key"]) for each in reversed(page)])
+            if markers:
+                self._delete(markers[::-1])
             if uploads:
                 self._abort_uploads()
 
@@ -103,21 +108,28 @@ class S3Directory:
             if page.get("Contents"):
                 yield page["Contents"]
 
-    def _delete(self, keys: Sequence[str]) -> None:
-        """Keys that the server could not delete just now are tried again, others are not."""
+    def _delete(self, keys: Sequence[str]) -> list[str]:
+        """Keys that the server could not delete just now are tried again, others are not.
+
+        Returns the markers that stay because their directory is not empty: servers that keep keys as files say so.
+        """
         left = list(keys)
+        stay: list[str] = []
         for attempt in range(self._settings.max_attempts):
             answer = self._client.delete_objects(
                 Bucket=self.place.bucket, Delete={"Objects": [{"Key": key} for key in left], "Quiet": True}
             )
-            wrong: list[Error] = [(each["Key"], each["Code"]) for each in answer.get("Errors", ())]
+            said: list[Error] = [(each["Key"], each["Code"]) for each in answer.get("Errors", ())]
+            wrong = [(key, code) for key, code in said if not (key.endswith("/") and _NOT_EMPTY in code)]
+            stay += [key for key, code in said if (key, code) not in wrong]
             left = [key for key, code in wrong if code in _AGAIN]
             final = next((code for _, code in wrong if code not in _AGAIN), wrong[0][1] if wrong else "")
             if len(left) < len(wrong) or (left and attempt + 1 == self._settings.max_attempts):
                 raise _KeysLeftError(final)
             if not left:
-                return
+                break
             pause(attempt)
+        return stay
 
     def _abort_uploads(self) -> None:
         """Their parts are paid for, and no list of keys shows them. Left alone where that is not allowed or known."""

@@ -19,9 +19,9 @@ from lakemark_server.process import Service
 from tests.e2e.lake_spark.snippets import run
 from tests.e2e.spark_runner import SparkProcess, interpreter
 from tests.integration.grpc_server import connected, running_service
-from tests.integration.storage.conftest import s3_settings
+from tests.integration.storage.conftest import SERVERS, running_server, s3_settings
 from tests.s3_proxy import S3Proxy
-from tests.s3_server import Bucket, S3Server
+from tests.s3_server import Bucket
 from tests.s3a import lakemark_variables, s3a_settings
 
 
@@ -64,17 +64,15 @@ def spark_version(request: pytest.FixtureRequest) -> str:
     return version
 
 
-@pytest.fixture(scope="package")
-def bucket() -> Iterator[Bucket]:
-    server = S3Server()
-    server.make_bucket("lakes")
-    yield Bucket(server, "lakes")
-    server.close()
+@pytest.fixture(scope="package", params=SERVERS)
+def bucket(request: pytest.FixtureRequest) -> Iterator[Bucket]:
+    with running_server(request.param) as server:
+        yield server.bucket("lakes")
 
 
 @pytest.fixture(scope="package")
 def proxy(bucket: Bucket) -> Iterator[S3Proxy]:
-    made = S3Proxy(bucket.server.port)
+    made = S3Proxy(bucket.server.endpoint)
     yield made
     made.close()
 

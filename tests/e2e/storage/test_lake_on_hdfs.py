@@ -1,22 +1,26 @@
-"""Lake tables on a real HDFS: the service and the Python client by WebHDFS, Spark by Hadoop's own client."""
+"""Lake tables on a real HDFS: the service and the Python client by WebHDFS or libhdfs, Spark by Hadoop's own client."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from textwrap import dedent
 
-import pyarrow as pa
 import pytest
+from benchmarks.peers.java import java_home
 
 from lakemark import Client
 from lakemark_core import storage
 from lakemark_server.process import Service
-from lakemark_server.verify import check_files, verify
 from tests.e2e.lake_spark.snippets import run
 from tests.e2e.spark_runner import SparkProcess, interpreter
+from tests.e2e.storage.hdfs_life import files, live
 from tests.hdfs_cluster import HdfsCluster
 from tests.integration.grpc_server import connected, running_service
-from tests.integration.storage.test_lake_on_s3 import until
+from tests.programs import ProgramMissing, libhdfs
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -65,36 +69,31 @@ def hdfs_spark(
         yield process
 
 
-def files(table: str, client: Client) -> list[str]:
-    return sorted(path for path, _ in storage.list_files(client.tables.get(table).location))
-
-
 def test_the_python_client(hdfs_service: Service, hdfs_client: Client, cluster: HdfsCluster) -> None:
-    client, name = hdfs_client, "db.python"
-    places = ["a b", "c/d", "e%20f", "ü=+", "g#h?i"]
-    client.tables.create(name, {"id": "bigint", "place": "string"}, partitioned_by=["place"])
-    with client.begin(name, "append") as writer:
-        writer.write(pa.table({"id": range(len(places)), "place": places}))
-        writer.commit()
-    location = client.tables.get(name).location
-    assert location.startswith(f"{cluster.uri}/wh/db.db/python-")
-    assert sorted(client.read(name).column("place").to_pylist()) == sorted(places)
-    assert client.read(name, "place = 'e%20f'").column("id").to_pylist() == [2]
-    with client.begin(name, "overwrite_table") as writer:
-        writer.write(pa.table({"id": [9], "place": ["z"]}))
-        writer.commit()
-    assert client.read(name, version=1).num_rows == len(places)
-    client.timeline.clean(name, retain_versions=1)
-    (left,) = files(name, client)
-    lost = client.begin(name, "append")
-    lost.write(pa.table({"id": [10], "place": ["z"]}))
-    assert len(files(name, client)) == 2
-    lost.rollback()
-    until(lambda: files(name, client) == [left])
-    checked = check_files(hdfs_service.store, orphans=True)
-    assert (checked.problems, checked.orphans, verify(hdfs_service.store)) == ([], [], [])
-    client.tables.drop(name, now=True)
-    assert not storage.is_directory(location)
+    live(hdfs_service, hdfs_client, cluster.uri)
+
+
+def test_the_python_client_by_libhdfs(cluster: HdfsCluster, tmp_path: Path) -> None:
+    """In a process of its own, since libhdfs starts a JVM in it."""
+    try:
+        library = libhdfs()
+    except ProgramMissing as missing:
+        pytest.skip(str(missing))
+    variables = {
+        "ARROW_LIBHDFS_DIR": str(library),
+        "JAVA_HOME": str(java_home() or ""),
+        "CLASSPATH": os.pathsep.join(map(str, cluster.class_path)),
+    }
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.storage.hdfs_life", cluster.uri, str(tmp_path)],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert finished.returncode == 0, finished.stderr[-4_000:]
+    assert finished.stdout.splitlines()[-1] == "HadoopFileSystem"
 
 
 def test_spark(hdfs_client: Client, hdfs_spark: SparkProcess) -> None:

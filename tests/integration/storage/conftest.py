@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,13 @@ from lakemark import Client
 from lakemark_core import storage
 from lakemark_server.process import Service
 from tests.integration.grpc_server import connected, running_service
+from tests.programs import ProgramMissing
 from tests.s3_proxy import S3Proxy
-from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY, Bucket, S3Server
+from tests.s3_server import ACCESS_KEY, KINDS, REGION, SECRET_KEY, Bucket, S3Server, server_of
 
 NEVER_S = 3_600.0
+SERVERS = [KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])]
+"""The fast server in the default suite, real ones in the slow suite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +57,33 @@ def rows(*months: int) -> pa.Table:
     return pa.table({"id": pa.array(range(len(months)), pa.int64()), "month": pa.array(months, pa.int32())})
 
 
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    server = S3Server()
-    yield server
-    server.close()
+@contextmanager
+def running_server(kind: str) -> Iterator[S3Server]:
+    """A server of ``tests.s3_server.KINDS`` for the block; without it the test is skipped."""
+    try:
+        server = server_of(kind)
+    except ProgramMissing as missing:
+        pytest.skip(str(missing))
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def s3_server(request: pytest.FixtureRequest) -> Iterator[S3Server]:
+    with running_server(request.param) as server:
+        yield server
 
 
 @pytest.fixture
 def bucket(s3_server: S3Server) -> Bucket:
-    made = Bucket(s3_server, f"lake-{secrets.token_hex(4)}")
-    s3_server.make_bucket(made.name)
-    return made
+    return s3_server.bucket("lake")
 
 
 @pytest.fixture
 def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
-    made = S3Proxy(s3_server.port)
+    made = S3Proxy(s3_server.endpoint)
     yield made
     made.close()
 

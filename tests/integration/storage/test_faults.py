@@ -119,6 +119,44 @@ def test_a_drop_whose_files_cannot_be_deleted_now_is_finished_when_it_is_asked_f
     assert world.bucket.keys() == []
 
 
+def test_files_that_a_clean_cannot_delete_are_deleted_by_the_next_one(start: Callable[..., S3World]) -> None:
+    world = start(s3_max_attempts=1)
+    name = world.table()
+    world.append(name, 1, 2)
+    world.append(name, 9, operation="overwrite_table")
+    with world.proxy.disturbing(lambda request: "slow down" if request.operation == "DeleteObjects" else None):
+        assert world.client.timeline.clean(name, retain_versions=1).files == 0
+    assert len(parquet_files(world)) == 3
+    assert world.client.timeline.clean(name, retain_versions=1).files == 2
+    assert (world.months(name), len(parquet_files(world))) == ([9], 1)
+
+
+def test_a_directory_that_is_not_empty_keeps_its_marker_and_nothing_else(
+    world: S3World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers that keep keys as files refuse to delete a marker before what lies in its directory."""
+    from lakemark_core.storage.s3 import S3Directory
+
+    for name in ("many/", "many/a", "many/deep/b"):
+        world.bucket.put(name, b"")
+    directory = S3Directory(f"{world.bucket.uri}/many")
+    delete, asked = directory._client.delete_objects, []
+
+    def answer(**request: object) -> object:
+        keys = [each["Key"] for each in request["Delete"]["Objects"]]  # type: ignore[index]
+        asked.append(keys)
+        if len(asked) > 1:
+            return delete(**request)
+        return {"Errors": [{"Key": "many/", "Code": "ErrDirectoryNotEmpty"}]}
+
+    monkeypatch.setattr(directory._client, "delete_objects", answer)
+    assert directory.delete_keys(["many/a", "many/"]) == {}
+    assert asked == [["many/a", "many/"]]
+    asked.clear()
+    directory.delete()
+    assert asked == [["many/deep/b", "many/a", "many/"], ["many/"]]
+
+
 def test_keys_that_a_request_could_not_delete_are_tried_again(world: S3World, monkeypatch: pytest.MonkeyPatch) -> None:
     """DeleteObjects is answered 200 and names the keys that are left."""
     from lakemark_core.storage.s3 import S3Directory

@@ -156,17 +156,18 @@ class Cleaner:
 
         plans = self._store.read(lambda tx: planned(tx, self._clock())) if dry_run else self._mutations.run(move)
         garbage = self._collect(table, plans, 0)
-        cleaned = Cleaned(
+        instant = 0
+        if not dry_run:
+            instant = self.delete(table, plans, garbage)  # takes what cannot be deleted now out of ``garbage.gone``
+            self.trim(table)
+        return Cleaned(
             earliest_version=plans[0].horizon + 1,
             expired_versions=plans[0].expired,
             files=len(garbage.gone),
             bytes=sum(garbage.gone.values()),
             kept_versions=tuple(sorted(plans[0].kept)),
+            instant=instant,
         )
-        if not dry_run:
-            cleaned = replace(cleaned, instant=self.delete(table, plans, garbage))
-            self.trim(table)
-        return cleaned
 
     @contextmanager
     def _turn(self, table_id: int) -> Iterator[None]:

@@ -188,7 +188,8 @@ def remember_left(store: Store, table_id: int, garbage: Garbage, now_ms: int) ->
     """Writes down which files stay, so that later cleans look at them again."""
     later = {path: Left(size, 0) for path, size in garbage.kept.items()}
     for path, size in garbage.waiting.items():
-        later[path] = Left(size, garbage.known[path].since_ms or now_ms)
+        before = garbage.known.get(path)  # None: it could not be deleted the first time
+        later[path] = Left(size, (before.since_ms if before else 0) or now_ms)
     _write(store, table_id, {path: left for path, left in later.items() if garbage.known.get(path) != left})
 
 
