@@ -220,11 +220,9 @@ class TableChanges(Subject, title="Changes of tables"):
         table = self._services.hive_table(database, name)
         partitions = self._services.warehouse.partitions
         if part_names:
-            rows = [partitions.get(table, values_of_name(table, part)) for part in part_names]
+            self._tables.truncate(table, [partitions.get(table, values_of_name(table, part)) for part in part_names])
         else:
-            rows = list(partitions.all(table).rows) if table.columns else []
-        locations = [row.full_location(table.record.partition_base) for row in rows if row.located]
-        self._tables.truncate(table, locations if part_names or table.columns else [table.record.location])
+            self._tables.truncate(table, partitions.all(table).rows if table.columns else None)
 
 
 def _refuse_constraints(request: Any) -> None:

@@ -254,13 +254,18 @@ class WarehouseTables:
                 directories.delete_unless_shared(location, kept, self._catalog.has_lake_table)
         return dropped
 
-    def truncate(self, table: HiveTable, locations: Sequence[str]) -> None:
-        """Deletes the files in these directories and keeps the directories. Raises FailedPrecondition.
+    def truncate(self, table: HiveTable, partitions: Sequence[Partition] | None = None) -> None:
+        """Deletes the files of these partitions, or of a table without partitions (None), and keeps the directories.
 
-        The table must own its data, and no lake table may have files there.
+        The table must own its data, and no lake table may have files there. Its event is told when the files are gone:
+        whoever is told finds none. Raises FailedPrecondition, TableNotFound, Unavailable.
         """
         if not table.record.owns_data:
             raise FailedPrecondition(f"{table.label} is an external table: its data are not deleted")
+        base = table.record.partition_base
+        locations = [table.record.location]
+        if partitions is not None:
+            locations = [partition.full_location(base) for partition in partitions if partition.located]
         for location in locations:
             if self._catalog.has_lake_table(location):
                 raise FailedPrecondition(
@@ -269,6 +274,17 @@ class WarehouseTables:
         for location in locations:
             if not inside(table.database.location, location):
                 storage.empty_directory(location)
+        if partitions is None:
+            self._mutations.run(lambda mutation: self._tell_truncated(mutation, table))
+        else:
+            self._partitions.tell_truncated(table, partitions)
+
+    def _tell_truncated(self, mutation: Mutation, table: HiveTable) -> None:
+        database = table.database
+        now = warehouse_records.load_table(mutation.tx, database.catalog, database.name, table.name)
+        if now.table_id != table.table_id:
+            raise TableNotFound(f"table {table.label} was dropped and created again meanwhile")
+        mutation.tell(events.of_warehouse_table(pb.TABLE_TRUNCATED, now, now))
 
 
 class _ChangedMeanwhileError(StoreConflict):
