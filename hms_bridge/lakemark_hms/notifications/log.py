@@ -184,19 +184,8 @@ class NotificationLog:
         return self.end(catalog).offset
 
     def end(self, catalog: str) -> LogPosition:
-        """The end of the log. Reads only what came since it was asked last, unless that is much."""
-        known = self._positions.end(catalog)
-        if known is not None:
-            try:
-                page = self._events.page(catalog, known)
-            except EventsTrimmed:
-                page = None
-            if page is not None and page.whole:
-                self._positions.put_end(catalog, page.position)
-                return page.position
-        end = self._events.end(catalog)
-        self._positions.put_end(catalog, end)
-        return end
+        """The end of the log."""
+        return self._events.end(catalog)
 
     def count(self, catalog: str, offset: int, wanted: Wanted, upto: int | None) -> int:
         """How many notifications there are behind ``offset``, up to and including the id ``upto`` (None: to the end).
@@ -243,7 +232,6 @@ class _Positions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_offset: OrderedDict[tuple[str, int], LogPosition] = OrderedDict()
-        self._ends: dict[str, LogPosition] = {}
 
     def get(self, catalog: str, offset: int) -> LogPosition | None:
         with self._lock:
@@ -255,16 +243,6 @@ class _Positions:
             self._by_offset.move_to_end((catalog, offset))
             if len(self._by_offset) > _POSITIONS_MAX:
                 self._by_offset.popitem(last=False)
-
-    def end(self, catalog: str) -> LogPosition | None:
-        with self._lock:
-            return self._ends.get(catalog)
-
-    def put_end(self, catalog: str, position: LogPosition) -> None:
-        with self._lock:
-            known = self._ends.get(catalog)
-            if known is None or known.offset <= position.offset:
-                self._ends[catalog] = position
 
 
 def _kept_bytes(notification: Notification) -> int:

@@ -62,11 +62,27 @@ class LogSummary(NamedTuple):
     size_bytes: int
 
 
+class LogLag(NamedTuple):
+    """How far somebody is behind: ``events``, and the time of the first of them (0: there is none)."""
+
+    events: int
+    first_ms: int
+
+    def ms(self, now_ms: int) -> int:
+        """The age of the first event."""
+        return max(0, now_ms - self.first_ms) if self.first_ms else 0
+
+
 class EventLog:
-    """Thread-safe; holds no state. Catalogs are named in lower case."""
+    """Thread-safe. Catalogs are named in lower case.
+
+    It remembers where each log ended when it was last asked for, so that asking often reads only what came since. The
+    order of a log never changes, so what was counted once stays true.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._ends: dict[str, EventMark] = {}
 
     def begin(self, catalog: str, after: int, epoch: int | None = None) -> LogPosition:
         """Where to read the events behind the offset ``after`` (0: from the first one on).
@@ -94,8 +110,24 @@ class EventLog:
 
     def end(self, catalog: str) -> LogPosition:
         """The end of the log: what is read there comes later."""
-        mark = self._counted(catalog, lambda tx: last_mark(tx, catalog))
+        mark = self._end(catalog)
         return _from_mark(mark, mark.offset)
+
+    def lag(self, catalog: str, offset: int) -> LogLag:
+        """How far somebody is behind who is done with all events up to this offset."""
+        extent = self.extent(catalog)
+        events = max(0, extent.last - offset)
+        if not events:
+            return LogLag(0, 0)
+        try:
+            position = self.begin(catalog, max(offset, extent.first - 1))
+            while True:
+                page = self.page(catalog, position)
+                if page.events or page.whole:
+                    return LogLag(events, page.events[0].time_ms if page.events else 0)
+                position = page.position
+        except EventsTrimmed:  # meanwhile
+            return LogLag(events, 0)
 
     def extent(self, catalog: str) -> LogExtent:
         """What there is to read."""
@@ -112,7 +144,7 @@ class EventLog:
             return mark if mark.trimmed else EventMark(), first[2][0].time_ms if first else 0, event_log.epoch(tx)
 
         begun, first_ms, epoch = self._store.read(beginning)
-        end = self._counted(catalog, lambda tx: last_mark(tx, catalog))
+        end = self._end(catalog)
         extent = LogExtent(begun.offset + 1, end.offset, epoch)
         return LogSummary(extent, first_ms, end.time_ms if first_ms else 0, end.bytes - begun.bytes)
 
@@ -156,14 +188,27 @@ class EventLog:
                 )
             position = page.position
 
-    def _counted(
-        self, catalog: str, from_mark: Callable[[ReadTransaction], EventMark], end: bytes | None = None
-    ) -> EventMark:
-        """What a mark at the end of the log, or before the key ``end``, would say; counted from another mark.
+    def _end(self, catalog: str) -> EventMark:
+        """What a mark at the end of the log would say."""
+        known = self._ends.get(catalog)
+        end = self._counted(catalog, lambda tx: last_mark(tx, catalog), known=known)
+        if end != known:  # a thread that has read less may come later: then its end is counted on from
+            self._ends[catalog] = end
+        return end
 
-        Raises EventsTrimmed if there is none to count from.
+    def _counted(
+        self,
+        catalog: str,
+        from_mark: Callable[[ReadTransaction], EventMark],
+        end: bytes | None = None,
+        known: EventMark | None = None,
+    ) -> EventMark:
+        """What a mark at the end of the log, or before the key ``end``, would say.
+
+        Counted from another mark, or from ``known``, unless much lies behind that. Raises EventsTrimmed if there is
+        none to count from.
         """
-        mark = self._store.read(from_mark)
+        mark = known or self._store.read(from_mark)
         while True:
             position = _from_mark(mark, mark.offset)
             try:
@@ -181,6 +226,9 @@ class EventLog:
             )
             if page.whole:
                 return mark
+            newer = self._store.read(from_mark)
+            if newer.offset > mark.offset:
+                mark = newer
 
 
 def marks_key(catalog: str, offset: int) -> bytes:

@@ -11,12 +11,13 @@ import pytest
 from lakemark_core.errors import EventsTrimmed, OffsetUnknown
 from lakemark_proto.v1.events_pb2 import COMMITTED, Event
 from lakemark_server.events import log as log_module
-from lakemark_server.events.log import EventLog, EventPage
+from lakemark_server.events.log import EventLog, EventPage, LogLag
 from lakemark_server.events.upkeep import EVENTS_A_MARK, EventRetention, LogUpkeep
 from lakemark_server.kv import TransactionTooOld
 from lakemark_server.kv.api import TRANSACTION_SECONDS_MAX
 from lakemark_server.kv.sqlite.store import SqliteStore
 from lakemark_server.store import event_log
+from tests.work import counted
 
 CATALOG = "one"
 BATCHES = 1_500
@@ -74,6 +75,40 @@ def test_the_end_of_a_long_log_is_found_all_the_same(store: SqliteStore, last: C
 def test_an_offset_behind_the_end_is_refused_all_the_same(store: SqliteStore) -> None:
     with pytest.raises(OffsetUnknown, match=f"the last one has {BATCHES}"):
         EventLog(store).begin(CATALOG, BATCHES + 1)
+
+
+def test_asking_again_reads_only_what_came_since(store: SqliteStore) -> None:
+    log = EventLog(store)
+    log.extent(CATALOG)
+    with counted(store) as work:
+        assert log.extent(CATALOG).last == log.end(CATALOG).offset == log.summary(CATALOG).extent.last == BATCHES
+    assert work.rows < 300, "the summary reads the first page"
+    with counted(store) as work:
+        assert log.lag(CATALOG, BATCHES) == LogLag(0, 0)
+    assert work.rows == 0
+    assert log.lag(CATALOG, BATCHES - 5) == LogLag(5, BATCHES - 4)
+    assert log.lag(CATALOG, BATCHES - 5).ms(BATCHES + 10) == 14
+
+
+def test_an_end_that_is_long_ago_is_no_place_to_count_from(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kv.db")
+    event = Event(kind=COMMITTED, catalog=CATALOG, table="t", time_ms=1)
+
+    def append(batches: int) -> None:
+        for _ in range(batches):
+            store.transact(lambda tx: event_log.append(tx, 0, CATALOG, [event] * 100))
+
+    append(1)
+    log = EventLog(store)
+    assert log.end(CATALOG).offset == 100
+    append(600)
+    LogUpkeep(store, lambda: 10, EventRetention(100, 1 << 30)).round()
+    with counted(store) as work:
+        assert log.end(CATALOG).offset == 60_100
+    assert work.rows < 300, "a page, a mark, and what is behind that"
+    assert LogUpkeep(store, lambda: 200, EventRetention(1, 1)).round() == {CATALOG: 60_000}
+    assert log.extent(CATALOG) == (60_001, 60_100, 0)
+    store.close()
 
 
 def test_what_is_trimmed_meanwhile_is_not_counted_twice_nor_left_out(
