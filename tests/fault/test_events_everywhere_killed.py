@@ -5,7 +5,7 @@ consumer has seen every event at least once, and one that drops repeats exactly 
 to ours, object by object.
 
 The short form is part of the fault suite: its outside Metastore is another Lakemark, and its broker is one for tests
-that cannot be killed. The long form is slow, and has Hive 2.3 and a real broker::
+that cannot be killed. The long forms are slow; one of them has Hive 2.3 and a real broker::
 
     LAKEMARK_TEST_KILL_S=3600 scripts/test-slow tests/fault/test_events_everywhere_killed.py
     LAKEMARK_TEST_KILL_S=3600 scripts/test-postgres -m slow tests/fault/test_events_everywhere_killed.py
@@ -338,26 +338,38 @@ def play(
                 killer.stop()
 
 
-def test_a_few_seconds(tmp_path: Path, cleanup: ExitStack) -> None:
-    (tmp_path / "theirs").mkdir()
+def with_another_lakemark(directory: Path, cleanup: ExitStack, seconds: float, seed: int, pause_s: float) -> None:
+    """Without a JVM."""
+    (directory / "theirs").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    outside = Killable(store_url(tmp_path / "theirs"), f"{tmp_path}/theirs/warehouse", hms_enabled=True, hms_port=port)
+    theirs = f"{directory}/theirs/warehouse"
+    outside = Killable(store_url(directory / "theirs"), theirs, hms_enabled=True, hms_port=port)
     cleanup.callback(outside.end)
     outside.start()
     broker = MockKafka()
     cleanup.callback(broker.kill)
-    scene = Scene(tmp_path, outside, f"thrift://127.0.0.1:{port}", broker)
+    scene = Scene(directory, outside, f"thrift://127.0.0.1:{port}", broker)
     victims = {
         "service": (scene.services, Habits((2.0, 4.0), 0.5)),
         "outside Metastore": ([outside], Habits((3.0, 5.0), 1.0)),
     }
-    play(cleanup, scene, 10.0, 1, 0.1, victims)
+    play(cleanup, scene, seconds, seed, pause_s, victims)
+
+
+def test_a_few_seconds(tmp_path: Path, cleanup: ExitStack) -> None:
+    with_another_lakemark(tmp_path, cleanup, 10.0, 1, 0.1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 900)
-def test_for_long(tmp_path: Path, cleanup: ExitStack) -> None:
+def test_for_long_with_another_lakemark(tmp_path: Path, cleanup: ExitStack) -> None:
+    with_another_lakemark(tmp_path, cleanup, SECONDS, SEED, 0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS + 900)
+def test_for_long_with_hive_and_kafka(tmp_path: Path, cleanup: ExitStack) -> None:
     hive = HiveMetastore(tmp_path / "hive")
     cleanup.callback(hive.stop)
     hive.start()

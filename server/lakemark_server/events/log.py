@@ -113,9 +113,9 @@ class EventLog:
         mark = self._end(catalog)
         return _from_mark(mark, mark.offset)
 
-    def lag(self, catalog: str, offset: int) -> LogLag:
-        """How far somebody is behind who is done with all events up to this offset."""
-        extent = self.extent(catalog)
+    def lag(self, catalog: str, offset: int, extent: LogExtent | None = None) -> LogLag:
+        """How far somebody is behind who is done with all events up to this offset. ``extent``: if it is known."""
+        extent = extent or self.extent(catalog)
         events = max(0, extent.last - offset)
         if not events:
             return LogLag(0, 0)
