@@ -23,7 +23,7 @@ from benchmarks.peers.java import java_executable, open_module_flags
 
 METASTORE_CLASS = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 GATEWAY_CLASS = "py4j.GatewayServer"
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 15.0
 POLL_INTERVAL_S = 0.1
 LOG_TAIL_BYTES = 4_000
