@@ -158,7 +158,7 @@ class Service:
             int(settings.fold_grace_s * 1_000),
         )
 
-        self._sink_runner = SinkRunner(self.store, clock, settings.sinks)
+        self._sink_runner = SinkRunner(self.store, clock, settings.sinks, self.events.feed)
         self.metrics = None if settings.metrics_port is None else self._scraped(settings.metrics_port)
 
     def _scraped(self, port: int) -> ScrapeServer:
@@ -186,6 +186,7 @@ class Service:
             Warehouse(self.catalog),
             self.snapshots,
             self.events.log,
+            self.events.feed,
             self.events.consumers,
             self.listeners,
             self.settings.engine_schemes,
@@ -231,12 +232,12 @@ class Service:
     def stop(self) -> None:
         if self.metrics:
             self.metrics.stop()
+        self._sink_runner.stop()  # before what they read from ends: they note how far they are
+        self._listener_runners.stop()
         self.events.close()
         if self.hms:
             self.hms.stop()
         self.grpc.stop()
-        self._sink_runner.stop()
-        self._listener_runners.stop()
         self._sweeper.stop()
         self._folder.stop()
         self.quotas.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -32,6 +32,30 @@ IDLE_S: Final = 5.0
 """How long a thread goes on when nobody watches."""
 
 _log = structlog.get_logger(__name__)
+
+
+class Following(Protocol):
+    """One reader of a log, to be closed; for one thread at a time.
+
+    ``upto``: it has been told all events up to this offset, or does not want them.
+    """
+
+    upto: int
+
+    def take(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> Delivery:
+        """The next events, without waiting for any. Raises EventsTrimmed, and what has ended the reading."""
+
+    def close(self) -> None: ...
+
+
+class EventSource(Protocol):
+    """Where events come from, for those who act on them in this process."""
+
+    def watch(self, catalog: str, after: int, epoch: int, wanted: EventFilter, wake: Callable[[], None]) -> Following:
+        """A reader of the events behind the offset ``after`` of a store of this epoch.
+
+        ``wake`` is called, by any thread, when there may be new events; it must not block.
+        """
 
 
 class Watcher:

@@ -6,6 +6,8 @@ places (``lakemark_server.events.upkeep``); from there on readers count.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -18,6 +20,9 @@ from lakemark_server.store.keyspace import EVENT_ENDS, EVENT_MARKS, EVENTS
 
 PAGE_PAIRS: Final = 256
 """Pairs of the store that a page reads; the pieces of one batch are fewer."""
+
+PLACES_MAX: Final = 1_024
+"""Places of readers that are remembered, of all catalogs."""
 
 
 class LogPosition(NamedTuple):
@@ -73,16 +78,36 @@ class LogLag(NamedTuple):
         return max(0, now_ms - self.first_ms) if self.first_ms else 0
 
 
+class _Places:
+    """Where readers of logs stopped, so that whoever goes on there need not count. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_offset: OrderedDict[tuple[str, int], LogPosition] = OrderedDict()
+
+    def get(self, catalog: str, offset: int) -> LogPosition | None:
+        with self._lock:
+            return self._by_offset.get((catalog, offset))
+
+    def put(self, catalog: str, offset: int, position: LogPosition) -> None:
+        with self._lock:
+            self._by_offset[catalog, offset] = position
+            self._by_offset.move_to_end((catalog, offset))
+            if len(self._by_offset) > PLACES_MAX:
+                self._by_offset.popitem(last=False)
+
+
 class EventLog:
     """Thread-safe. Catalogs are named in lower case.
 
-    It remembers where each log ended when it was last asked for, so that asking often reads only what came since. The
-    order of a log never changes, so what was counted once stays true.
+    It remembers where each log ended when it was last asked for, and where readers stopped, so that asking often reads
+    only what came since. The order of a log never changes, so what was counted once stays true.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._ends: dict[str, EventMark] = {}
+        self._places = _Places()
 
     def begin(self, catalog: str, after: int, epoch: int | None = None) -> LogPosition:
         """Where to read the events behind the offset ``after`` (0: from the first one on).
@@ -100,6 +125,9 @@ class EventLog:
         wanted = max(after, trimmed)
         if epoch is not None and epoch < current:
             self._check_kept(catalog, wanted, epoch)
+        known = self._places.get(catalog, wanted)
+        if known is not None:
+            return known
         position = self._store.read(lambda tx: _from_mark(last_mark(tx, catalog, wanted), wanted))
         try:
             return self._behind(catalog, position)
@@ -150,7 +178,13 @@ class EventLog:
 
     def page(self, catalog: str, position: LogPosition, pairs: int = PAGE_PAIRS) -> EventPage:
         """The events behind ``position``; none if there are no more. Raises EventsTrimmed."""
-        return self._store.read(lambda tx: _page(tx, catalog, position, pairs))
+        page = self._store.read(lambda tx: _page(tx, catalog, position, pairs))
+        self.remember(catalog, page.position)
+        return page
+
+    def remember(self, catalog: str, position: LogPosition) -> None:
+        """Notes that a reader stopped there, and may go on there."""
+        self._places.put(catalog, position.after, position)
 
     def wait(self, catalog: str, seen: bytes | None, timeout_s: float) -> bytes | None:
         """Returns what changes with each batch as soon as it is not ``seen``, or after ``timeout_s``."""
