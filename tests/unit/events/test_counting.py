@@ -11,6 +11,7 @@ import pytest
 from lakemark_core.errors import EventsTrimmed, OffsetUnknown
 from lakemark_proto.v1.events_pb2 import COMMITTED, Event
 from lakemark_server.events import log as log_module
+from lakemark_server.events import upkeep as upkeep_module
 from lakemark_server.events.log import EventLog, EventPage, LogLag
 from lakemark_server.events.upkeep import EVENTS_A_MARK, EventRetention, LogUpkeep
 from lakemark_server.kv import TransactionTooOld
@@ -143,4 +144,25 @@ def test_where_an_epoch_ended_is_not_known_once_all_of_it_is_trimmed(tmp_path: P
     assert LogUpkeep(store, lambda: 10, EventRetention(1, 1)).round() == {CATALOG: EVENTS_A_MARK + 10}
     with pytest.raises(EventsTrimmed):
         EventLog(store).begin(CATALOG, EVENTS_A_MARK + 10, epoch=0)
+    store.close()
+
+
+def test_a_mark_that_comes_late_does_not_undo_a_trim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another upkeep has trimmed the log while this one read it."""
+    store = SqliteStore(tmp_path / "kv.db")
+    event = Event(kind=COMMITTED, catalog=CATALOG, table="t", time_ms=1)
+    for _ in range(3):
+        store.transact(lambda tx: event_log.append(tx, 0, CATALOG, [event] * EVENTS_A_MARK))
+    read = upkeep_module._next_marks
+    others = iter([LogUpkeep(store, lambda: 10, EventRetention(1, 1 << 30))])
+
+    def read_then_trim(*arguments: object) -> object:
+        answer = read(*arguments)  # type: ignore[arg-type]
+        for other in others:
+            assert other.round() == {CATALOG: 3 * EVENTS_A_MARK}
+        return answer
+
+    monkeypatch.setattr(upkeep_module, "_next_marks", read_then_trim)
+    assert LogUpkeep(store, lambda: 10, EventRetention(1_000, 1 << 30)).round() == {}
+    assert EventLog(store).extent(CATALOG) == (3 * EVENTS_A_MARK + 1, 3 * EVENTS_A_MARK, 0)
     store.close()
