@@ -17,7 +17,7 @@ from lakemark_server.timeline import records
 from lakemark_server.timeline.service import Timeline
 
 CREATED = {pb.TABLE_CREATED, pb.TABLE_UNDROPPED}
-CHANGED = {pb.TABLE_ALTERED, pb.TABLE_RENAMED, pb.SCHEMA_CHANGED}
+CHANGED = {pb.TABLE_ALTERED, pb.TABLE_RENAMED, pb.SCHEMA_CHANGED, pb.TABLE_TRUNCATED}
 
 
 class Replay:
@@ -64,6 +64,9 @@ class Replay:
                 before = self.tables[table_id]
                 told = (change.before, change.hive_before)
                 self._expect(_same(before[0], told[0]) and before[1] == told[1], event, "it was not so before")
+        if event.kind == pb.TABLE_TRUNCATED:
+            unchanged = change.before == change.after and change.hive_before == change.hive_after
+            self._expect(unchanged, event, "it changed more than files")
         if event.kind == pb.TABLE_DROPPED:
             self.tables.pop(table_id, None)
             self.partitions.pop(table_id, None)
@@ -82,6 +85,8 @@ class Replay:
             values = tuple(change.values)
             before = tuple(change.values_before) or values
             self._expect((before in known) == change.HasField("before"), event, f"the partition {before}")
+            if event.kind == pb.PARTITIONS_TRUNCATED:
+                self._expect(change.before == change.after, event, f"the partition {before} changed more than files")
             if change.HasField("before"):
                 known.discard(before)
             if change.HasField("after"):

@@ -19,15 +19,15 @@ SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 
 
 @contextmanager
-def hive_classes(jars: Path, log: Path) -> Iterator[HiveJvm]:
-    """The classes of the jars in a folder. ``log``: a file for what the process says."""
+def hive_classes(class_path: Sequence[Path], log: Path) -> Iterator[HiveJvm]:
+    """The classes of these jars; ``folder/*`` are those of a folder. ``log``: a file for what the process says."""
     bridge = next(SPARK_JARS.glob("py4j-*.jar"))
     command = [
         java_executable(),
         "-Xmx512m",
         *open_module_flags(),
         "-cp",
-        f"{bridge}{os.pathsep}{jars}/*",
+        os.pathsep.join(map(str, [bridge, *class_path])),
         "py4j.GatewayServer",
         "0",
     ]

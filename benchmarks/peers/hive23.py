@@ -23,7 +23,7 @@ from benchmarks.peers.java import java_executable, open_module_flags
 
 METASTORE_CLASS = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 GATEWAY_CLASS = "py4j.GatewayServer"
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 15.0
 POLL_INTERVAL_S = 0.1
 LOG_TAIL_BYTES = 4_000
@@ -31,6 +31,51 @@ LOG_TAIL_BYTES = 4_000
 
 class MetastoreStartError(RuntimeError):
     """The peer did not come up; the message carries the end of its log."""
+
+
+class HiveMetastore:
+    """A Hive 2.3 metastore that can be stopped, killed and started again, with what it had and at the same `port`.
+
+    `work_dir` gets the Derby database, the warehouse directory `warehouse`, the configuration and the log
+    `metastore.log`; it must be empty or absent, or have been that of a metastore, which goes on then with the
+    configuration that it had. `port` 0: any free one. `settings` are added to its configuration, `jars` to its classes.
+    """
+
+    def __init__(
+        self,
+        work_dir: Path,
+        *,
+        heap: str = "1g",
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+        jars: Sequence[Path] = (),
+    ) -> None:
+        self.port = port or _free_port()
+        self._work_dir, self._heap, self._settings, self._jars = work_dir, heap, settings or {}, jars
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns when it answers. Raises `MetastoreStartError` if it does not within `START_TIMEOUT_S` seconds."""
+        log = self._work_dir / "metastore.log"
+        if not (self._work_dir / "conf").exists():
+            self._work_dir.mkdir(parents=True, exist_ok=True)
+            _write_configuration(self._work_dir, self._settings)
+            _create_lock_tables(self._work_dir, log)
+        self._process = _start_java(
+            self._work_dir, log, METASTORE_CLASS, "-p", str(self.port), heap=self._heap, jars=self._jars
+        )
+        _wait_until_it_answers(self._process, self.port, log)
+
+    def stop(self) -> None:
+        """Ends it in order, if it runs."""
+        if self._process is not None:
+            _stop(self._process)
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL, if it runs."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
 
 @contextmanager
@@ -42,26 +87,13 @@ def hive_metastore(
     settings: Mapping[str, str] | None = None,
     jars: Sequence[Path] = (),
 ) -> Iterator[int]:
-    """Run a Hive 2.3 metastore and give its Thrift port.
-
-    `work_dir` gets the Derby database, the warehouse directory `warehouse`, the configuration and the log
-    `metastore.log`; it must be empty or absent, or have been that of a metastore, which goes on then with the
-    configuration that it had. The server answers Thrift calls when the block starts, and is gone when it ends. `port`
-    0: any free one. `settings` are added to its configuration, `jars` to its classes. Raises `MetastoreStartError` if
-    it does not answer within `START_TIMEOUT_S` seconds.
-    """
-    log = work_dir / "metastore.log"
-    if not (work_dir / "conf").exists():
-        work_dir.mkdir(parents=True, exist_ok=True)
-        _write_configuration(work_dir, settings or {})
-        _create_lock_tables(work_dir, log)
-    port = port or _free_port()
-    process = _start_java(work_dir, log, METASTORE_CLASS, "-p", str(port), heap=heap, jars=jars)
+    """Run a `HiveMetastore` and give its Thrift port. It answers when the block starts, and is gone when it ends."""
+    metastore = HiveMetastore(work_dir, heap=heap, port=port, settings=settings, jars=jars)
     try:
-        _wait_until_it_answers(process, port, log)
-        yield port
+        metastore.start()
+        yield metastore.port
     finally:
-        _stop(process)
+        metastore.stop()
 
 
 @contextmanager

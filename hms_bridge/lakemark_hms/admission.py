@@ -6,6 +6,7 @@ clients take the first for a temporary failure of the server and ask again after
 
 from __future__ import annotations
 
+import time
 from functools import cache, partial
 from typing import Any, Final, TypeVar
 
@@ -22,10 +23,12 @@ from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX
 from lakemark_server.context import caller, deadline
 from lakemark_server.context.deadline import Deadline
+from lakemark_server.metrics.process import REQUEST_ERRORS, REQUESTS
 from lakemark_thrift.services import METHODS
 
 _DATABASE_NAMES: Final = frozenset({"db_name", "dbname", "dbName", "db", "database", "databaseName"})
 _CATALOG_NAMES: Final = frozenset({"catName", "catalogName", "catalog", "catname", "cat_name"})
+_PROTOCOL: Final = "hms"
 _POLICY: Final = LanePolicy(writes_leave_room=False)
 _Path = tuple[int, ...]
 T = TypeVar("T")
@@ -48,6 +51,22 @@ class Admission:
 
     def run(self, call: Call, handler: Handler) -> object:
         """The handler's result. The call counts against its tenant while it runs. Raises RefusedError."""
+        since = time.perf_counter()
+        try:
+            return self._run(call, handler)
+        except LakemarkError as error:
+            REQUEST_ERRORS.add(_PROTOCOL, call.name, error.code)
+            raise
+        except RefusedError:
+            REQUEST_ERRORS.add(_PROTOCOL, call.name, Overloaded.code)
+            raise
+        except Exception as error:  # what the contract declares, or a defect
+            REQUEST_ERRORS.add(_PROTOCOL, call.name, type(error).__name__)
+            raise
+        finally:
+            REQUESTS.observe(time.perf_counter() - since, _PROTOCOL, call.name)
+
+    def _run(self, call: Call, handler: Handler) -> object:
         rank = rank_of(call.name)
         with deadline.within(Deadline.after(self._call_s_max)), caller.named(partial(_caller_of, call.session)):
             if rank is Rank.VITAL:

@@ -16,6 +16,7 @@ from lakemark_hms.services import Services
 from lakemark_hms.wire.dispatch import Dispatcher, run_all
 from lakemark_hms.wire.limits import ServerSettings
 from lakemark_hms.wire.server import HmsServer
+from lakemark_server.admission.lanes import LaneUse
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.host.ports import cannot_listen
@@ -66,6 +67,11 @@ class HmsBridge:
     @property
     def port(self) -> int:
         return self._server.port
+
+    def lane_uses(self) -> list[LaneUse]:
+        """How the lanes are used."""
+        lanes = {"main": self._server.lanes.main, "reads": self._server.lanes.reads, "vital": self._server.lanes.vital}
+        return [LaneUse(name, lane.threads, lane.pending, lane.begun) for name, lane in lanes.items()]
 
     def start(self) -> None:
         self._server.start()

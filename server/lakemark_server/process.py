@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from itertools import chain
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +32,7 @@ from lakemark_server.events.service import Events
 from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host import cores, descriptors, logs, memory, ports
+from lakemark_server.host.scrape_server import ScrapeServer
 from lakemark_server.kv import Store, backend_of, open_store, public_url
 from lakemark_server.listeners.registry import Listeners
 from lakemark_server.maintenance.base_folder import BaseFolder
@@ -42,13 +44,14 @@ from lakemark_server.ownership import Ownership
 from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.mounts import MountServicer
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
+from lakemark_server.service_metrics import EventMetrics, LaneMetrics
 from lakemark_server.settings import Settings
 from lakemark_server.sinks.registry import Sinks
 from lakemark_server.sinks.runner import SinkRunner
 from lakemark_server.snapshots.base_builds import Thresholds
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
-from lakemark_server.store import store_format
+from lakemark_server.store import event_log, store_format
 from lakemark_server.timeline.service import Timeline
 
 if TYPE_CHECKING:
@@ -73,6 +76,8 @@ class Service:
         self._connections = descriptors.connection_limits(
             {"grpc": settings.grpc_connections_max, "hms": settings.hms_connections_max if settings.hms_enabled else 0}
         )
+        if settings.metrics_port is not None:
+            ports.check_free("metrics", settings.metrics_host, settings.metrics_port)
         self.store = store or open_or_make(settings.store)
         try:
             refuse_half_restored(self.store)
@@ -168,7 +173,18 @@ class Service:
             int(settings.fold_grace_s * 1_000),
         )
 
-        self._sink_runner = SinkRunner(self.store, clock, settings.sinks)
+        self._sink_runner = SinkRunner(self.store, clock, settings.sinks, self.events.feed)
+        self.metrics = None if settings.metrics_port is None else self._scraped(settings.metrics_port)
+
+    def _scraped(self, port: int) -> ScrapeServer:
+        lanes = {"grpc": self.grpc.lane_uses} | ({"hms": self.hms.lane_uses} if self.hms else {})
+        measured = (LaneMetrics(lanes), EventMetrics(self.store, self.events, self.sinks, self.listeners))
+        return ScrapeServer(
+            self.settings.metrics_host,
+            port,
+            lambda: chain.from_iterable(part.families() for part in measured),
+            lambda: self.store.read(event_log.epoch),
+        )
 
     def _mounted_databases(self) -> Mounted:
         from lakemark_hms.federation.mounted import Mounted
@@ -185,6 +201,7 @@ class Service:
             Warehouse(self.catalog),
             self.snapshots,
             self.events.log,
+            self.events.feed,
             self.events.consumers,
             self.listeners,
             self.settings.engine_schemes,
@@ -204,6 +221,11 @@ class Service:
         """ "" if the Hive Metastore protocol is switched off."""
         return f"thrift://{self.settings.host}:{self.hms.port}" if self.hms else ""
 
+    @property
+    def metrics_url(self) -> str:
+        """ "" if there is no port for Prometheus."""
+        return f"http://{self.settings.metrics_host}:{self.metrics.port}/metrics" if self.metrics else ""
+
     def start(self) -> None:
         self.grpc.start()
         if self.hms:
@@ -212,15 +234,25 @@ class Service:
         self._folder.start()
         self._sink_runner.start()
         self._listener_runners.start()
-        _log.info("ready", grpc=self.grpc_address, hms=self.hms_uri, store=public_url(self.settings.store))
+        if self.metrics:
+            self.metrics.start()
+        _log.info(
+            "ready",
+            grpc=self.grpc_address,
+            hms=self.hms_uri,
+            metrics=self.metrics_url,
+            store=public_url(self.settings.store),
+        )
 
     def stop(self) -> None:
+        if self.metrics:
+            self.metrics.stop()
+        self._sink_runner.stop()  # before what they read from ends: they note how far they are
+        self._listener_runners.stop()
         self.events.close()
         if self.hms:
             self.hms.stop()
         self.grpc.stop()
-        self._sink_runner.stop()
-        self._listener_runners.stop()
         self._sweeper.stop()
         self._folder.stop()
         self.quotas.close()
@@ -300,7 +332,8 @@ def main(settings: Settings) -> None:
     # What is there now stays: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
-    print(f"lakemark ready grpc={service.grpc_address} hms={service.hms_uri} pid={os.getpid()}", flush=True)
+    scraped = f"metrics={service.metrics_url} " if service.metrics else ""
+    print(f"lakemark ready grpc={service.grpc_address} hms={service.hms_uri} {scraped}pid={os.getpid()}", flush=True)
     asked.wait()
     _log.info("stopping")
     service.stop()

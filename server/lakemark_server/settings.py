@@ -52,6 +52,10 @@ class Settings(BaseSettings):
     grpc_port: int = Field(9090, ge=0, le=65535, description="0: any free port")
     hms_port: int = Field(9083, ge=0, le=65535, description="Hive Metastore Thrift port; 0: any free port")
     hms_enabled: bool = Field(True, description="whether to serve the Hive Metastore protocol")
+    metrics_port: int | None = Field(
+        None, ge=0, le=65535, description="HTTP port for Prometheus; 0: any free port; not set: none"
+    )
+    metrics_host: str = Field("127.0.0.1", description="address of that port; loopback unless told otherwise")
     grpc_threads: int = Field(64, ge=1, le=1_000, description="gRPC requests worked on at once")
     grpc_reserved_threads: int = Field(
         8, ge=1, le=1_000, description="more of them, for reads when all others are busy"

@@ -29,6 +29,7 @@ from lakemark_server.sinks.registry import Sinks, consumer_name
 from lakemark_server.sinks.worker import STUCK_MS, SinkWorker, WorkerRules
 from lakemark_server.store.leases import FencedStore, LeaseLost, Leases
 from lakemark_server.store.mutations import Mutations
+from tests.direct_feed import DirectFeed
 from tests.lakes import Clock
 from tests.stores import store_url
 
@@ -202,9 +203,9 @@ class SinkMachine(RuleBasedStateMachine):
             self.clock.advance(2)
             return self._made()
         rules = WorkerRules(ATTEMPTS_MAX, RetryPauses(0.1, 0.5), LetterLimits(LETTERS_MAX))
-        return SinkWorker(
-            FencedStore(self.store, lease), self.clock, SINK, self.receiver, rules, random.Random(next(_numbers))
-        )
+        chance = random.Random(next(_numbers))
+        store = FencedStore(self.store, lease)
+        return SinkWorker(store, self.clock, SINK, self.receiver, rules, chance, DirectFeed(self.store))
 
     def _letters(self) -> list[int]:
         return [letter.letter_id for letter in self.sinks.letters(SINK, 0, 100)]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from benchmarks.peers.hive23 import hive_metastore
+from benchmarks.peers.hive23 import HiveMetastore
 
 from lakemark import Client
 from lakemark_core.types import BIGINT, INT, STRING, Field, Schema
@@ -126,23 +123,25 @@ def test_hive_is_killed_and_comes_back(client: Client, here: Metastore, tmp_path
     here.call("create_database", database=objects.database(db))
     client.tables.create(f"{db}.orders", SCHEMA)
     with ExitStack() as stack:
-        with hive_metastore(tmp_path / "hive") as port:
-            stack.enter_context(listening(client, "killed", f"thrift://127.0.0.1:{port}", [db]))
-            ddl(here, db)
-            append(client, f"{db}.orders", rows(0, 500))
-            until(lambda: client.listeners.get("killed").repaired > 0)
-            pid = int(subprocess.check_output(["pgrep", "-f", f"HiveMetaStore -p {port}"]).split()[0])
-            os.kill(pid, signal.SIGKILL)
-            until(lambda: client.listeners.get("killed").condition == "failing")
+        hive = HiveMetastore(tmp_path / "hive")
+        stack.callback(hive.stop)
+        hive.start()
+        uri = f"thrift://127.0.0.1:{hive.port}"
+        stack.enter_context(listening(client, "killed", uri, [db]))
+        ddl(here, db)
+        append(client, f"{db}.orders", rows(0, 500))
+        until(lambda: client.listeners.get("killed").repaired > 0)
+        hive.kill()
+        until(lambda: client.listeners.get("killed").condition == "failing")
         changes(here, db)
         append(client, f"{db}.orders", rows(500, 20))
-        with hive_metastore(tmp_path / "hive", port=port):
-            settled(client, "killed")
-            with Metastore(f"thrift://127.0.0.1:{port}") as there:
-                ours, theirs = described(here, [db]), described(there, [db])
-                assert lake_partitions(there, db, "orders") == files_of(client, f"{db}.orders")
-            assert {one for one in ours if ".orders" not in one} == {one for one in theirs if ".orders" not in one}
-            assert client.listeners.compare("killed").differences == []
+        hive.start()
+        settled(client, "killed")
+        with Metastore(uri) as there:
+            ours, theirs = described(here, [db]), described(there, [db])
+            assert lake_partitions(there, db, "orders") == files_of(client, f"{db}.orders")
+        assert {one for one in ours if ".orders" not in one} == {one for one in theirs if ".orders" not in one}
+        assert client.listeners.compare("killed").differences == []
 
 
 @pytest.mark.slow

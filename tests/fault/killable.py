@@ -47,11 +47,10 @@ class Killable:
     """A service in a child process, on the same store through all its lives. ``settings``: further settings."""
 
     def __init__(self, store: str, warehouse: str, **settings: Any) -> None:
-        self._settings = Settings(
-            store=store, warehouse=warehouse, grpc_port=0, hms_enabled=False, log_level="error", **settings
-        )  # fmt: skip
+        usual = {"grpc_port": 0, "hms_enabled": False, "log_level": "error"}
+        self._settings = Settings(store=store, warehouse=warehouse, **(usual | settings))
         self._changed = threading.Condition()
-        self._address: str | None = None
+        self._addresses: dict[str, str] | None = None  # by protocol; None: it is dead
         self._child: ForkServerProcess | None = None
         self.kills = 0
 
@@ -63,13 +62,13 @@ class Killable:
         with ours, os.fdopen(ours.fileno(), closefd=False) as output:
             words = dict(word.split("=", 1) for word in output.readline().split() if "=" in word)
         with self._changed:
-            self._address = words["grpc"]
+            self._addresses = words
             self._changed.notify_all()
 
     def kill(self) -> None:
         assert self._child is not None
         with self._changed:
-            self._address = None
+            self._addresses = None
         self._child.kill()
         self._child.join(WAIT_S)
         assert self._child.exitcode == -signal.SIGKILL
@@ -87,11 +86,12 @@ class Killable:
         if self._child is not None and self._child.is_alive():
             self.kill()
 
-    def address(self) -> str:
-        """The address of the current life, or of the next one."""
+    def address(self, protocol: str = "grpc") -> str:
+        """The address of the current life, or of the next one; ``protocol`` "hms": a thrift:// URI."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self._address, WAIT_S), "the service did not come back"
-            return str(self._address)
+            assert self._changed.wait_for(lambda: self._addresses, WAIT_S), "the service did not come back"
+            assert self._addresses is not None
+            return self._addresses[protocol]
 
 
 class Stubborn:

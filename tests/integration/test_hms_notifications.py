@@ -177,6 +177,26 @@ def test_tables(client: Client, tmp_path: Path) -> None:
     assert [plain(renamed[f"tableObj{which}Json"])[1] for which in ("Before", "After")] == ["e", "e2"]
 
 
+def test_truncation(client: Client, raw: Raw) -> None:
+    """As Hive 4 tells it: a change that changes nothing, with a flag by which caches read the files anew."""
+    client.create_table(table("flat"))
+    client.create_table(table("t", keys="p string"))
+    client.add_partitions([partition([value], of="t") for value in ("1", "2", "3")])
+    raw.call("truncate_table", dbName="default", tableName="flat")
+    told = last_message(client, "ALTER_TABLE")
+    assert (told["table"], told["isTruncateOp"]) == ("flat", "true")
+    assert told["tableObjBeforeJson"] == told["tableObjAfterJson"]
+    raw.call("truncate_table", dbName="default", tableName="t", partNames=["p=2"])
+    told = last_message(client, "ALTER_PARTITION")
+    assert (told["table"], told["isTruncateOp"], told["keyValues"]) == ("t", "true", {"p": "2"})
+    before = client.get_current_notificationEventId().eventId
+    raw.call("truncate_table", dbName="default", tableName="t")
+    events = client.get_next_notification(h.NotificationEventRequest(before, 10)).events
+    assert [(event.eventType, message(event)["keyValues"]["p"]) for event in events] == [
+        ("ALTER_PARTITION", "1"), ("ALTER_PARTITION", "2"), ("ALTER_PARTITION", "3"),
+    ]  # fmt: skip
+
+
 def test_partitions(client: Client) -> None:
     client.create_table(table("t", keys="p string, q int"))
     client.add_partitions([partition([value, "7"], of="t") for value in ("1", "2")])

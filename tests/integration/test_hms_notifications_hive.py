@@ -1,17 +1,11 @@
 """Notifications read by Hive's own code, and compared with those of Hive's own metastore.
 
-The classes of Hive 2.3 are those inside pyspark. Two things are not, and are named by environment variables; without
-them their tests are skipped:
-
-* ``LAKEMARK_TEST_HIVE4``: a folder with the jars of ``org.apache.hive:hive-standalone-metastore-server:4.0.1``, of all
-  that it needs, and of ``org.apache.hadoop:hadoop-common`` and ``hadoop-mapreduce-client-core``;
-* ``LAKEMARK_TEST_HIVE23_LISTENER``: the jar ``org.apache.hive.hcatalog:hive-hcatalog-server-extensions:2.3.10``, whose
-  listener writes the log of notifications of Hive 2.3's metastore.
+The classes of Hive 2.3 are those inside pyspark. Those of Hive 4.0.1, and the listener that writes the log of Hive
+2.3's metastore, are pinned in ``scripts/locks/jars.toml``.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +13,7 @@ from typing import Any
 import pytest
 from benchmarks.peers.hive23 import connect as connect_peer
 from benchmarks.peers.hive23 import hive_metastore
+from benchmarks.peers.jars import jars
 from hmsclient.genthrift.hive_metastore import ttypes as h
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
@@ -42,10 +37,6 @@ from tests.integration.hms_objects import database, partition, table
 from tests.integration.hms_raw import Raw
 
 pytestmark = pytest.mark.slow
-
-HIVE4 = os.environ.get("LAKEMARK_TEST_HIVE4", "")
-LISTENER = os.environ.get("LAKEMARK_TEST_HIVE23_LISTENER", "")
-needs_hive4 = pytest.mark.skipif(not HIVE4, reason="LAKEMARK_TEST_HIVE4 names no folder of jars")
 
 # Of each type: the getter of its message, and where the message has Thrift objects: getter, field of the JSON.
 OBJECTS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
@@ -104,7 +95,7 @@ IN_HIVE_2 = {
 
 @pytest.fixture(scope="module")
 def hive4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveJvm]:
-    with hive_classes(Path(HIVE4), tmp_path_factory.mktemp("hive4") / "log") as classes:
+    with hive_classes(jars("hive 4"), tmp_path_factory.mktemp("hive4") / "log") as classes:
         yield classes
 
 
@@ -135,7 +126,6 @@ def told_by(client: Any, start: int) -> list[Any]:
     return list(client.getNextNotification(start, 1_000, None).getEvents())
 
 
-@needs_hive4
 @pytest.mark.parametrize("form", BY_SETTING)
 def test_hive_4_reads_every_type(
     hive4: HiveJvm, catalog: Catalog, client: Client, raw: Raw, tmp_path: Path, form: str
@@ -221,7 +211,6 @@ def _check_partitions(hive: HiveJvm, read: Any, fields: dict[str, Any]) -> None:
         check_object(hive, made, text)
 
 
-@needs_hive4
 def test_hive_4_sees_that_events_are_missing(
     hive4: HiveJvm, catalog: Catalog, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +229,6 @@ def test_hive_4_sees_that_events_are_missing(
         reader.close()
 
 
-@needs_hive4
 def test_hive_4_tells_of_an_insert(hive4: HiveJvm, hms: HmsBridge, client: Client) -> None:
     client.create_table(table("t", keys="p string"))
     client.add_partitions([partition(["1"], of="t")])
@@ -266,7 +254,7 @@ class _Named:
 
 def test_hive_2_reads_its_types(hms: HmsBridge, client: Client, tmp_path: Path) -> None:
     make_changes(client, tmp_path.as_uri())
-    with hive_classes(SPARK_JARS, tmp_path / "log") as hive:
+    with hive_classes([SPARK_JARS / "*"], tmp_path / "log") as hive:
         reader = hive.client(hive.hive.conf.HiveConf(), hms.port)
         events = told_by(reader, 1)
         assert reader.getCurrentNotificationEventId().getEventId() == events[-1].getEventId()
@@ -286,7 +274,6 @@ def test_hive_2_reads_its_types(hms: HmsBridge, client: Client, tmp_path: Path) 
                 _check_partitions(hive, read, fields)
 
 
-@pytest.mark.skipif(not LISTENER, reason="LAKEMARK_TEST_HIVE23_LISTENER names no jar")
 def test_hive_s_own_metastore_tells_the_same(client: Client, tmp_path: Path) -> None:
     """The same types in the same order, with the same names, and with all that Hive's messages have."""
     types = make_changes(client, (tmp_path / "ours").as_uri())
@@ -295,7 +282,7 @@ def test_hive_s_own_metastore_tells_the_same(client: Client, tmp_path: Path) -> 
         "hive.metastore.transactional.event.listeners": "org.apache.hive.hcatalog.listener.DbNotificationListener"
     }
     with (
-        hive_metastore(tmp_path / "hive", settings=listener, jars=[Path(LISTENER)]) as port,
+        hive_metastore(tmp_path / "hive", settings=listener, jars=jars("hive 2.3 listener")) as port,
         connect_peer(port) as peer,
     ):
         make_changes(peer, (tmp_path / "theirs").as_uri())

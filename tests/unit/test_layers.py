@@ -13,6 +13,7 @@ SERVER = "lakemark_server"
 # From the ground up. What stands beside these folders (process, settings) may import all of them.
 LAYERS = (
     "context",
+    "metrics",
     "kv",
     "store",
     "events",

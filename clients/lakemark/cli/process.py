@@ -28,6 +28,9 @@ def serve(
     hms_port: Annotated[
         int | None, typer.Option(help="port for the Hive Metastore protocol; 0: any free port", min=0, max=65535)
     ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="HTTP port for Prometheus; 0: any free port; default: none", min=0, max=65535)
+    ] = None,
     log_format: Annotated[str | None, typer.Option(help="console or json")] = None,
 ) -> None:
     """Runs the service until it is interrupted.
@@ -48,6 +51,7 @@ def serve(
         "host": host,
         "grpc_port": grpc_port,
         "hms_port": hms_port,
+        "metrics_port": metrics_port,
         "log_format": log_format,
     }
     try:

@@ -219,12 +219,10 @@ class TableChanges(Subject, title="Changes of tables"):
     def _truncate(self, database: DatabaseName, name: str | None, part_names: Sequence[str] | None) -> None:
         table = self._services.hive_table(database, name)
         partitions = self._services.warehouse.partitions
-        rows: list[Partition] | None = None
         if part_names:
-            rows = [partitions.get(table, values_of_name(table, part)) for part in part_names]
-        elif table.columns:
-            rows = list(partitions.all(table).rows)
-        self._tables.truncate(table, rows)
+            self._tables.truncate(table, [partitions.get(table, values_of_name(table, part)) for part in part_names])
+        else:
+            self._tables.truncate(table, partitions.all(table).rows if table.columns else None)
 
 
 def _refuse_constraints(request: Any) -> None:

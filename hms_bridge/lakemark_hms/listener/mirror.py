@@ -17,7 +17,6 @@ from lakemark_core.types import partition_name
 from lakemark_hms.listener.decisions import (
     Decision,
     Owner,
-    PartitionDecision,
     decide_database,
     decide_function,
     decide_partitions,
@@ -341,13 +340,15 @@ class Mirror:
         if not theirs.partitionKeys:
             return ""
         place = {"db_name": theirs.dbName, "tbl_name": theirs.tableName}
-        lake = VERSION_MARK in (theirs.parameters or {})
+        # A table without the mark may be a lake table whose first partitions a runner had added when it was killed.
+        kinds = (False,) if VERSION_MARK in (theirs.parameters or {}) else (True, False)
         for page in _pages(self._metastore.call("get_partition_names", **place, max_parts=-1), PAGE):
-            decision: PartitionDecision = decide_partitions(
-                {}, self._named(theirs, page), self._owner, columns=not lake, overwrite=False
-            )
-            if decision.left:
-                return f"the partition {decision.left[0].name}, which somebody else made or changed"
+            named = self._named(theirs, page)
+            for columns in kinds:
+                decision = decide_partitions({}, named, self._owner, columns=columns, overwrite=False)
+                named = {one.name: named[one.name] for one in decision.left}
+            if named:
+                return f"the partition {min(named)}, which somebody else made or changed"
             self._orders.pulse()
         return ""
 

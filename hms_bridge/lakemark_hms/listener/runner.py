@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,9 +23,10 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs
-from lakemark_server.events.consumers import Consumers, EventPosition, lease_name
-from lakemark_server.events.filters import filter_of
-from lakemark_server.events.log import EventLog, LogPosition
+from lakemark_server.events.consumers import Consumers, EventPosition, Start, lease_name
+from lakemark_server.events.feed import EventSource, Following
+from lakemark_server.events.filters import EVERYTHING, filter_of
+from lakemark_server.events.log import EventLog
 from lakemark_server.kv import Store
 from lakemark_server.listeners.journal import Journal
 from lakemark_server.listeners.registry import ListenerNotFound, Listeners, consumer_of
@@ -40,7 +42,7 @@ _WAIT_S: Final = 1.0
 _RETRY_S_MIN: Final = 1.0
 _RETRY_S_MAX: Final = 60.0
 _TELL_MS: Final = 1_000
-_PAGE_PAIRS: Final = 64
+_EVENTS_AT_ONCE: Final = 500
 _DIFFERENCES_MAX: Final = 1_000
 
 _log = structlog.get_logger(__name__)
@@ -56,6 +58,7 @@ class Domains:
     warehouse: Warehouse
     snapshots: Snapshots
     log: EventLog
+    feed: EventSource
     consumers: Consumers
     listeners: Listeners
     engine_schemes: dict[str, str] = field(default_factory=dict)
@@ -90,13 +93,15 @@ class Runner(LeasedThread):
         self._domains, self._lease_ms = domains, lease_ms
         self._catalog, self._name = listener.catalog, listener.name
         self._metastore = Metastore(listener.uri)
-        self._position: LogPosition | None = None
+        self._reader: Following | None = None  # None: where the consumer is has to be looked up
+        self._arrived = threading.Event()  # there may be new events
         self._journal: tuple[int, Journal] | None = None  # made for the lease with this token
         self._renewed_ms = self._told_ms = 0
         self._attempts = 0
 
     def ask_to_stop(self) -> None:
         super().ask_to_stop()
+        self._arrived.set()
         self._metastore.interrupt()
 
     def stop(self) -> None:
@@ -117,6 +122,7 @@ class Runner(LeasedThread):
                 wait_s = self._failed(error)
             if wait_s:
                 self._stopped.wait(wait_s)
+        self._read_no_more()
         self._metastore.close()
 
     def _round(self) -> float:
@@ -132,7 +138,6 @@ class Runner(LeasedThread):
         journal = self._journal_of(lease)
         if listener.paused:
             return _WAIT_S
-        seen = self._domains.log.wait(self._catalog, None, 0.0)
         if self._is_due(listener, journal.state):
             self._repair(listener, journal, lease)
             whole = False
@@ -142,35 +147,42 @@ class Runner(LeasedThread):
             journal.state.failing_since_ms = journal.state.next_attempt_ms = 0
             self._tell(journal)
         if whole:
-            self._domains.log.wait(self._catalog, seen, _WAIT_S)
+            self._arrived.wait(_WAIT_S)
         return 0.0
 
     def _follow(self, listener: pb.Listener, journal: Journal, lease: Lease) -> bool:
-        """Looks at what the next page of events is about. Returns whether there were no more of them."""
-        log = self._domains.log
-        if self._position is None:
-            done = self._domains.consumers.get(self._catalog, consumer_of(self._name)).position
-            try:
-                self._position = log.begin(self._catalog, done.offset, done.epoch)
-            except (EventsTrimmed, EventsLost):  # it was away for too long, or the store is an older one
-                self._repair(listener, journal, lease)
-                return False
+        """Looks at what the next events are about. Returns whether there were no more of them."""
         try:
-            page = log.page(self._catalog, self._position, _PAGE_PAIRS)
-        except EventsTrimmed:
+            if self._reader is None:
+                self._reader = self._begun()
+            self._arrived.clear()  # first: what comes from now on is another look
+            delivery = self._reader.take(_EVENTS_AT_ONCE)
+        except (EventsTrimmed, EventsLost):  # it was away for too long, or the store is an older one
             self._repair(listener, journal, lease)
             return False
-        if page.events:
-            looks = looks_of(page.events)
+        events = delivery.decoded()
+        if events:
+            looks = looks_of(events)
             if looks.everything:
                 self._repair(listener, journal, lease)
                 return False
             self._mirror(listener, journal).look(looks)
-            last = page.events[-1]
-            done = EventPosition(last.offset, last.epoch)
+            done = EventPosition(events[-1].offset, events[-1].epoch)
             self._domains.consumers.acknowledge(self._catalog, consumer_of(self._name), done, lease.token)
-        self._position = page.position
-        return page.whole
+        return not delivery.more
+
+    def _begun(self) -> Following:
+        """A reader of what the consumer is not done with. Raises EventsTrimmed, EventsLost."""
+        consumers = self._domains.consumers
+        done = consumers.get(self._catalog, consumer_of(self._name)).position
+        start = consumers.locate(self._catalog, Start(done.offset, done.epoch))
+        return self._domains.feed.watch(self._catalog, start.offset, start.epoch, EVERYTHING, self._arrived.set)
+
+    def _read_no_more(self) -> None:
+        """What was read and not acknowledged is read again by the next reader."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     def _repair(self, listener: pb.Listener, journal: Journal, lease: Lease) -> None:
         """Compares everything, as it is now or later, so that no event before is needed any more."""
@@ -181,7 +193,7 @@ class Runner(LeasedThread):
         if (done.epoch, done.offset) < (extent.epoch, extent.last):
             done = EventPosition(extent.last, extent.epoch)
             self._domains.consumers.acknowledge(self._catalog, consumer, done, lease.token)
-        self._position = None
+        self._read_no_more()
         journal.repaired(listener.repairs_asked)
         self._told_ms = self._domains.clock()
 
@@ -219,7 +231,8 @@ class Runner(LeasedThread):
         return self._journal[1]
 
     def _forget(self) -> None:
-        self._journal = self._position = None
+        self._journal = None
+        self._read_no_more()
 
     def _tell(self, journal: Journal) -> None:
         journal.state.calls = self._metastore.calls
@@ -230,6 +243,7 @@ class Runner(LeasedThread):
         """Notes a failed attempt. Returns how long to wait before the next one: longer each time, with jitter."""
         wait_s = min(_RETRY_S_MAX, _RETRY_S_MIN * 2.0**self._attempts) * random.uniform(0.5, 1.0)  # noqa: S311
         self._attempts += 1
+        self._read_no_more()
         _log.warning("a listener failed; it tries again", listener=self._name, reason=error.message)
         if self._journal is None:
             return wait_s

@@ -28,12 +28,17 @@ _TYPES: Final = {
     pb.TABLE_DROPPED: "DROP_TABLE",
     pb.TABLE_UNDROPPED: "CREATE_TABLE",
     pb.SCHEMA_CHANGED: "ALTER_TABLE",
+    pb.TABLE_TRUNCATED: "ALTER_TABLE",
     pb.PARTITIONS_ADDED: "ADD_PARTITION",
     pb.PARTITIONS_ALTERED: ALTER_PARTITION,
+    pb.PARTITIONS_TRUNCATED: ALTER_PARTITION,
     pb.PARTITIONS_DROPPED: "DROP_PARTITION",
     pb.FUNCTION_CREATED: "CREATE_FUNCTION",
     pb.FUNCTION_DROPPED: "DROP_FUNCTION",
 }
+_OF_PARTITIONS: Final = frozenset(
+    {pb.PARTITIONS_ADDED, pb.PARTITIONS_ALTERED, pb.PARTITIONS_TRUNCATED, pb.PARTITIONS_DROPPED}
+)
 _NOTES: Final = {INSERTED: INSERT, WRITTEN: ACID_WRITE, REFRESHED: RELOAD}
 
 
@@ -42,7 +47,7 @@ def event_type(event: Event) -> str:
     kind = event.kind
     if kind == pb.COMMITTED and event.commit.branch == _MAIN:
         return INSERT
-    if kind in (pb.PARTITIONS_ADDED, pb.PARTITIONS_ALTERED, pb.PARTITIONS_DROPPED):
+    if kind in _OF_PARTITIONS:
         return INSERT if _is_too_much(event) else _TYPES[kind]
     if kind == pb.STATISTICS_CHANGED:
         change = event.statistics_change
@@ -65,4 +70,4 @@ def _is_too_much(event: Event) -> bool:
     """Whether no message of Hive can hold what has changed, so that readers have to read the table anew."""
     change = event.partitions_change
     listed = len(change.partitions)
-    return listed < change.count or (event.kind == pb.PARTITIONS_ALTERED and listed != 1)
+    return listed < change.count or (_TYPES[event.kind] == ALTER_PARTITION and listed != 1)

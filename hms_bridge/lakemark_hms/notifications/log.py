@@ -6,8 +6,6 @@ is asked for the first time, and kept for the next readers for as long as there 
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -36,7 +34,6 @@ ANSWER_BYTES_MAX: Final = 32 << 20
 
 _KEPT_BYTES_MAX: Final = 64 << 20
 _KEPT_OVERHEAD: Final = 400
-_POSITIONS_MAX: Final = 1_024
 _PAIRS_MIN: Final = 16
 _SECONDS_MAX: Final = 2**31 - 1
 
@@ -95,7 +92,6 @@ class NotificationLog:
         self._events = EventLog(services.catalog.store)
         self._kept: ByteLru[tuple[str, int], Notification] = ByteLru(_KEPT_BYTES_MAX, _kept_bytes)
         self._texts = TableTexts()
-        self._positions = _Positions()
 
     def after(self, catalog: str, offset: int, wanted: Wanted, count_max: int) -> list[bytes]:
         """The serialized notifications behind ``offset``, in order; fewer than ``count_max`` if they are too large.
@@ -132,7 +128,7 @@ class NotificationLog:
             answer.append(notification.struct)
             if len(answer) >= count_max:
                 if one.position is not None:
-                    self._positions.put(catalog, one.offset, one.position)
+                    self._events.remember(catalog, one.position)
                 break
         return answer
 
@@ -145,7 +141,7 @@ class NotificationLog:
                 yield _Read(at, kept, _NOTHING, None)
                 kept = self._kept.get((catalog, at + 1))
             deadline.current().check()
-            position = self._positions.get(catalog, at) or self._events.begin(catalog, at)
+            position = self._events.begin(catalog, at)
             page = self._events.page(catalog, position, min(max(count_max, _PAIRS_MIN), PAGE_PAIRS))
             if not page.events and not page.whole:  # a batch of more pieces than were asked for
                 page = self._events.page(catalog, position)
@@ -155,7 +151,6 @@ class NotificationLog:
                 key = page.places.get(at)
                 here = LogPosition(at, key, at) if key is not None else here._replace(after=at)
                 yield _Read(at, self._kept.get((catalog, at)), event, here)
-            self._positions.put(catalog, at, page.position)
             if page.whole:
                 return
 
@@ -184,19 +179,8 @@ class NotificationLog:
         return self.end(catalog).offset
 
     def end(self, catalog: str) -> LogPosition:
-        """The end of the log. Reads only what came since it was asked last, unless that is much."""
-        known = self._positions.end(catalog)
-        if known is not None:
-            try:
-                page = self._events.page(catalog, known)
-            except EventsTrimmed:
-                page = None
-            if page is not None and page.whole:
-                self._positions.put_end(catalog, page.position)
-                return page.position
-        end = self._events.end(catalog)
-        self._positions.put_end(catalog, end)
-        return end
+        """The end of the log."""
+        return self._events.end(catalog)
 
     def count(self, catalog: str, offset: int, wanted: Wanted, upto: int | None) -> int:
         """How many notifications there are behind ``offset``, up to and including the id ``upto`` (None: to the end).
@@ -235,36 +219,6 @@ class NotificationLog:
             if page.whole:
                 raise UnknownOutcome(f"the event of request {request_id} is not in the log of catalog {catalog!r}")
             position = page.position
-
-
-class _Positions:
-    """Where in the log readers stopped, so that their next call need not look for it. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_offset: OrderedDict[tuple[str, int], LogPosition] = OrderedDict()
-        self._ends: dict[str, LogPosition] = {}
-
-    def get(self, catalog: str, offset: int) -> LogPosition | None:
-        with self._lock:
-            return self._by_offset.get((catalog, offset))
-
-    def put(self, catalog: str, offset: int, position: LogPosition) -> None:
-        with self._lock:
-            self._by_offset[catalog, offset] = position
-            self._by_offset.move_to_end((catalog, offset))
-            if len(self._by_offset) > _POSITIONS_MAX:
-                self._by_offset.popitem(last=False)
-
-    def end(self, catalog: str) -> LogPosition | None:
-        with self._lock:
-            return self._ends.get(catalog)
-
-    def put_end(self, catalog: str, position: LogPosition) -> None:
-        with self._lock:
-            known = self._ends.get(catalog)
-            if known is None or known.offset <= position.offset:
-                self._ends[catalog] = position
 
 
 def _kept_bytes(notification: Notification) -> int:

@@ -122,7 +122,7 @@ class Messages:
             "tableType": before.hive_type,
             "tableObjBeforeJson": before.text,
             "tableObjAfterJson": after.text,
-            "isTruncateOp": "false",
+            "isTruncateOp": _flag(event.kind == pb.TABLE_TRUNCATED),
             "timestamp": _seconds(event),
             "writeId": _NO_WRITE_ID,
         }
@@ -165,7 +165,7 @@ class Messages:
         table = self._tables.warehouse(event, columns)
         values_before = one.values_before or one.values
         return self._of_table(event, table) | {
-            "isTruncateOp": "false",
+            "isTruncateOp": _flag(event.kind == pb.PARTITIONS_TRUNCATED),
             "timestamp": _seconds(event),
             "writeId": _NO_WRITE_ID,
             "keyValues": _key_values(columns, values_before),
@@ -238,7 +238,7 @@ class Messages:
             replaces = event.commit.operation in _REPLACING
             return self._insert(event, self._tables.committed(event), replaces=replaces)
         table = self._tables.warehouse(event, event.partitions_change.columns)
-        return self._insert(event, table)
+        return self._insert(event, table, replaces=event.kind == pb.PARTITIONS_TRUNCATED)
 
     def _noted_insert(self, event: Event) -> Message:
         note = event.note
@@ -258,7 +258,7 @@ class Messages:
         return self._of_table(event, table) | {
             "ptnObjJson": None,
             "timestamp": _seconds(event),
-            "replace": "true" if replaces else "false",
+            "replace": _flag(replaces),
             "files": [],
             "partKeyVals": {},
         }
@@ -343,6 +343,11 @@ def _head() -> Message:
 
 def _seconds(event: Event) -> int:
     return event.time_ms // 1_000
+
+
+def _flag(value: bool) -> str:
+    """As Hive writes truth into a message."""
+    return "true" if value else "false"
 
 
 def _key_values(columns: Sequence[str], values: Sequence[str]) -> dict[str, str]:

@@ -13,14 +13,14 @@ VITAL_THREADS: Final = 2
 
 
 class Lane(Generic[T]):
-    """Threads and their queue. ``pending`` counts calls that wait or run."""
+    """Threads and their queue. ``pending`` counts calls that wait or run, ``begun`` all that there have been."""
 
     def __init__(self, name: str, threads: int, waiting_max: int, work: Callable[[T], None]) -> None:
         self.threads = threads
         self.pending_max = threads + waiting_max
         self._work = work
         self._lock = threading.Lock()
-        self._pending = 0
+        self._pending = self.begun = 0
         self._queue: SimpleQueue[tuple[T] | None] = SimpleQueue()
         names = (f"{name}-{number}" for number in range(threads))
         self._workers = [threading.Thread(target=self._run, name=worker, daemon=True) for worker in names]
@@ -37,6 +37,7 @@ class Lane(Generic[T]):
         """Queues the item, whether there is room or not."""
         with self._lock:
             self._pending += 1
+            self.begun += 1
         self._queue.put((item,))
 
     def start(self) -> None:

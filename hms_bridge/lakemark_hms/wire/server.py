@@ -84,6 +84,10 @@ class HmsServer:
         self._lanes.start()
         self._loop_thread.start()
 
+    @property
+    def lanes(self) -> Lanes[tuple[Connection, Message]]:
+        return self._lanes
+
     def stop(self, deadline_seconds: float = 10.0) -> None:
         """Accepts nothing more, waits until the deadline for running calls and their replies, and closes the rest."""
         if not self._loop_thread.ident:

@@ -9,7 +9,7 @@ protocol: gRPC has an event loop, the Metastore protocol has threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from lakemark_server.admission.ranks import Rank, share_of
 
@@ -26,6 +26,15 @@ class LaneLoad(Protocol):
 
     @property
     def pending_max(self) -> int: ...
+
+
+class LaneUse(NamedTuple):
+    """How a lane is used, for those who watch: ``pending`` wait or run, ``begun`` is how many there have been."""
+
+    name: str
+    threads: int
+    pending: int
+    begun: int
 
 
 L_co = TypeVar("L_co", bound=LaneLoad, covariant=True)

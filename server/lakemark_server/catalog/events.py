@@ -19,7 +19,7 @@ LISTED_BYTES_MAX: Final = 1_000_000
 """Of values and locations that one event tells. Of more partitions it tells only how many they are."""
 
 ALTERED_ONE_BY_ONE_MAX: Final = 500
-"""Up to so many altered partitions have an event each, as in Hive."""
+"""Up to so many altered or truncated partitions have an event each, as in Hive."""
 
 
 class PartitionChange(NamedTuple):
@@ -104,12 +104,22 @@ def of_partitions(table: HiveTable, changes: Sequence[PartitionChange]) -> Itera
     dropped = [change for change in changes if change.after is None]
     if added:
         yield _partitions(pb.PARTITIONS_ADDED, table, added)
-    if len(altered) <= ALTERED_ONE_BY_ONE_MAX:
-        yield from (_partitions(pb.PARTITIONS_ALTERED, table, [change]) for change in altered)
-    else:
-        yield _partitions(pb.PARTITIONS_ALTERED, table, altered)
+    yield from _one_by_one(pb.PARTITIONS_ALTERED, table, altered)
     if dropped:
         yield _partitions(pb.PARTITIONS_DROPPED, table, dropped)
+
+
+def of_truncated_partitions(table: HiveTable, partitions: Sequence[Partition]) -> Iterator[Event]:
+    """One event for each, as in Hive, up to ``ALTERED_ONE_BY_ONE_MAX``."""
+    changes = [PartitionChange(partition.values, partition, partition) for partition in partitions]
+    yield from _one_by_one(pb.PARTITIONS_TRUNCATED, table, changes)
+
+
+def _one_by_one(kind: pb.EventKind.ValueType, table: HiveTable, changes: Sequence[PartitionChange]) -> Iterator[Event]:
+    if len(changes) <= ALTERED_ONE_BY_ONE_MAX:
+        yield from (_partitions(kind, table, [change]) for change in changes)
+    else:
+        yield _partitions(kind, table, changes)
 
 
 def _partitions(kind: pb.EventKind.ValueType, table: HiveTable, changes: Sequence[PartitionChange]) -> Event:

@@ -277,6 +277,22 @@ class WarehousePartitions:
         for location in locations:
             directories.remove_empty_parents(location, table.record.location)
 
+    def tell_truncated(self, table: HiveTable, partitions: Sequence[Partition]) -> None:
+        """Tells that the files of these partitions were deleted, as far as they are still there.
+
+        Raises TableNotFound.
+        """
+
+        def body(mutation: Mutation, part: Sequence[Partition]) -> None:
+            warehouse_records.require_table(mutation.tx, table)
+            values = [row.values for row in part]
+            current = warehouse_records.find_partitions(mutation.tx, table.table_id, values)
+            for event in events.of_truncated_partitions(table, [row for row in current if row]):
+                mutation.tell(event)
+
+        for part in _parts(partitions, _bytes_of):
+            self._mutations.run(partial(body, part=part))
+
     # -- one transaction, or several ----------------------------------------------------------------------------------
 
     def _apply(

@@ -10,7 +10,14 @@ from typing import Final, TypeAlias
 import structlog
 
 from lakemark_core import storage
-from lakemark_core.errors import AlreadyExists, FailedPrecondition, LakemarkError, PartitionNotFound, StoreConflict
+from lakemark_core.errors import (
+    AlreadyExists,
+    FailedPrecondition,
+    LakemarkError,
+    PartitionNotFound,
+    StoreConflict,
+    TableNotFound,
+)
 from lakemark_proto.store.v1.store_pb2 import ClosedRecord, DatabaseRecord, Holder, TableEntry
 from lakemark_proto.store.v1.warehouse_pb2 import HiveTableRecord
 from lakemark_proto.v1 import events_pb2 as pb
@@ -335,10 +342,11 @@ class WarehouseTables:
         directories.begin_deletion(tx, location, mutation.now_ms, aside=True)
         return ""
 
-    def truncate(self, table: HiveTable, rows: Sequence[Partition] | None) -> None:
-        """Deletes the files of the table, or of partitions, and keeps the directories.
+    def truncate(self, table: HiveTable, partitions: Sequence[Partition] | None = None) -> None:
+        """Deletes the files of these partitions, or of a table without partitions (None), and keeps the directories.
 
-        Raises FailedPrecondition: the table must own its data, and nobody else may have files there.
+        The table must own its data, and nobody else may have files there. Its event is told when the files are gone:
+        whoever is told finds none. Raises FailedPrecondition, TableNotFound, Unavailable.
         """
         if not table.record.owns_data:
             raise FailedPrecondition(
@@ -346,12 +354,12 @@ class WarehouseTables:
                 "data: its data are not deleted"
             )
         base = table.record.partition_base
-        located = [row for row in rows or () if row.located]
-        locations = [row.full_location(base) for row in located] if rows is not None else [table.record.location]
+        located = [row for row in partitions or () if row.located]
+        locations = [row.full_location(base) for row in located] if partitions is not None else [table.record.location]
 
         def check(tx: Transaction) -> int:
             warehouse_records.require_table(tx, table)
-            if rows is None:
+            if partitions is None:
                 reason = self._ownership.what_keeps(tx, holding_of(table))
             else:
                 reason = next(iter(partition_places.what_keeps(tx, self._ownership, table, located).values()), "")
@@ -364,6 +372,17 @@ class WarehouseTables:
             with directories.emptying(self._store, some, check):
                 for location in some:
                     storage.empty_directory(location)
+        if partitions is None:
+            self._mutations.run(lambda mutation: self._tell_truncated(mutation, table))
+        else:
+            self._partitions.tell_truncated(table, partitions)
+
+    def _tell_truncated(self, mutation: Mutation, table: HiveTable) -> None:
+        database = table.database
+        now = warehouse_records.load_table(mutation.tx, database.catalog, database.name, table.name)
+        if now.table_id != table.table_id:
+            raise TableNotFound(f"table {table.label} was dropped and created again meanwhile")
+        mutation.tell(events.of_warehouse_table(pb.TABLE_TRUNCATED, now, now))
 
 
 class _ChangedMeanwhileError(StoreConflict):

@@ -6,6 +6,8 @@ places (``lakemark_server.events.upkeep``); from there on readers count.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -18,6 +20,9 @@ from lakemark_server.store.keyspace import EVENT_ENDS, EVENT_MARKS, EVENTS
 
 PAGE_PAIRS: Final = 256
 """Pairs of the store that a page reads; the pieces of one batch are fewer."""
+
+PLACES_MAX: Final = 1_024
+"""Places of readers that are remembered, of all catalogs."""
 
 
 class LogPosition(NamedTuple):
@@ -62,11 +67,47 @@ class LogSummary(NamedTuple):
     size_bytes: int
 
 
+class LogLag(NamedTuple):
+    """How far somebody is behind: ``events``, and the time of the first of them (0: there is none)."""
+
+    events: int
+    first_ms: int
+
+    def ms(self, now_ms: int) -> int:
+        """The age of the first event."""
+        return max(0, now_ms - self.first_ms) if self.first_ms else 0
+
+
+class _Places:
+    """Where readers of logs stopped, so that whoever goes on there need not count. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_offset: OrderedDict[tuple[str, int], LogPosition] = OrderedDict()
+
+    def get(self, catalog: str, offset: int) -> LogPosition | None:
+        with self._lock:
+            return self._by_offset.get((catalog, offset))
+
+    def put(self, catalog: str, offset: int, position: LogPosition) -> None:
+        with self._lock:
+            self._by_offset[catalog, offset] = position
+            self._by_offset.move_to_end((catalog, offset))
+            if len(self._by_offset) > PLACES_MAX:
+                self._by_offset.popitem(last=False)
+
+
 class EventLog:
-    """Thread-safe; holds no state. Catalogs are named in lower case."""
+    """Thread-safe. Catalogs are named in lower case.
+
+    It remembers where each log ended when it was last asked for, and where readers stopped, so that asking often reads
+    only what came since. The order of a log never changes, so what was counted once stays true.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._ends: dict[str, EventMark] = {}
+        self._places = _Places()
 
     def begin(self, catalog: str, after: int, epoch: int | None = None) -> LogPosition:
         """Where to read the events behind the offset ``after`` (0: from the first one on).
@@ -84,6 +125,9 @@ class EventLog:
         wanted = max(after, trimmed)
         if epoch is not None and epoch < current:
             self._check_kept(catalog, wanted, epoch)
+        known = self._places.get(catalog, wanted)
+        if known is not None:
+            return known
         position = self._store.read(lambda tx: _from_mark(last_mark(tx, catalog, wanted), wanted))
         try:
             return self._behind(catalog, position)
@@ -94,8 +138,24 @@ class EventLog:
 
     def end(self, catalog: str) -> LogPosition:
         """The end of the log: what is read there comes later."""
-        mark = self._counted(catalog, lambda tx: last_mark(tx, catalog))
+        mark = self._end(catalog)
         return _from_mark(mark, mark.offset)
+
+    def lag(self, catalog: str, offset: int, extent: LogExtent | None = None) -> LogLag:
+        """How far somebody is behind who is done with all events up to this offset. ``extent``: if it is known."""
+        extent = extent or self.extent(catalog)
+        events = max(0, extent.last - offset)
+        if not events:
+            return LogLag(0, 0)
+        try:
+            position = self.begin(catalog, max(offset, extent.first - 1))
+            while True:
+                page = self.page(catalog, position)
+                if page.events or page.whole:
+                    return LogLag(events, page.events[0].time_ms if page.events else 0)
+                position = page.position
+        except EventsTrimmed:  # meanwhile
+            return LogLag(events, 0)
 
     def extent(self, catalog: str) -> LogExtent:
         """What there is to read."""
@@ -112,13 +172,19 @@ class EventLog:
             return mark if mark.trimmed else EventMark(), first[2][0].time_ms if first else 0, event_log.epoch(tx)
 
         begun, first_ms, epoch = self._store.read(beginning)
-        end = self._counted(catalog, lambda tx: last_mark(tx, catalog))
+        end = self._end(catalog)
         extent = LogExtent(begun.offset + 1, end.offset, epoch)
         return LogSummary(extent, first_ms, end.time_ms if first_ms else 0, end.bytes - begun.bytes)
 
     def page(self, catalog: str, position: LogPosition, pairs: int = PAGE_PAIRS) -> EventPage:
         """The events behind ``position``; none if there are no more. Raises EventsTrimmed."""
-        return self._store.read(lambda tx: _page(tx, catalog, position, pairs))
+        page = self._store.read(lambda tx: _page(tx, catalog, position, pairs))
+        self.remember(catalog, page.position)
+        return page
+
+    def remember(self, catalog: str, position: LogPosition) -> None:
+        """Notes that a reader stopped there, and may go on there."""
+        self._places.put(catalog, position.after, position)
 
     def wait(self, catalog: str, seen: bytes | None, timeout_s: float) -> bytes | None:
         """Returns what changes with each batch as soon as it is not ``seen``, or after ``timeout_s``."""
@@ -156,14 +222,27 @@ class EventLog:
                 )
             position = page.position
 
-    def _counted(
-        self, catalog: str, from_mark: Callable[[ReadTransaction], EventMark], end: bytes | None = None
-    ) -> EventMark:
-        """What a mark at the end of the log, or before the key ``end``, would say; counted from another mark.
+    def _end(self, catalog: str) -> EventMark:
+        """What a mark at the end of the log would say."""
+        known = self._ends.get(catalog)
+        end = self._counted(catalog, lambda tx: last_mark(tx, catalog), known=known)
+        if end != known:  # a thread that has read less may come later: then its end is counted on from
+            self._ends[catalog] = end
+        return end
 
-        Raises EventsTrimmed if there is none to count from.
+    def _counted(
+        self,
+        catalog: str,
+        from_mark: Callable[[ReadTransaction], EventMark],
+        end: bytes | None = None,
+        known: EventMark | None = None,
+    ) -> EventMark:
+        """What a mark at the end of the log, or before the key ``end``, would say.
+
+        Counted from another mark, or from ``known``, unless much lies behind that. Raises EventsTrimmed if there is
+        none to count from.
         """
-        mark = self._store.read(from_mark)
+        mark = known or self._store.read(from_mark)
         while True:
             position = _from_mark(mark, mark.offset)
             try:
@@ -181,6 +260,9 @@ class EventLog:
             )
             if page.whole:
                 return mark
+            newer = self._store.read(from_mark)
+            if newer.offset > mark.offset:
+                mark = newer
 
 
 def marks_key(catalog: str, offset: int) -> bytes:

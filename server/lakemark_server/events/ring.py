@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from lakemark_proto.v1.events_pb2 import Event, WatchEventsResponse
 from lakemark_server.events.filters import EventFilter, Subject, subject_of
 
 RING_EVENTS: Final = 10_000
 RING_BYTES: Final = 4 << 20
+SHARED_MAX: Final = 32
+"""Different deliveries that are kept, until there are new events, for others who want the same."""
 SCANNED_MAX: Final = 1_000
 """Events that one call looks at, or patterns that it tries: a filter that lets few through must keep no loop busy."""
+
+
+_Wanted: TypeAlias = tuple[int, EventFilter, int, int]
 
 
 class EncodedEvent(NamedTuple):
@@ -24,15 +29,19 @@ class EncodedEvent(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """Some events for a watcher. ``upto``: it has been told all up to this offset. ``more``: there are more now."""
+    """Some events for a watcher. ``upto``: it has been told all up to this offset. ``more``: there are more now.
+
+    ``encoded``: the events as a response has them. Watchers who want the same share it.
+    """
 
     events: list[EncodedEvent]
     upto: int
     more: bool
+    encoded: bytes
 
     def decoded(self) -> list[Event]:
         """The events as messages."""
-        return list(WatchEventsResponse.FromString(b"".join(event.encoded for event in self.events)).events)
+        return list(WatchEventsResponse.FromString(self.encoded).events)
 
 
 def encoded(event: Event) -> EncodedEvent:
@@ -50,10 +59,14 @@ def chosen(
         if wanted.fits(event.subject):
             size_bytes += len(event.encoded)
             if len(taken) == events_max or (taken and size_bytes > bytes_max):
-                return Delivery(taken, upto, more=True)
+                return _delivery(taken, upto, more=True)
             taken.append(event)
         upto = event.offset
-    return Delivery(taken, upto, more=False)
+    return _delivery(taken, upto, more=False)
+
+
+def _delivery(events: list[EncodedEvent], upto: int, *, more: bool) -> Delivery:
+    return Delivery(events, upto, more, b"".join(event.encoded for event in events))
 
 
 class EventRing:
@@ -67,6 +80,7 @@ class EventRing:
         self._events_max, self._bytes_max = events_max, bytes_max
         self._events: list[EncodedEvent] = []
         self._bytes = 0
+        self._made: dict[_Wanted, Delivery] = {}  # since the last event was added
         self._lock = threading.Lock()
 
     @property
@@ -79,6 +93,7 @@ class EventRing:
         """Adds the events that follow."""
         with self._lock:
             self._events += events
+            self._made.clear()
             self._bytes += sum(len(event.encoded) for event in events)
             forgotten = 0
             while len(self._events) - forgotten > self._events_max or self._bytes > self._bytes_max:
@@ -92,6 +107,7 @@ class EventRing:
         with self._lock:
             self._begin, self._bytes = begin, 0
             self._events.clear()
+            self._made.clear()
 
     def holds(self, after: int) -> bool:
         """Whether all events behind that offset are here, as far as there are any."""
@@ -100,12 +116,20 @@ class EventRing:
 
     def take(self, after: int, wanted: EventFilter, events_max: int, bytes_max: int) -> Delivery | None:
         """Wanted events behind the offset ``after``; None: it lies before what is kept here."""
+        key = after, wanted, events_max, bytes_max
         with self._lock:
             if after < self._begin:
                 return None
+            made = self._made.get(key)
+            if made is not None:
+                return made
             start = after - self._begin
             end = start + max(1, SCANNED_MAX // (1 + len(wanted.patterns)))
             scanned = self._events[start:end]
-            more = end < len(self._events)
+            more, last = end < len(self._events), self._begin + len(self._events)
         batch = chosen(scanned, after, wanted, events_max, bytes_max)
-        return batch._replace(more=batch.more or more)
+        delivery = batch._replace(more=batch.more or more)
+        with self._lock:
+            if last == self._begin + len(self._events) and len(self._made) < SHARED_MAX:
+                self._made[key] = delivery
+        return delivery

@@ -50,7 +50,7 @@ class LogUpkeep:
         while True:
             new = self._store.read(lambda tx, mark=mark: _next_marks(tx, catalog, mark))  # type: ignore[misc]
             for mark in new.marks:
-                self._store.transact(lambda tx, mark=mark: _put(tx, catalog, mark))  # type: ignore[misc]
+                self._store.transact(lambda tx, mark=mark: _put_new(tx, catalog, mark))  # type: ignore[misc]
             if new.whole:
                 return
             mark = new.read
@@ -88,6 +88,14 @@ def _next_marks(tx: ReadTransaction, catalog: str, mark: EventMark) -> _Marks:
             marks.append(read)
             set_at = read
     return _Marks(marks, read, len(pairs) < PAGE_PAIRS)
+
+
+def _put_new(tx: Transaction, catalog: str, mark: EventMark) -> None:
+    """Unless the log was trimmed up to there since the mark was made, by whoever did it."""
+    pairs = tx.get_range(*EVENT_MARKS.range(catalog), limit=1)
+    first = EventMark.FromString(pairs[0][1]) if pairs else EventMark()
+    if not first.trimmed or mark.offset > first.offset:
+        _put(tx, catalog, mark)
 
 
 def _put(tx: Transaction, catalog: str, mark: EventMark) -> None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from lakemark_core.errors import FailedPrecondition, LakemarkError
 from lakemark_server.context import deadline
+from lakemark_server.metrics.process import STORE
 
 from .api import KEYS_END, Export, OpenTransaction, ReadTransaction, Store, StoreClosed, Transaction
 from .buffer import BufferedTransaction, PendingTransaction
@@ -45,10 +46,12 @@ class BufferedStore(Store):
         self._check_open()
         deadline.check()
         transaction = ReadOnlyTransaction(self._open_snapshot, self._clock)
+        since = time.perf_counter()
         try:
             return body(transaction)
         finally:
             transaction.finish()
+            STORE.observe(time.perf_counter() - since, "read")
 
     def transact(self, body: Callable[[Transaction], T], *, attempts_max: int = 50) -> T:
         return run_transaction(self.begin, body, attempts_max)

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_server.context import deadline
+from lakemark_server.metrics.process import STORE, STORE_REPEATS, STORE_TRANSACTIONS
 
 from .api import Conflict, OpenTransaction, Transaction, TransactionTooOld, TryAgain
 
@@ -36,15 +37,20 @@ def run_transaction(
     for attempt in range(attempts_max):
         deadline.check()
         transaction = begin()
+        STORE_TRANSACTIONS.add(1)
         try:
             result = body(transaction)
+            since = time.perf_counter()
             transaction.commit()
+            STORE.observe(time.perf_counter() - since, "commit")
         except (Conflict, TransactionTooOld, TryAgain):
             if attempt + 1 == attempts_max:
                 raise
         else:
             return result
         finally:
+            STORE_TRANSACTIONS.add(-1)
             transaction.cancel()
+        STORE_REPEATS.add()
         sleep(min(pause_seconds(attempt), deadline.current().remaining_s()))
     raise AssertionError("unreachable: the last attempt returns or raises")

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from lakemark_core.errors import AlreadyExists, InvalidArgument, InvalidName, LakemarkError, LimitExceeded, NotFound
+from lakemark_core.errors import AlreadyExists, InvalidArgument, InvalidName, LimitExceeded, NotFound
 from lakemark_proto.v1 import listeners_pb2 as pb
 from lakemark_proto.v1.events_pb2 import EventFilter as FilterMessage
 from lakemark_server.context import caller
@@ -121,20 +121,9 @@ class Listeners:
 
         listener, position = self._store.read(body)
         listener.condition = _condition(listener)
-        listener.lag_events, listener.lag_ms = self._lag(catalog, position)
+        lag = self._log.lag(catalog, position.offset)
+        listener.lag_events, listener.lag_ms = lag.events, lag.ms(self._clock())
         return listener
-
-    def _lag(self, catalog: str, position: EventPosition) -> tuple[int, int]:
-        extent = self._log.extent(catalog)
-        events = max(0, extent.last - position.offset)
-        if not events:
-            return 0, 0
-        try:
-            place = self._log.begin(catalog, max(position.offset, extent.first - 1))
-            first = self._log.page(catalog, place).events
-        except LakemarkError:  # trimmed since
-            return events, 0
-        return events, max(0, self._clock() - first[0].time_ms) if first else 0
 
     def pause(self, catalog: str, name: str, *, paused: bool, request_id: str = "") -> pb.Listener:
         """Pauses or resumes. Raises ListenerNotFound."""

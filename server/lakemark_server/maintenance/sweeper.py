@@ -10,6 +10,7 @@ import structlog
 from lakemark_core.errors import LakemarkError
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import Store
+from lakemark_server.metrics.process import SWEEPS, WRITERS_LOST
 from lakemark_server.store.leased_thread import LeasedThread
 from lakemark_server.store.leases import FencedStore
 
@@ -49,7 +50,10 @@ class Sweeper(LeasedThread):
             return []
         if self._round is None or self._round[0] != lease.token:
             self._round = lease.token, self._sweep(FencedStore(self._store, lease))
-        return list(self._round[1]())
+        lost = list(self._round[1]())
+        SWEEPS.add("done")
+        WRITERS_LOST.add(by=len(lost))
+        return lost
 
     def _rounds(self) -> None:
         while not self._stopped.wait(self._interval_s):
@@ -57,4 +61,5 @@ class Sweeper(LeasedThread):
                 for table_id, instant in self.once():
                     _log.info("rolled back a lost writer", table_id=table_id, instant=instant)
             except LakemarkError as error:
+                SWEEPS.add("failed")
                 _log.warning("looking for lost writers failed; it is tried again", reason=error.message)

@@ -326,7 +326,7 @@ def _response(watcher: Watcher, delivery: Delivery, held: _Held | None) -> bytes
     rest = pb.WatchEventsResponse(
         upto=watcher.upto, epoch=watcher.epoch, end=watcher.end, token=held.lease.token if held is not None else 0
     )
-    return b"".join([*(event.encoded for event in delivery.events), rest.SerializeToString()])
+    return delivery.encoded + rest.SerializeToString()
 
 
 def _start(position: pb.EventPosition) -> Start:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from lakemark_core.errors import LakemarkError
-from lakemark_server.admission.lanes import LanePolicy
+from lakemark_server.admission.lanes import LanePolicy, LaneUse
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.ranks import Rank
 from lakemark_server.admission.tenants import overloaded
@@ -28,12 +28,15 @@ _SMOOTHING: Final = 0.05
 
 
 class Lane:
-    """Some threads, and the requests that wait for them. ``pending`` counts requests that wait or run."""
+    """Some threads, and the requests that wait for them.
+
+    ``pending`` counts requests that wait or run, ``begun`` all that there have been.
+    """
 
     def __init__(self, name: str, threads: int, waiting_max: int) -> None:
         self.threads = threads
         self.pending_max = threads + waiting_max
-        self.pending = 0
+        self.pending = self.begun = 0
         self.service_s = _SERVICE_S_FIRST  # a running mean of how long a thread is taken
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
@@ -66,6 +69,7 @@ class Lane:
 
         inflight.enter(size_bytes)
         self.pending += 1
+        self.begun += 1
         self._pool.submit(_timed, work).add_done_callback(
             lambda done: None if done.cancelled() else loop.call_soon_threadsafe(finish, done)
         )
@@ -84,7 +88,7 @@ class Lanes:
         self.reads = Lane("grpc-read", reserved_threads, waiting_max)
         self.vital = Lane("grpc-vital", VITAL_THREADS, waiting_max)
         self._inflight = inflight
-        self._waiting = 0
+        self._waiting = self._begun = 0
 
     def run(
         self, rank: Rank, work: Callable[[], T], size_bytes: int, ended: Callable[[], None] | None = None
@@ -105,11 +109,20 @@ class Lanes:
             raise _full(self._waiting, self.main)
         self._inflight.enter(size_bytes)
         self._waiting += 1
+        self._begun += 1
         try:
             yield
         finally:
             self._waiting -= 1
             self._inflight.leave(size_bytes)
+
+    def uses(self) -> list[LaneUse]:
+        """How the lanes and the event loop are used."""
+        lanes = {"main": self.main, "reads": self.reads, "vital": self.vital}
+        return [
+            LaneUse("loop", 1, self._waiting, self._begun),
+            *(LaneUse(name, lane.threads, lane.pending, lane.begun) for name, lane in lanes.items()),
+        ]
 
     def stop(self) -> None:
         for lane in (self.main, self.reads, self.vital):

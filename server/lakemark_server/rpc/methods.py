@@ -10,9 +10,10 @@ Whether its tenant may make a request, and whether there is room for it, is deci
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
 import structlog
@@ -23,6 +24,7 @@ from lakemark_server.admission.ranks import Rank
 from lakemark_server.admission.tenants import Entered, Tenants
 from lakemark_server.context import caller, deadline
 from lakemark_server.context.deadline import Deadline
+from lakemark_server.metrics.process import REQUEST_ERRORS, REQUESTS
 from lakemark_server.rpc.admission import Admission, Receiving
 from lakemark_server.rpc.declaration import rank_of
 from lakemark_server.rpc.errors import abort
@@ -32,6 +34,7 @@ from lakemark_server.rpc.requests import Context, caller_of, deadline_of, decode
 from lakemark_server.rpc.streams import streamed
 
 T = TypeVar("T")
+_PROTOCOL: Final = "grpc"
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
 _log = structlog.get_logger(__name__)
 
@@ -61,7 +64,7 @@ class Methods(grpc.GenericRpcHandler):
                 stream = streamed(method, behaviour, lanes, admission, request_s_max)
                 return grpc.stream_stream_rpc_method_handler(_received(stream, method.name, rank, receiving))
             quick = getattr(servicer, "quick", {}).get(method.name)
-            call = _served(method, behaviour, quick, lanes, admission, request_s_max)
+            call = _measured(_served(method, behaviour, quick, lanes, admission, request_s_max), method.name)
             return grpc.stream_unary_rpc_method_handler(_received(call, method.name, rank, receiving))
 
         self._handlers = {
@@ -135,6 +138,17 @@ def _served(
     return in_lane if quick is None else quickly
 
 
+def _measured(call: _Call, method: str) -> _Call:
+    async def answer(data: bytes, context: Context) -> bytes:
+        since = time.perf_counter()
+        try:
+            return await call(data, context)
+        finally:
+            REQUESTS.observe(time.perf_counter() - since, _PROTOCOL, method)
+
+    return answer
+
+
 def _received(
     call: Callable[[bytes, Context], Awaitable[T]], method: str, rank: Rank, receiving: Receiving
 ) -> Callable[[object, Context], Awaitable[T]]:
@@ -144,11 +158,13 @@ def _received(
         try:
             return await call(await receiving.message(rank, context), context)
         except LakemarkError as error:
+            REQUEST_ERRORS.add(_PROTOCOL, method, error.code)
             return await abort(context, error)
         except NotImplementedError:
             return await abort(context, Unimplemented(f"{method} is not available in this release"))
         except Exception as error:
             _log.exception("request failed", method=method)
+            REQUEST_ERRORS.add(_PROTOCOL, method, Internal.code)
             error.__traceback__ = None  # its frames hold the request
             defect = Internal(f"{method} failed by a defect of the service; its log has the details")
             return await abort(context, defect)

@@ -21,6 +21,7 @@ from lakemark_proto.v1 import (
     snapshot_pb2,
     timeline_pb2,
 )
+from lakemark_server.admission.lanes import LaneUse
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.tenants import Tenants
 from lakemark_server.catalog.service import Catalog
@@ -118,6 +119,10 @@ class GrpcServer:
             self._server, self.port = loop.run(self._bound(methods, f"{host}:{port}", limits))
         except RuntimeError as error:
             raise cannot_listen("gRPC", host, port, error) from error
+
+    def lane_uses(self) -> list[LaneUse]:
+        """How the lanes are used."""
+        return self._lanes.uses()
 
     def start(self) -> None:
         loop.run(self._start())

@@ -222,29 +222,9 @@ class Sinks:
     def _status(self, sink: SinkId, record: SinkRecord) -> SinkStatus:
         consumer = self._consumers.get(sink.catalog, consumer_name(sink.name))
         progress, letters = self._store.read(lambda tx: (progress_of(tx, sink), dead_letters.count(tx, sink)))
-        lag_events = max(0, self._log.extent(sink.catalog).last - consumer.place.offset)
+        lag = self._log.lag(sink.catalog, consumer.place.offset)
         now = self._clock()
-        return SinkStatus(
-            record,
-            progress,
-            consumer,
-            consumer.member(now),
-            lag_events,
-            max(0, now - self._first_ms(sink.catalog, consumer.place.offset)) if lag_events else 0,
-            letters,
-        )
-
-    def _first_ms(self, catalog: str, offset: int) -> int:
-        """The time of the first event behind an offset, or of the first that is kept."""
-        first = max(offset, self._log.extent(catalog).first - 1)
-        position = self._log.begin(catalog, first)
-        while True:
-            page = self._log.page(catalog, position)
-            if page.events:
-                return page.events[0].time_ms
-            if page.whole:
-                return self._clock()
-            position = page.position
+        return SinkStatus(record, progress, consumer, consumer.member(now), lag.events, lag.ms(now), letters)
 
 
 def consumer_name(name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -17,6 +18,7 @@ from lakemark_core.errors import LakemarkError
 from lakemark_proto.store.v1.store_pb2 import SinkRecord
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events import consumers
+from lakemark_server.events.feed import EventSource
 from lakemark_server.kv import Store
 from lakemark_server.sinks import registry, senders
 from lakemark_server.sinks.backoff import RetryPauses
@@ -55,9 +57,9 @@ class RunnerSettings:
 class SinkRunner(LeasedThreads[tuple[SinkId, int, int]]):
     """Between ``start`` and ``stop``: keeps a thread for each sink that is not paused."""
 
-    def __init__(self, store: Store, clock: ClockMs, settings: RunnerSettings) -> None:
+    def __init__(self, store: Store, clock: ClockMs, settings: RunnerSettings, feed: EventSource) -> None:
         super().__init__("sinks", self._wanted, settings.look_s)
-        self._store, self._clock, self._settings = store, clock, settings
+        self._store, self._clock, self._settings, self._feed = store, clock, settings, feed
         self._seen: bytes | None = b""  # that of no store: it has none or a counter
 
     def _wanted(self) -> dict[tuple[SinkId, int, int], Callable[[], LeasedThread]] | None:
@@ -69,7 +71,7 @@ class SinkRunner(LeasedThreads[tuple[SinkId, int, int]]):
         self._seen = changed
         return {
             (SinkId(record.catalog, record.name), record.created_ms, record.revision): partial(
-                SinkThread, self._store, self._clock, record, self._settings
+                SinkThread, self._store, self._clock, record, self._settings, self._feed
             )
             for record in records
             if not record.paused
@@ -79,9 +81,11 @@ class SinkRunner(LeasedThreads[tuple[SinkId, int, int]]):
 class SinkThread(LeasedThread):
     """One sink in this process: waits for its lease, and delivers while it has it."""
 
-    def __init__(self, store: Store, clock: ClockMs, record: SinkRecord, settings: RunnerSettings) -> None:
+    def __init__(
+        self, store: Store, clock: ClockMs, record: SinkRecord, settings: RunnerSettings, feed: EventSource
+    ) -> None:
         self._sink = SinkId(record.catalog, record.name)
-        self._record, self._settings, self._clock = record, settings, clock
+        self._record, self._settings, self._clock, self._feed = record, settings, clock, feed
         ttl_ms = max(settings.lease_ms, _ATTEMPTS_A_LEASE * record.webhook.timeout_ms)
         super().__init__(
             store,
@@ -135,15 +139,17 @@ class SinkThread(LeasedThread):
                 sender,
                 WorkerRules(_attempts_max(self._record), self._settings.pauses, self._settings.limits),
                 self._chance,
+                self._feed,
             )
-            _log.info("delivering", sink=self._sink.name, catalog=self._sink.catalog)
-            try:
-                while not self._stopped.is_set() and _has_token(self._held(), lease):
-                    self._pause(worker, worker.step())
-            except DeliveryAborted:
-                pass
-            if _has_token(self._lease, lease):
-                worker.finish()
+            with closing(worker):
+                _log.info("delivering", sink=self._sink.name, catalog=self._sink.catalog)
+                try:
+                    while not self._stopped.is_set() and _has_token(self._held(), lease):
+                        self._pause(worker, worker.step())
+                except DeliveryAborted:
+                    pass
+                if _has_token(self._lease, lease):
+                    worker.finish()
         finally:
             self._sender = None
             sender.close()

@@ -8,6 +8,7 @@ one delivers again.
 from __future__ import annotations
 
 import random
+import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,16 +22,16 @@ from lakemark_proto.store.v1.store_pb2 import DeadLetterRecord, SinkProgress
 from lakemark_proto.v1.events_pb2 import Event
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events import consumers, filters
-from lakemark_server.events.consumers import Consumers, EventPosition
-from lakemark_server.events.log import EventLog, LogPosition
+from lakemark_server.events.consumers import Consumers, EventPosition, Start
+from lakemark_server.events.feed import EventSource, Following
+from lakemark_server.events.log import EventLog
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.sinks import dead_letters, registry
 from lakemark_server.sinks.backoff import RetryPauses
 from lakemark_server.sinks.dead_letters import LetterLimits, LettersFull, SinkId
 from lakemark_server.sinks.delivery import DeliveryFailed, EventRefused, Sender
 from lakemark_server.sinks.registry import consumer_name
-from lakemark_server.store import event_log
-from lakemark_server.store.keyspace import EVENT_ENDS, SINK_PROGRESS
+from lakemark_server.store.keyspace import SINK_PROGRESS
 from lakemark_server.store.mutations import Mutation, Mutations
 
 SAVE_MS: Final = 500
@@ -63,18 +64,26 @@ class _Retry:
 
 
 class SinkWorker:
-    """For one thread. ``store`` is fenced: nothing is written once the lease is lost. Begins where the consumer is.
+    """For one thread; to be closed. Begins where the consumer is.
 
-    Raises ConsumerNotFound, SinkNotFound.
+    ``store`` is fenced: nothing is written once the lease is lost. ``feed`` is shared with all who read events in this
+    process. Raises ConsumerNotFound, SinkNotFound.
     """
 
     def __init__(
-        self, store: Store, clock: ClockMs, sink: SinkId, sender: Sender, rules: WorkerRules, chance: random.Random
+        self,
+        store: Store,
+        clock: ClockMs,
+        sink: SinkId,
+        sender: Sender,
+        rules: WorkerRules,
+        chance: random.Random,
+        feed: EventSource,
     ) -> None:
         self._store, self._clock, self._sink = store, clock, sink
         self._sender, self._rules, self._chance = sender, rules, chance
-        self._log = EventLog(store)
-        self._consumers = Consumers(store, self._log, clock)
+        self._feed = feed
+        self._consumers = Consumers(store, EventLog(store), clock)
         self._mutations = Mutations(store, clock)
 
         def read(tx: ReadTransaction) -> tuple[consumers.Consumer, SinkProgress]:
@@ -85,10 +94,10 @@ class SinkWorker:
         self._filter = filters.filter_of(consumer.record.filter)
         self._start = self._saved = consumer.position
         self._epoch = consumer.position.epoch  # the store's, once reading has begun
-        self._position: LogPosition | None = None  # where reading goes on; None: not begun
+        self._reader: Following | None = None  # None: reading has not begun
+        self._arrived = threading.Event()  # there may be new events
         self._pending: deque[Event] = deque()
         self._retry = _Retry()
-        self._seen: bytes | None = None  # what the log's end was before it was last read
         self._whole = False  # there was no more then
         self._saved_ms = self._looked_ms = clock()
         self._delivered = False  # since it was last saved
@@ -107,7 +116,7 @@ class SinkWorker:
         if now - self._looked_ms >= RESEND_LOOK_MS and self._resend():
             return 0.0
         try:
-            if not self._pending and not (self._whole and self._is_at_end()):
+            if not self._pending:
                 self._fill()
         except (EventsTrimmed, EventsLost, OffsetUnknown) as error:
             self._stop_for_user(error)
@@ -119,7 +128,7 @@ class SinkWorker:
 
     def wait(self, seconds: float) -> None:
         """Waits so long, at most ``IDLE_S``, or until the log has more; for a worker that ``is_idle``."""
-        self._log.wait(self._sink.catalog, self._seen, min(seconds, IDLE_S))
+        self._arrived.wait(min(seconds, IDLE_S))
 
     @property
     def is_idle(self) -> bool:
@@ -131,28 +140,29 @@ class SinkWorker:
         if self._done() != self._saved or self._delivered:
             self._save()
 
+    def close(self) -> None:
+        """Reads no more."""
+        if self._reader is not None:
+            self._reader.close()
+
     def _done(self) -> EventPosition:
         """Up to where everything is delivered, given up or not wanted."""
         if self._pending:
             return EventPosition(self._pending[0].offset - 1, self._epoch)
-        if self._position is None:
+        if self._reader is None:
             return self._start
-        return EventPosition(self._position.after, self._epoch)
+        return EventPosition(self._reader.upto, self._epoch)
 
     def _fill(self) -> None:
-        self._seen = self._end_stamp()
-        if self._position is None:
-            self._epoch = self._store.read(event_log.epoch)
-            self._position = self._log.begin(self._sink.catalog, self._start.offset, self._start.epoch)
-        page = self._log.page(self._sink.catalog, self._position)
-        self._position, self._whole = page.position, page.whole
-        self._pending.extend(event for event in page.events if self._filter.fits(filters.subject_of(event)))
-
-    def _end_stamp(self) -> bytes | None:
-        return self._store.read(lambda tx: tx.get(EVENT_ENDS.key(self._sink.catalog), snapshot=True))
-
-    def _is_at_end(self) -> bool:
-        return self._seen == self._end_stamp()
+        catalog = self._sink.catalog
+        if self._reader is None:
+            start = self._consumers.locate(catalog, Start(self._start.offset, self._start.epoch))
+            self._reader = self._feed.watch(catalog, start.offset, start.epoch, self._filter, self._arrived.set)
+            self._epoch = start.epoch
+        self._arrived.clear()  # first: what comes from now on is another look
+        delivery = self._reader.take()
+        self._whole = not delivery.more
+        self._pending.extend(delivery.decoded())
 
     def _deliver(self) -> None:
         """One attempt at the first pending events."""

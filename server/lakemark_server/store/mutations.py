@@ -18,15 +18,17 @@ that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
-from lakemark_proto.v1.events_pb2 import Event
+from lakemark_proto.v1.events_pb2 import COMMITTED, Event, EventKind
 from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import Store, Transaction
+from lakemark_server.metrics.process import COMMITS, EVENTS_TOLD
 from lakemark_server.store import event_log, requests
 
 M = TypeVar("M", bound=Message)
@@ -90,14 +92,17 @@ class Mutations:
     def run(self, body: Callable[[Mutation], T]) -> T:
         """Commits what ``body`` changes; like the body of any transaction it may run several times."""
 
-        def attempt(tx: Transaction) -> T:
+        def attempt(tx: Transaction) -> tuple[T, list[Event]]:
             mutation = Mutation(tx, self.clock())
             answer = body(mutation)
             if mutation.events:
                 self._append(mutation)
-            return answer
+            return answer, mutation.events
 
-        return self.store.transact(attempt)
+        answer, told = self.store.transact(attempt)
+        if told:
+            _count(told)
+        return answer
 
     def once(self, request_id: str, kind: str, answer: type[M], body: Callable[[Mutation], M]) -> Outcome[M]:
         """A mutation that is one change, made by ``Mutation.once``."""
@@ -111,3 +116,10 @@ class Mutations:
             by_catalog.setdefault(event.catalog, []).append(event)
         for catalog, events in by_catalog.items():
             event_log.append(mutation.tx, self._epoch, catalog, events)
+
+
+def _count(told: Sequence[Event]) -> None:
+    for kind, count in Counter(event.kind for event in told).items():
+        EVENTS_TOLD.add(EventKind.Name(kind).lower(), by=count)
+        if kind == COMMITTED:
+            COMMITS.add(by=count)

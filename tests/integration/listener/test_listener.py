@@ -9,6 +9,7 @@ import pytest
 from lakemark import Client
 from lakemark.errors import AlreadyExists, InvalidArgument, InvalidName, NotFound, Unavailable
 from lakemark_core.types import BIGINT, INT, STRING, Field, Schema
+from lakemark_hms.listener.facts import EPOCH_MARK, VERSION_MARK
 from lakemark_hms.outside import Metastore
 from lakemark_server.process import Service
 from tests.integration.grpc_server import connected, running_service
@@ -198,6 +199,34 @@ def test_what_somebody_else_made_or_changed_is_told_and_stays(
     client.listeners.repair("hive", ["sales.days", "sales.changed"])
     settled(client, "hive")
     assert get(there, "sales", "days") is get(there, "sales", "changed") is None
+
+
+def test_a_lake_table_that_is_dropped_before_its_first_version_was_told_outside_goes_there_too(
+    client: Client, there: Metastore, outside: Outside
+) -> None:
+    """A runner that was killed between its partitions and the mark that tells their version."""
+    client.databases.create("sales")
+    client.listeners.create("hive", outside.uri, ["sales"])
+    for name in ("orders", "touched"):
+        lake(client, f"sales.{name}")
+        append(client, f"sales.{name}", rows(0, 6))
+    settled(client, "hive")
+    client.listeners.pause("hive")
+    for name in ("orders", "touched"):
+        half = get(there, "sales", name)
+        for mark in (VERSION_MARK, EPOCH_MARK):
+            del half.parameters[mark]
+        alter(there, half)
+        client.tables.drop(f"sales.{name}")
+    one = there.call("get_partitions", db_name="sales", tbl_name="touched", max_parts=1)[0]
+    one.parameters["by"] = "hand"
+    there.call("alter_partition", db_name="sales", tbl_name="touched", new_part=one)
+    client.listeners.resume("hive")
+    settled(client, "hive")
+    assert get(there, "sales", "orders") is None
+    (problem,) = client.listeners.get("hive").problems
+    assert "which somebody else made or changed" in problem.reason
+    assert problem.name == "sales.touched"
 
 
 def test_overwriting_takes_back_a_change_by_hand(

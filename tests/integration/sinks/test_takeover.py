@@ -15,7 +15,7 @@ def test_one_of_two_runs_a_sink_and_the_other_takes_over(
     service: Service, client: Client, receiver: WebhookReceiver
 ) -> None:
     settings = dataclasses.replace(service.settings.sinks, lease_ms=300)
-    runners = [SinkRunner(service.store, now_ms, settings) for _ in range(2)]
+    runners = [SinkRunner(service.store, now_ms, settings, service.events.feed) for _ in range(2)]
     service._sink_runner.stop()
     for runner in runners:
         runner.start()

@@ -11,12 +11,14 @@ import pytest
 from lakemark_core.errors import EventsTrimmed, OffsetUnknown
 from lakemark_proto.v1.events_pb2 import COMMITTED, Event
 from lakemark_server.events import log as log_module
-from lakemark_server.events.log import EventLog, EventPage
+from lakemark_server.events import upkeep as upkeep_module
+from lakemark_server.events.log import EventLog, EventPage, LogLag
 from lakemark_server.events.upkeep import EVENTS_A_MARK, EventRetention, LogUpkeep
 from lakemark_server.kv import TransactionTooOld
 from lakemark_server.kv.api import TRANSACTION_SECONDS_MAX
 from lakemark_server.kv.sqlite.store import SqliteStore
 from lakemark_server.store import event_log
+from tests.work import counted
 
 CATALOG = "one"
 BATCHES = 1_500
@@ -76,6 +78,40 @@ def test_an_offset_behind_the_end_is_refused_all_the_same(store: SqliteStore) ->
         EventLog(store).begin(CATALOG, BATCHES + 1)
 
 
+def test_asking_again_reads_only_what_came_since(store: SqliteStore) -> None:
+    log = EventLog(store)
+    log.extent(CATALOG)
+    with counted(store) as work:
+        assert log.extent(CATALOG).last == log.end(CATALOG).offset == log.summary(CATALOG).extent.last == BATCHES
+    assert work.rows < 300, "the summary reads the first page"
+    with counted(store) as work:
+        assert log.lag(CATALOG, BATCHES) == LogLag(0, 0)
+    assert work.rows == 0
+    assert log.lag(CATALOG, BATCHES - 5) == LogLag(5, BATCHES - 4)
+    assert log.lag(CATALOG, BATCHES - 5).ms(BATCHES + 10) == 14
+
+
+def test_an_end_that_is_long_ago_is_no_place_to_count_from(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kv.db")
+    event = Event(kind=COMMITTED, catalog=CATALOG, table="t", time_ms=1)
+
+    def append(batches: int) -> None:
+        for _ in range(batches):
+            store.transact(lambda tx: event_log.append(tx, 0, CATALOG, [event] * 100))
+
+    append(1)
+    log = EventLog(store)
+    assert log.end(CATALOG).offset == 100
+    append(600)
+    LogUpkeep(store, lambda: 10, EventRetention(100, 1 << 30)).round()
+    with counted(store) as work:
+        assert log.end(CATALOG).offset == 60_100
+    assert work.rows < 300, "a page, a mark, and what is behind that"
+    assert LogUpkeep(store, lambda: 200, EventRetention(1, 1)).round() == {CATALOG: 60_000}
+    assert log.extent(CATALOG) == (60_001, 60_100, 0)
+    store.close()
+
+
 def test_what_is_trimmed_meanwhile_is_not_counted_twice_nor_left_out(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,4 +144,25 @@ def test_where_an_epoch_ended_is_not_known_once_all_of_it_is_trimmed(tmp_path: P
     assert LogUpkeep(store, lambda: 10, EventRetention(1, 1)).round() == {CATALOG: EVENTS_A_MARK + 10}
     with pytest.raises(EventsTrimmed):
         EventLog(store).begin(CATALOG, EVENTS_A_MARK + 10, epoch=0)
+    store.close()
+
+
+def test_a_mark_that_comes_late_does_not_undo_a_trim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another upkeep has trimmed the log while this one read it."""
+    store = SqliteStore(tmp_path / "kv.db")
+    event = Event(kind=COMMITTED, catalog=CATALOG, table="t", time_ms=1)
+    for _ in range(3):
+        store.transact(lambda tx: event_log.append(tx, 0, CATALOG, [event] * EVENTS_A_MARK))
+    read = upkeep_module._next_marks
+    others = iter([LogUpkeep(store, lambda: 10, EventRetention(1, 1 << 30))])
+
+    def read_then_trim(*arguments: object) -> object:
+        answer = read(*arguments)  # type: ignore[arg-type]
+        for other in others:
+            assert other.round() == {CATALOG: 3 * EVENTS_A_MARK}
+        return answer
+
+    monkeypatch.setattr(upkeep_module, "_next_marks", read_then_trim)
+    assert LogUpkeep(store, lambda: 10, EventRetention(1_000, 1 << 30)).round() == {}
+    assert EventLog(store).extent(CATALOG) == (3 * EVENTS_A_MARK + 1, 3 * EVENTS_A_MARK, 0)
     store.close()

@@ -76,6 +76,22 @@ def feed(log: CountingLog) -> Iterator[EventFeed]:
     feed.close()
 
 
+def test_watchers_who_want_the_same_share_what_is_sent(lake: Lake, log: CountingLog, feed: EventFeed) -> None:
+    readers = [Reader(feed), Reader(feed), Reader(feed, wanted=filter_of(pb.EventFilter(patterns=["other"])))]
+    tell(lake, 3)
+    for reader in readers:
+        reader.until(3)
+    tell(lake, 2)
+    for reader in readers:
+        assert reader.woken.wait(WAIT_S)
+    first, second, other = (reader.watcher.take() for reader in readers)
+    assert first is second
+    assert [event.offset for event in first.decoded()] == [4, 5]
+    assert (other.events, other.upto) == ([], 5)
+    tell(lake, 1)
+    assert readers[0].until(6) == [1, 2, 3, 6]
+
+
 def test_ten_watchers_cost_one_reading_and_one_encoding(
     lake: Lake, log: CountingLog, feed: EventFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

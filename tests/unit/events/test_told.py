@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark_core.errors import AlreadyExists, CommitConflict
+from lakemark_core.errors import AlreadyExists, CommitConflict, TableNotFound
 from lakemark_core.evolution import AddColumn
 from lakemark_core.types import BIGINT, Field
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
@@ -312,6 +312,55 @@ def test_partitions(warehouse: Warehouse, hive_table: HiveTable, told: Told) -> 
     partitions.drop(hive_table, [("9",), ("2",)], delete_data=False, if_exists=False)
     dropped = told.one()
     assert (dropped.kind, dropped.partitions_change.count) == (pb.PARTITIONS_DROPPED, 2)
+
+
+def test_truncation_is_told_when_the_files_are_gone(
+    lake: Lake, warehouse: Warehouse, hive_table: HiveTable, told: Told, tmp_path: Path
+) -> None:
+    plain = TableDefinition("plain", b"thrift", "MANAGED_TABLE", f"file:{tmp_path}/plain", True)
+    table = warehouse.tables.create(warehouse.catalog.get_database(HIVE, "default"), plain)
+    warehouse.partitions.add(hive_table, [row(hive_table, value) for value in ("1", "2", "3")])
+    files = [tmp_path / "plain" / "f", *(tmp_path / "w" / f"p={value}" / "f" for value in ("1", "2"))]
+    for one in files:
+        one.write_text("x")
+    told()
+    warehouse.tables.truncate(table)
+    event = told.one()
+    change = event.table_change
+    assert (event.kind, event.table, change.hive_before, change.hive_after) == (
+        pb.TABLE_TRUNCATED, "plain", b"thrift", b"thrift",
+    )  # fmt: skip
+    rows = warehouse.partitions.all(hive_table).rows[:2]
+    warehouse.partitions.drop(hive_table, [("2",)], delete_data=False, if_exists=False)
+    told()
+    warehouse.tables.truncate(hive_table, rows)
+    event = told.one()  # the other one is not there any more
+    (one,) = event.partitions_change.partitions
+    assert (event.kind, list(one.values), one.before == one.after) == (pb.PARTITIONS_TRUNCATED, ["1"], True)
+    assert not any(one.exists() for one in files)
+    assert replay_problems(lake.store) == []
+
+
+def test_many_truncated_partitions_are_one_event(
+    warehouse: Warehouse, hive_table: HiveTable, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_events, "ALTERED_ONE_BY_ONE_MAX", 2)
+    warehouse.partitions.add(hive_table, [row(hive_table, str(n)) for n in range(3)])
+    told()
+    warehouse.tables.truncate(hive_table, warehouse.partitions.all(hive_table).rows[:2])
+    assert told.kinds() == ["PARTITIONS_TRUNCATED"] * 2
+    warehouse.tables.truncate(hive_table, warehouse.partitions.all(hive_table).rows)
+    assert told.one().partitions_change.count == 3
+
+
+def test_truncation_of_a_table_that_is_gone_tells_nothing(
+    warehouse: Warehouse, hive_table: HiveTable, told: Told
+) -> None:
+    warehouse.tables.drop(HIVE, "default", "w", delete_data=False)
+    told()
+    with pytest.raises(TableNotFound):
+        warehouse.tables.truncate(hive_table)
+    assert told() == []
 
 
 def test_a_change_of_all_partitions_with_their_table_is_that_of_the_table(

@@ -26,6 +26,7 @@ from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.maintenance.cleaning.garbage import Collector, Ending, Garbage, forget_left, remember_left
 from lakemark_server.maintenance.cleaning.old_metadata import Trimmer
+from lakemark_server.metrics.process import CLEANED_FILES, CLEANS
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import INSTANTS, MAIN
 from lakemark_server.store.mutations import Mutation, Mutations
@@ -134,7 +135,11 @@ class Cleaner:
         """
         wanted.check()
         with self._turn(table.table_id):
-            return self._clean(table, wanted, branch, dry_run)
+            cleaned = self._clean(table, wanted, branch, dry_run)
+        if cleaned.instant:
+            CLEANS.add()
+            CLEANED_FILES.add(by=cleaned.files)
+        return cleaned
 
     def _clean(self, table: LakeTable, wanted: Retention, branch: str, dry_run: bool) -> Cleaned:
         table_id = table.table_id

@@ -9,6 +9,7 @@ from lakemark_core.errors import CommitConflict, LakemarkError, Unavailable
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import TransactionTooLarge
+from lakemark_server.metrics.process import COMMIT_CONFLICTS
 from lakemark_server.store.keyspace import HEADS, LAST_INSTANT, MAIN
 from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.timeline.conflicts.change_log import ChangeLog
@@ -53,6 +54,9 @@ class Batches:
             half = len(jobs) // 2
             return self.run(table_id, jobs[:half]) + self.run(table_id, jobs[half:])
         remember(self._log, attempt.batch.state)
+        conflicts = sum(isinstance(answer, CommitConflict) for answer in answers)
+        if conflicts:
+            COMMIT_CONFLICTS.add(by=conflicts)
         for table, instant in attempt.refused:
             delete_files(table.record.location, instant)
         return answers

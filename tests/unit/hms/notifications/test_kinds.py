@@ -26,6 +26,7 @@ TYPES: dict[str, list[tuple[Event, str]]] = {
     "TABLE_UNDROPPED": [(Event(), "CREATE_TABLE")],
     "TABLE_PURGED": [(Event(), "LAKEMARK_TABLE_PURGED")],
     "SCHEMA_CHANGED": [(Event(), "ALTER_TABLE")],
+    "TABLE_TRUNCATED": [(Event(), "ALTER_TABLE")],
     "PARTITIONS_ADDED": [
         (Event(partitions_change=pb.PartitionsChange(count=2, partitions=TWO)), "ADD_PARTITION"),
         (Event(partitions_change=pb.PartitionsChange(count=2)), "INSERT"),
@@ -38,6 +39,10 @@ TYPES: dict[str, list[tuple[Event, str]]] = {
     "PARTITIONS_DROPPED": [
         (Event(partitions_change=pb.PartitionsChange(count=2, partitions=TWO)), "DROP_PARTITION"),
         (Event(partitions_change=pb.PartitionsChange(count=2)), "INSERT"),
+    ],
+    "PARTITIONS_TRUNCATED": [
+        (Event(partitions_change=pb.PartitionsChange(count=1, partitions=ONE)), "ALTER_PARTITION"),
+        (Event(partitions_change=pb.PartitionsChange(count=2, partitions=TWO)), "INSERT"),
     ],
     "STATISTICS_CHANGED": [
         (Event(statistics_change=pb.StatisticsChange()), "UPDATE_TBL_COL_STAT_EVENT"),
