@@ -127,7 +127,10 @@ class Catalog:
             if existing is not None:
                 return existing
         new.database_id = self.database_ids.next()
-        was_empty = storage.is_empty(new.location)
+        place = places.place_of(new.location)
+        owns = self.ownership.may_own_database(place, was_empty=False)
+        if not owns:  # elsewhere, it depends on what lies there
+            owns = self.ownership.may_own_database(place, was_empty=storage.is_empty(new.location))
 
         def create(mutation: Mutation) -> DatabaseRecord:
             existing = databases.find(mutation.tx, new.catalog, new.name)
@@ -141,7 +144,7 @@ class Catalog:
                 )
             catalogs.require(mutation.tx, new.catalog, or_may_be_made=self.client_catalogs)
             self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
-            self.take_database_place(mutation.tx, new, was_empty=was_empty)
+            self.take_database_place(mutation.tx, new, owns=owns)
             new.created_ms = mutation.now_ms
             databases.put(mutation.tx, new)
             mutation.tell(events.of_database(events_pb2.DATABASE_CREATED, after=new, request_id=request_id))
@@ -158,10 +161,8 @@ class Catalog:
         above = () if record.catalog == DEFAULT_CATALOG else (f"{record.catalog}.catalog",)
         return storage.join(self.warehouse, *above, f"{record.name}.db")
 
-    def take_database_place(self, tx: Transaction, record: DatabaseRecord, *, was_empty: bool) -> None:
-        """Raises LocationTaken. ``was_empty``: there was nothing in the directory before."""
-        place = places.place_of(record.location)
-        owns = self.ownership.may_own_database(place, was_empty=was_empty)
+    def take_database_place(self, tx: Transaction, record: DatabaseRecord, *, owns: bool) -> None:
+        """Raises LocationTaken."""
         claim = places.holding(record.location, Holder.DATABASE, record.database_id, record.name, owns=owns)
         self.ownership.take(tx, claim)
 

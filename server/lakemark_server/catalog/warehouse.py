@@ -16,6 +16,7 @@ from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSet
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
 from lakemark_server.catalog.warehouse_tables import WarehouseTables
+from lakemark_server.ownership import places
 from lakemark_server.store.mutations import Mutation
 
 
@@ -37,6 +38,8 @@ class Warehouse:
         Name, id and time of creation stay. A new location is that of tables which are created later.
         """
 
+        ownership = self.catalog.ownership
+
         def body(mutation: Mutation) -> None:
             old = databases.get(mutation.tx, catalog, name)
             new = DatabaseRecord()
@@ -47,7 +50,8 @@ class Warehouse:
             )  # fmt: skip
             new.location = storage.canonical_uri(new.location) if new.location else old.location
             if new.location != old.location:
-                self.catalog.take_database_place(mutation.tx, new, was_empty=False)
+                owns = ownership.may_own_database(places.place_of(new.location), was_empty=False)
+                self.catalog.take_database_place(mutation.tx, new, owns=owns)
             databases.put(mutation.tx, new)
             mutation.tell(events.of_database(events_pb2.DATABASE_ALTERED, old, new))
 

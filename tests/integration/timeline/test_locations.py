@@ -12,7 +12,7 @@ def test_a_location_belongs_to_one_table_until_it_is_dropped(wire: Wire, tmp_pat
     wire.create(location=f"file:{tmp_path}/place")
     first = wire.table.table
     wire.table.table = f"{first}_other"
-    with refused("already_exists", "another lake table lives at"):
+    with refused("location_taken", f"lake table default.{first} has its directory there"):
         wire.create(location=f"{tmp_path}/place/")
     wire.table.table = first
     wire.catalog.DropTable(c.DropTableRequest(name=wire.table))

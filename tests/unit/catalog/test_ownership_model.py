@@ -101,7 +101,8 @@ class Ownership(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.sweep()
-            assert verify(self.store) == []
+            problems = verify(self.store)
+            assert problems == [], problems
             self.store.close()
             shutil.rmtree(self.root)
 
