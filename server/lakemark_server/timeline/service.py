@@ -312,7 +312,7 @@ class Timeline:
 
 
 def _expire(table_id: int, instant: int, mutation: Mutation) -> str:
-    """Rolls back a writer that is lost; returns the table's location, or "" if it lives or its table is gone."""
+    """Rolls back a writer that is lost. Returns the table's location, if the writer's files there may be deleted."""
     tx, now_ms = mutation.tx, mutation.now_ms
     living = alive.find(tx, table_id, instant)
     if living is None or not living.expired(now_ms):
@@ -324,4 +324,5 @@ def _expire(table_id: int, instant: int, mutation: Mutation) -> str:
         alive.clear(tx, table_id, instant)
         return ""
     roll_back(mutation, table, record, f"its heartbeat ran out ({living.timeout_ms} ms)")
-    return table.location
+    # Where the user chose the place of a table that is dropped another one may live by now, with an instant of that name.
+    return "" if table.external and table.HasField("dropped") else table.location

@@ -199,6 +199,21 @@ def test_files_at_a_location_that_the_user_chose_are_never_deleted(lake: Lake, t
     assert verify(lake.store) == []
 
 
+def test_a_lost_writer_of_a_dropped_table_deletes_nothing_of_the_next_one(lake: Lake, tmp_path: Path) -> None:
+    """Instants are told apart by their milliseconds alone: two tables of one place may have the same."""
+    place = tmp_path / "mine"
+    create(lake, "t", str(place))
+    first = lake.catalog.get_lake_table("", "default", "t")
+    instant = lake.open(first, timeout_ms=1_000)
+    drop(lake)
+    create(lake, "u", str(place))
+    (place / str(instant)).mkdir()
+    (place / str(instant) / "of-the-next").touch()
+    lake.clock.advance(60_000)
+    assert lake.timeline.roll_back_expired() == [(first.table_id, instant)]
+    assert (place / str(instant) / "of-the-next").exists()
+
+
 def test_files_that_are_to_be_kept_outlive_the_table(lake: Lake) -> None:
     table = lake.table()
     drop(lake, delete_files=False)
