@@ -251,9 +251,10 @@ class Timeline:
             for table_id, living in page:
                 if living.expired(now):
                     location = self._mutations.run(partial(_expire, table_id, living.instant))
+                    if location is not None:
+                        done.append((table_id, living.instant))
                     if location:
                         delete_files(location, living.instant)
-                        done.append((table_id, living.instant))
         return done
 
     # -- readers ------------------------------------------------------------------------------------------------------
@@ -311,18 +312,18 @@ class Timeline:
             self.rollback(table, instant, conflict.message, conflict)
 
 
-def _expire(table_id: int, instant: int, mutation: Mutation) -> str:
-    """Rolls back a writer that is lost. Returns the table's location, if the writer's files there may be deleted."""
+def _expire(table_id: int, instant: int, mutation: Mutation) -> str | None:
+    """Rolls back a writer that is lost. Returns where its files are to be deleted ("": nowhere); None: it is not lost."""
     tx, now_ms = mutation.tx, mutation.now_ms
     living = alive.find(tx, table_id, instant)
     if living is None or not living.expired(now_ms):
-        return ""
+        return None
     try:
         table = lake.get_record(tx, table_id, or_dropped=True)
         record = records.instant(tx, table_id, instant)
     except NotFound:
         alive.clear(tx, table_id, instant)
-        return ""
+        return None
     roll_back(mutation, table, record, f"its heartbeat ran out ({living.timeout_ms} ms)")
-    # Where the user chose the place of a table that is dropped another one may live by now, with an instant of that name.
+    # Where the user chose the place of a dropped table another one may live by now, with an instant of that name.
     return "" if table.external and table.HasField("dropped") else table.location
