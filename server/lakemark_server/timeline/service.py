@@ -313,7 +313,7 @@ class Timeline:
 
 
 def _expire(table_id: int, instant: int, mutation: Mutation) -> str | None:
-    """Rolls back a writer that is lost. Returns where its files are to be deleted ("": nowhere); None: it is not lost."""
+    """Rolls back a lost writer. Returns where its files are to be deleted ("": nowhere); None: it is not lost."""
     tx, now_ms = mutation.tx, mutation.now_ms
     living = alive.find(tx, table_id, instant)
     if living is None or not living.expired(now_ms):
