@@ -187,7 +187,8 @@ class WarehousePartitions:
             )
 
             def keeps(tx: Transaction) -> str:
-                return partition_places.what_keeps(tx, self._ownership, table, [old]).get(values, "")
+                reason = partition_places.what_keeps(tx, self._ownership, table, [old]).get(values, "")
+                return reason or self._why_not_owned(tx, table, old)
 
             return directories.with_moved_directory(self._store, move, keeps, apply)
         return directories.with_directories([target], apply)
@@ -252,6 +253,13 @@ class WarehousePartitions:
                         _log.warning("dropped partitions have left their files", reason=error.message)
         return dropped
 
+    def _why_not_owned(self, tx: ReadTransaction, table: HiveTable, row: Partition) -> str:
+        """Why a partition of a table that owns its data does not own its directory; "": it does."""
+        if row.relative:
+            return ""
+        holding = partition_places.holding(table, row)
+        return self._ownership.why_not_owned(tx, holding, table.database.database_id)
+
     def _delete_files(self, table: HiveTable, dropped: Sequence[Partition]) -> None:
         """Deletes directories of dropped partitions. One stays in which others have files, or the partition again."""
         base = table.record.partition_base
@@ -262,9 +270,7 @@ class WarehousePartitions:
             closed = []
             for row, again in zip(dropped, now, strict=True):
                 reason = "the partition was added again" if again else kept.get(row.values, "")
-                if not reason and not row.relative:
-                    holding = partition_places.holding(table, row)
-                    reason = self._ownership.why_not_owned(mutation.tx, holding, table.database.database_id)
+                reason = reason or self._why_not_owned(mutation.tx, table, row)
                 if reason:
                     _log.warning("a dropped partition has left its files", location=row.location, reason=reason)
                     continue

@@ -120,3 +120,17 @@ def test_an_external_table_is_not_truncated(warehouse: Warehouse, place: Path) -
     with pytest.raises(FailedPrecondition, match="external"):
         warehouse.tables.truncate(made)
     assert (place / "e" / "file").exists()
+
+
+def test_a_partition_takes_no_directory_along_that_it_only_reads(
+    warehouse: Warehouse, table: HiveTable, tmp_path: Path
+) -> None:
+    precious = tmp_path / "elsewhere" / "precious"
+    precious.parent.mkdir()
+    precious.touch()
+    outside = new_partition(table, ("1",), f"file:{precious.parent}", b"head", b"", located=True)
+    warehouse.partitions.add(table, [outside])
+    with pytest.raises(FailedPrecondition, match="lies outside of the directories in which tables own their data"):
+        warehouse.partitions.rename(table, ("1",), lambda _: row(table, "2"))
+    warehouse.partitions.drop(table, [("1",)], delete_data=True, if_exists=False)
+    assert precious.exists()
