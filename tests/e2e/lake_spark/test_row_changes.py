@@ -227,7 +227,7 @@ result = [show(t), refused]
     assert f"policy '{policy}'" in rows[1]
 
 
-@pytest.mark.parametrize("kind", ["without_key", "key_alone", "merged"])
+@pytest.mark.parametrize("kind", ["without_key", pytest.param("key_alone", marks=pytest.mark.slow), "merged"])
 def test_changes_between_versions_are_told(server: Client, spark: SparkProcess, table: str, kind: str) -> None:
     server.tables.create(table, "id bigint, m map<string,int>, p int", partitioned_by=["p"], properties=KINDS[kind])
     if kind == "without_key":
