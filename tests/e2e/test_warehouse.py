@@ -313,6 +313,40 @@ def test_drop_deletes_the_data(spark: SparkProcess, trips: str, db: str, warehou
         spark.sql("DROP TABLE trips")
 
 
+def test_databases_and_tables_come_and_go_where_spark_puts_them(spark: SparkProcess, spark_version: str) -> None:
+    name = f"own{spark_version.replace('.', '')}"
+    place = spark.warehouse / f"{name}.db"
+
+    def save(mode: str, first: int) -> None:
+        spark.python(f"spark.range({first}, {first + 2}).write.mode({mode!r}).saveAsTable('{name}.s')")
+
+    for _ in range(2):  # with the names that were dropped
+        spark.sql(f"CREATE DATABASE {name}")
+        for kind in ("STORED AS PARQUET", "USING parquet"):
+            spark.sql(f"CREATE TABLE {name}.t (id BIGINT) {kind}")
+            spark.sql(f"INSERT INTO {name}.t VALUES (1)")
+            spark.sql(f"INSERT OVERWRITE {name}.t VALUES (2)")
+            assert spark.sql(f"SELECT id FROM {name}.t") == [(2,)]
+            spark.sql(f"DROP TABLE {name}.t")
+            assert not (place / "t").exists()
+        save("error", 0)
+        save("append", 2)
+        assert spark.sql(f"SELECT sum(id) FROM {name}.s") == [(6,)]
+        save("overwrite", 7)
+        assert spark.sql(f"SELECT sum(id) FROM {name}.s") == [(15,)]
+        spark.sql(f"DROP DATABASE {name} CASCADE")
+        assert not place.exists()
+
+
+def test_files_that_another_table_reads_stay(spark: SparkProcess, db: str, warehouse: Path) -> None:
+    place = warehouse / f"{db}.db" / "m"
+    spark.sql("CREATE TABLE m (a INT) USING parquet")
+    spark.sql("INSERT INTO m VALUES (1)")
+    spark.sql(f"CREATE TABLE e (a INT) USING parquet LOCATION '{place.as_uri()}'")
+    spark.sql("DROP TABLE m")
+    assert spark.sql("SELECT * FROM e") == [(1,)]
+
+
 def test_text_tables_buckets_and_nested_types(spark: SparkProcess, db: str) -> None:
     del db
     spark.sql("CREATE TABLE csv (a INT, b STRING) ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' STORED AS TEXTFILE")

@@ -42,7 +42,11 @@ def interpreted(spark: SparkProcess) -> Iterator[None]:
         spark.python(f"spark.conf.unset({name!r})")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    # With one writer, the policy makes no difference.
+    [pytest.param(kind, marks=pytest.mark.slow if kind == "merged_by_row" else ()) for kind in KINDS],
+)
 def test_rows_are_inserted_updated_and_merged(server: Client, spark: SparkProcess, table: str, kind: str) -> None:
     server.tables.create(table, "id bigint, x double, s string, p int", partitioned_by=["p"], properties=KINDS[kind])
 
@@ -223,7 +227,7 @@ result = [show(t), refused]
     assert f"policy '{policy}'" in rows[1]
 
 
-@pytest.mark.parametrize("kind", ["without_key", "key_alone", "merged"])
+@pytest.mark.parametrize("kind", ["without_key", pytest.param("key_alone", marks=pytest.mark.slow), "merged"])
 def test_changes_between_versions_are_told(server: Client, spark: SparkProcess, table: str, kind: str) -> None:
     server.tables.create(table, "id bigint, m map<string,int>, p int", partitioned_by=["p"], properties=KINDS[kind])
     if kind == "without_key":
