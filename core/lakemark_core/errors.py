@@ -189,7 +189,10 @@ class EventsTrimmed(FailedPrecondition):
 
 
 class EventsLost(FailedPrecondition):
-    """The store was restored from a backup that has no event of the offset; ``details["last_offset"]``: its last."""
+    """The store was restored from a backup that has no such event of the epoch, or does not know the epoch.
+
+    ``details["last_offset"]`` is the last event that is certainly the same in both; 0: none is.
+    """
 
     code = "events_lost"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import tempfile
 import threading
@@ -52,15 +53,18 @@ class Log:
     times: list[int] = field(default_factory=list)
     trimmed: int = 0
     epoch: int = 0
+    been_in: list[int] = field(default_factory=lambda: [0])
     consumers: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class Reader:
-    """Somebody outside, who remembers what it has read last: the offset, the name and the epoch."""
+    """Somebody outside, who remembers what it has read last: the offset, the name, and the epochs of the event and of
+    the store."""
 
     after: int
     name: str
+    own_epoch: int
     epoch: int
 
 
@@ -161,6 +165,7 @@ class EventsMachine(RuleBasedStateMachine):
 
         self.store.transact(fill)
         self.model.epoch = moment
+        self.model.been_in.append(moment)
         self.mutations = Mutations(self.store, self.clock)
 
     @rule()
@@ -172,26 +177,36 @@ class EventsMachine(RuleBasedStateMachine):
     def begin_to_read(self, which: int) -> None:
         after = self.model.trimmed + which % (len(self.model.names) - self.model.trimmed + 1)
         if after:
-            self.readers.append(Reader(after, self.model.names[after - 1], self.model.epoch))
+            now = self.model
+            self.readers.append(Reader(after, now.names[after - 1], now.epochs[after - 1], now.epoch))
 
     @precondition(lambda self: self.readers)
     @rule(which=_which, own_epoch=st.booleans())
     def read_on(self, which: int, own_epoch: bool) -> None:
         reader = self.readers[which % len(self.readers)]
         now = self.model
-        lost = reader.after > len(now.names) or now.names[reader.after - 1] != reader.name
+        epoch = reader.own_epoch if own_epoch else reader.epoch
         if reader.after < now.trimmed:
             with pytest.raises(EventsTrimmed):
-                self.log.begin(CATALOG, reader.after, reader.epoch)
+                self.log.begin(CATALOG, reader.after, epoch)
             return
-        if lost:
-            with pytest.raises(EventsLost):
-                self.log.begin(CATALOG, reader.after, reader.epoch)
+        if epoch not in now.been_in:
+            with pytest.raises(EventsLost) as lost:
+                self.log.begin(CATALOG, reader.after, epoch)
+            assert lost.value.details["last_offset"] == "0"
             return
-        epoch = now.epochs[reader.after - 1] if own_epoch else reader.epoch
+        kept = bisect.bisect_right(now.epochs, epoch)
+        is_kept = reader.after <= len(now.names) and now.names[reader.after - 1] == reader.name
+        assert is_kept == (reader.after <= kept), "an epoch that the store has been in has one history"
+        if not is_kept:
+            with pytest.raises(EventsTrimmed if kept < now.trimmed else EventsLost) as error:
+                self.log.begin(CATALOG, reader.after, epoch)
+            assert kept < now.trimmed or error.value.details["last_offset"] == str(kept)
+            return
         page = self.log.page(CATALOG, self.log.begin(CATALOG, reader.after, epoch))
         assert [event.table for event in page.events] == now.names[reader.after :]
-        reader.after, reader.name, reader.epoch = len(now.names), now.names[-1], now.epoch
+        reader.after, reader.name = len(now.names), now.names[-1]
+        reader.own_epoch, reader.epoch = now.epochs[-1], now.epoch
 
     @rule(beyond=st.integers(1, 3))
     def ask_beyond(self, beyond: int) -> None:

@@ -33,6 +33,9 @@ BATCH_BYTES_MAX: Final = 900_000
 
 _ROW_BYTES: Final = 500  # of a partition's mutations and conflict ranges, without its key and value
 _KEY_COPIES: Final = 12  # in the writes and conflict ranges of one partition, at most
+_PLACE_BYTES: Final = 500  # of the notes that a partition has a directory outside of its table's, without the location
+_PLACE_COPIES: Final = 15  # of the location in those notes and their conflict ranges, at most
+_DROPPED_UNREAD: Final = BATCH_BYTES_MAX // 8  # drops above that look first where their partitions have their files
 
 DIRECT_MAX: Final = 200
 """Up to this many partitions are read by their keys. For more, all partitions of the table are kept in memory."""
@@ -155,7 +158,7 @@ class WarehousePartitions:
                 for change, row in zip(part, current, strict=True)
             ]
 
-        written = also_bytes + sum(_bytes_of(change.after) for change in planned if change.after)
+        written = also_bytes + sum(map(_bytes_of_after, planned))
         parts = list(_parts(planned, _bytes_of_both)) if written > BATCH_BYTES_MAX and planned else [planned]
         self._apply(table, parts, decide, also=also)
 
@@ -223,7 +226,7 @@ class WarehousePartitions:
 
         checked = sorted(self._checked(table, wanted))
         parts: list[Sequence[Values]] = [checked] if checked else []
-        if sum(map(_bytes_of_key, checked)) > BATCH_BYTES_MAX:
+        if sum(map(_bytes_of_key, checked)) > min(BATCH_BYTES_MAX, _DROPPED_UNREAD):
             current = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, checked))
             rows = [row for row in current if row] if if_exists else _there(table, checked, current)
             parts = [[row.values for row in part] for part in _parts(rows, _bytes_of)]
@@ -526,11 +529,23 @@ def _bytes_of_key(values: Values) -> int:
 
 
 def _bytes_of(row: Partition) -> int:
-    return row.size_bytes + _bytes_of_key(row.values)
+    return row.size_bytes + _bytes_of_key(row.values) + _bytes_of_place(row)
+
+
+def _bytes_of_place(row: Partition) -> int:
+    """Of a directory outside of the table's, which holds a place of its own: the notes, and who is near."""
+    return _PLACE_BYTES + _PLACE_COPIES * len(row.location) if row.located and not row.relative else 0
+
+
+def _bytes_of_after(change: PartitionChange) -> int:
+    """Of a change that is written without the state before."""
+    places = 0 if _is_in_place(change) else sum(_bytes_of_place(row) for row in (change.before, change.after) if row)
+    size = change.after.size_bytes if change.after else 0
+    return size + _bytes_of_key(change.values) + places
 
 
 def _bytes_of_both(change: PartitionChange) -> int:
-    return sum(row.size_bytes for row in (change.before, change.after) if row) + _bytes_of_key(change.values)
+    return _bytes_of_after(change) + (change.before.size_bytes if change.before else 0)
 
 
 class _InOtherBatchError(StoreConflict):

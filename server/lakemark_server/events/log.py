@@ -112,8 +112,8 @@ class EventLog:
     def begin(self, catalog: str, after: int, epoch: int | None = None) -> LogPosition:
         """Where to read the events behind the offset ``after`` (0: from the first one on).
 
-        ``epoch``: that of the event at ``after``, as the reader has seen it; None: it does not know. Raises
-        EventsTrimmed, OffsetUnknown, EventsLost.
+        ``epoch``: that of the event at ``after``, or that of the store in which the reader has seen it; None: it does
+        not know. Raises EventsTrimmed, OffsetUnknown, EventsLost.
         """
         trimmed, current = self._store.read(lambda tx: (_trimmed(tx, catalog), event_log.epoch(tx)))
         if after < trimmed and not (after == 0 and epoch is None):
@@ -123,8 +123,8 @@ class EventLog:
                 first_offset=str(trimmed + 1),
             )
         wanted = max(after, trimmed)
-        if epoch is not None and epoch < current:
-            self._check_kept(catalog, wanted, epoch)
+        if after and epoch is not None and epoch < current:
+            self._check_kept(catalog, after, epoch)
         known = self._places.get(catalog, wanted)
         if known is not None:
             return known
@@ -193,7 +193,18 @@ class EventLog:
         return self._store.read(lambda tx: tx.get(key))
 
     def _check_kept(self, catalog: str, after: int, epoch: int) -> None:
-        """Raises EventsLost if no event of ``epoch``, which has ended, has the offset ``after``."""
+        """Raises EventsLost unless the store had the offset ``after`` in ``epoch``, which has ended.
+
+        A greater number is not enough: the store may have been restored twice, the second time from a longer backup
+        that was taken before the first. Then it has other events at the offsets of the epoch that it never was in.
+        """
+        if not self._store.read(lambda tx: event_log.has_been_in(tx, epoch)):
+            raise EventsLost(
+                f"the store was restored from a backup, and has never been in epoch {epoch}, which began with another "
+                f"restore. You have read up to offset {after} in it; how much of that is in this store cannot be told. "
+                "Read what you need of the catalog itself, then go on from offset 0",
+                last_offset="0",
+            )
         end = EVENTS.key(catalog, epoch + 1)
         kept = self._counted(catalog, lambda tx: _last_mark_before(tx, catalog, end), end).offset
         if after > kept:

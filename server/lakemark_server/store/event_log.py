@@ -18,7 +18,7 @@ from lakemark_proto.store.v1.store_pb2 import EventBatch
 from lakemark_proto.v1.events_pb2 import Event
 from lakemark_server.kv import KeyValue, ReadTransaction, Space, Transaction, stamp_of
 from lakemark_server.kv.api import VALUE_BYTES_MAX
-from lakemark_server.store.keyspace import EPOCH, EVENT_ENDS, EVENTS
+from lakemark_server.store.keyspace import EARLIER_EPOCHS, EPOCH, EVENT_ENDS, EVENTS
 
 _PLAIN: Final = 0
 _ZSTD: Final = 1
@@ -38,9 +38,20 @@ def begin_epoch(tx: Transaction, now_ms: int) -> int:
 
     It is the time of the restore, so that two stores which were made of one backup do not share an epoch.
     """
-    begun = max(epoch(tx) + 1, now_ms)
+    ended = epoch(tx)
+    begun = max(ended + 1, now_ms)
+    if ended:
+        tx.set(EARLIER_EPOCHS.key(ended), b"")
     tx.set(EPOCH, begun.to_bytes(8, "big"))
     return begun
+
+
+def has_been_in(tx: ReadTransaction, other: int) -> bool:
+    """Whether the store is in that epoch or was; if not, another restore began it, which this store knows nothing of.
+
+    Two stores that have been in an epoch have the same events of it, as far as both have them.
+    """
+    return other in (0, epoch(tx)) or tx.get(EARLIER_EPOCHS.key(other), snapshot=True) is not None
 
 
 def append(tx: Transaction, epoch: int, catalog: str, events: Sequence[Event]) -> None:

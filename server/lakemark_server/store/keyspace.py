@@ -64,6 +64,7 @@ CLEANS_DUE: Final = Space.of("cleandue")  # (ms, table id) -> empty: the same by
 RESTORED: Final = META.key("restored")  # the key itself: when the store was made of a backup, ms, 8 bytes
 PLACES_KNOWN: Final = META.key("places")  # the key itself: there since PLACES has everybody's
 EPOCH: Final = META.key("epoch")  # the key itself: when the store was restored last, 8 bytes; absent: never
+EARLIER_EPOCHS: Final = META.space("epoch")  # (epoch) -> empty: the store was in it before it was restored again
 # (catalog, epoch, versionstamp with the number of the piece) -> what one transaction changed (``store.event_log``)
 EVENTS: Final = Space.of("event")
 EVENT_ENDS: Final = Space.of("evente")  # (catalog) -> stamp of the log's last batch, epoch: changes with every batch

@@ -62,6 +62,12 @@ def told(lake: Lake) -> Told:
 
 
 @pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where warehouse tables own their data."""
+    return tmp_path / "warehouse"
+
+
+@pytest.fixture
 def warehouse(lake: Lake) -> Warehouse:
     return Warehouse(lake.catalog)
 
@@ -71,8 +77,8 @@ def definition(place: Path, name: str = "w", hive: bytes = b"thrift") -> TableDe
 
 
 @pytest.fixture
-def hive_table(warehouse: Warehouse, tmp_path: Path) -> HiveTable:
-    return warehouse.tables.create(warehouse.catalog.get_database(HIVE, "default"), definition(tmp_path))
+def hive_table(warehouse: Warehouse, place: Path) -> HiveTable:
+    return warehouse.tables.create(warehouse.catalog.get_database(HIVE, "default"), definition(place))
 
 
 def row(table: HiveTable, value: str, head: bytes = b"head") -> Partition:
@@ -266,17 +272,17 @@ def test_merges(lake: Lake, told: Told) -> None:
 # -- warehouse --------------------------------------------------------------------------------------------------------
 
 
-def test_warehouse_tables(warehouse: Warehouse, told: Told, tmp_path: Path) -> None:
-    warehouse.tables.create(warehouse.catalog.get_database(HIVE, "default"), definition(tmp_path))
+def test_warehouse_tables(warehouse: Warehouse, told: Told, place: Path) -> None:
+    warehouse.tables.create(warehouse.catalog.get_database(HIVE, "default"), definition(place))
     created = told.one()
     assert (created.kind, created.table, created.table_change.hive_after) == (pb.TABLE_CREATED, "w", b"thrift")
     tables = warehouse.tables
-    change = definition(tmp_path, hive=b"new")
+    change = definition(place, hive=b"new")
     tables.alter(HIVE, "default", "w", lambda old: TableChange(old.database, change))
     altered = told.one()
     assert altered.kind == pb.TABLE_ALTERED
     assert (altered.table_change.hive_before, altered.table_change.hive_after) == (b"thrift", b"new")
-    moved = definition(tmp_path, "v")
+    moved = definition(place, "v")
     tables.alter(HIVE, "default", "w", lambda old: TableChange(old.database, moved))
     assert told.one().kind == pb.TABLE_RENAMED
     tables.drop(HIVE, "default", "v", delete_data=True)
@@ -315,12 +321,12 @@ def test_partitions(warehouse: Warehouse, hive_table: HiveTable, told: Told) -> 
 
 
 def test_truncation_is_told_when_the_files_are_gone(
-    lake: Lake, warehouse: Warehouse, hive_table: HiveTable, told: Told, tmp_path: Path
+    lake: Lake, warehouse: Warehouse, hive_table: HiveTable, told: Told, place: Path
 ) -> None:
-    plain = TableDefinition("plain", b"thrift", "MANAGED_TABLE", f"file:{tmp_path}/plain", True)
+    plain = TableDefinition("plain", b"thrift", "MANAGED_TABLE", f"file:{place}/plain", True)
     table = warehouse.tables.create(warehouse.catalog.get_database(HIVE, "default"), plain)
     warehouse.partitions.add(hive_table, [row(hive_table, value) for value in ("1", "2", "3")])
-    files = [tmp_path / "plain" / "f", *(tmp_path / "w" / f"p={value}" / "f" for value in ("1", "2"))]
+    files = [place / "plain" / "f", *(place / "w" / f"p={value}" / "f" for value in ("1", "2"))]
     for one in files:
         one.write_text("x")
     told()
@@ -364,11 +370,11 @@ def test_truncation_of_a_table_that_is_gone_tells_nothing(
 
 
 def test_a_change_of_all_partitions_with_their_table_is_that_of_the_table(
-    warehouse: Warehouse, hive_table: HiveTable, told: Told, tmp_path: Path
+    warehouse: Warehouse, hive_table: HiveTable, told: Told, place: Path
 ) -> None:
     warehouse.partitions.add(hive_table, [row(hive_table, "1")])
     told()
-    change = definition(tmp_path, hive=b"new")
+    change = definition(place, hive=b"new")
     warehouse.tables.alter(
         HIVE,
         "default",
@@ -473,9 +479,7 @@ def test_catalogs_have_logs_of_their_own(lake: Lake, told: Told) -> None:
     ]  # fmt: skip
 
 
-def test_the_log_replayed_is_the_metadata(
-    lake: Lake, warehouse: Warehouse, hive_table: HiveTable, tmp_path: Path
-) -> None:
+def test_the_log_replayed_is_the_metadata(lake: Lake, warehouse: Warehouse, hive_table: HiveTable, place: Path) -> None:
     """What the replay of other tests looks for, on a bit of everything."""
     lake.catalog.create_database(DatabaseRecord(name="sales"))
     warehouse.partitions.add(hive_table, [row(hive_table, "1"), row(hive_table, "2")])
