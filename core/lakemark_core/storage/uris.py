@@ -79,6 +79,11 @@ def check_location(location: str) -> None:
             "leave it out: credentials are settings of the service (docs/storage.md), and whoever sees the table sees "
             "them"
         )
+    if scheme_of(location) not in ("", "file") and {".", ".."} & set(location.split("/")):
+        raise InvalidArgument(
+            f"location {location!r} has a part '.' or '..', which is a name like any other in some stores; write it "
+            "without"
+        )
     mark = next((mark for mark in "?#" if mark in location), "")
     if mark:
         raise InvalidArgument(
@@ -129,11 +134,16 @@ def place_of(location: str) -> str:
         authority, _, rest = rest[2:].partition("/")
         authority = "//" + authority.lower().removesuffix(":8020" if scheme in _HDFS_SCHEMES else "")
     # A path that has an escaped slash in a name must not seem to be deeper than it is.
-    path = "/".join(unquote(part).replace("/", "%2F") if part not in ("..", ".") else part for part in rest.split("/"))
+    path = "/".join(map(_decoded, rest.split("/")))
     path = posixpath.normpath("/" + path.strip("/"))
     if scheme == "file" and "\0" not in path:
         path = os.path.realpath(path)
     return f"{scheme}:{authority}{path}".rstrip("/")
+
+
+def _decoded(part: str) -> str:
+    decoded = unquote(part).replace("/", "%2F")
+    return part if decoded in (".", "..") else decoded  # escaped, these are names like any others
 
 
 def places_above(place: str) -> list[str]:

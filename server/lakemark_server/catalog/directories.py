@@ -67,8 +67,9 @@ def _made(location: str) -> list[str]:
 def begin_deletion(tx: Transaction, location: str, now_ms: int, *, aside: bool) -> None:
     """Closes a directory that is to be deleted when the transaction is durable: ``finish_deletion`` does it.
 
-    ``aside``: it is renamed first, where that is possible.
+    ``aside``: it is renamed first, where that is possible. Raises LocationTaken while it is emptied or moved.
     """
+    closures.require_not_in_use(tx, _place(location))
     away = ""
     if aside and storage.keeps_directories(location):
         away = f"{posixpath.dirname(location)}/{_ASIDE}{secrets.token_hex(8)}"

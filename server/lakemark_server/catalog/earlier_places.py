@@ -19,8 +19,8 @@ from lakemark_core.errors import TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, Holder, TableEntry
 from lakemark_proto.v1.catalog_pb2 import LAKE
 from lakemark_server.catalog import lake, partition_places, warehouse_records
+from lakemark_server.catalog.table_places import base_of, holding_of
 from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition
-from lakemark_server.catalog.warehouse_tables import base_of, holding_of
 from lakemark_server.kv import Store, Transaction, keys_below
 from lakemark_server.ownership import places
 from lakemark_server.ownership.rules import Holding

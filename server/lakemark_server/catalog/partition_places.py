@@ -112,14 +112,17 @@ def what_keeps(
     strangers = [
         one
         for one in places.around_and_inside(tx, base)
-        if not (one.id == table.table_id and one.kind in (Holder.WAREHOUSE_TABLE, Holder.PARTITION))
+        if not (one.id == table.table_id and one.kind == Holder.WAREHOUSE_TABLE)
         and not (one.is_database and is_within(base, one.place))
     ]
     reasons = {}
     for row in rows:
-        reason = ""
-        if strangers or not row.relative:
-            reason = ownership.what_keeps(tx, holding(table, row))
+        reason, own = "", holding(table, row) if strangers or not row.relative else None
+        if own is not None:
+            reason = ownership.what_keeps(tx, own)
+        if own is not None and not row.relative and (is_within(own.place, base) or is_within(base, own.place)):
+            # Siblings in the directories of their names are not noted.
+            reason = reason or f"it is in the directory of {table.label} by another name, {row.location}"
         reason = reason or (_sibling_at(tx, table, row) if row.relative else "")
         if reason:
             reasons[row.values] = reason

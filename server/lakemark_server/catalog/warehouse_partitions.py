@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
 import structlog
 
 from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, PartitionNotFound, StoreConflict
-from lakemark_proto.store.v1.store_pb2 import ClosedRecord
+from lakemark_proto.store.v1.store_pb2 import ClosedRecord, Holder
 from lakemark_server.admission import usage
 from lakemark_server.catalog import (
     directories,
@@ -23,9 +24,12 @@ from lakemark_server.catalog import (
 from lakemark_server.catalog.events import PartitionChange
 from lakemark_server.catalog.partition_sets import PartitionSet, PartitionSets
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.catalog.table_places import base_of
 from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition, Values
 from lakemark_server.context import caller, deadline
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.ownership import places
+from lakemark_server.store.keyspace import HELD
 from lakemark_server.store.mutations import Mutation
 
 BATCH_BYTES_MAX: Final = 900_000
@@ -41,6 +45,7 @@ DIRECT_MAX: Final = 200
 """Up to this many partitions are read by their keys. For more, all partitions of the table are kept in memory."""
 
 _NAMES_TOLD_MAX: Final = 3
+_READS: Final = "the partition reads its directory, which it does not own"
 _DELETED_AT_ONCE: Final = 500
 
 _log = structlog.get_logger(__name__)
@@ -190,8 +195,7 @@ class WarehousePartitions:
             )
 
             def keeps(tx: Transaction) -> str:
-                reason = partition_places.what_keeps(tx, self._ownership, table, [old]).get(values, "")
-                return reason or self._why_not_owned(tx, table, old)
+                return self.what_keeps(tx, table, [old])
 
             return directories.with_moved_directory(self._store, move, keeps, apply)
         return directories.with_directories([target], apply)
@@ -230,6 +234,7 @@ class WarehousePartitions:
             current = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, checked))
             rows = [row for row in current if row] if if_exists else _there(table, checked, current)
             parts = [[row.values for row in part] for part in _parts(rows, _bytes_of)]
+        readers = self._store.read(lambda tx: self._readers(tx, table, checked))
         deadline.check()
         with deadline.within(deadline.NEVER):  # data are deleted by whoever dropped them
             changes = self._apply(table, parts, decide)
@@ -247,7 +252,7 @@ class WarehousePartitions:
                 by=caller.current(),
             )
         if deletes:
-            located = [row for row in dropped if row.located]
+            located = [row for row in dropped if row.located and row.values not in readers]
             with deadline.within(deadline.NEVER):
                 for start in range(0, len(located), _DELETED_AT_ONCE):
                     try:
@@ -256,12 +261,32 @@ class WarehousePartitions:
                         _log.warning("dropped partitions have left their files", reason=error.message)
         return dropped
 
+    def what_keeps(self, tx: ReadTransaction, table: HiveTable, rows: Sequence[Partition]) -> str:
+        """Why the directory of one of the partitions must not be emptied, as the end of a sentence; "": all may be."""
+        reasons = partition_places.what_keeps(tx, self._ownership, table, rows)
+        readers = self._readers(tx, table, [row.values for row in rows])
+        for row in rows:
+            reason = reasons.get(row.values) or (_READS if row.values in readers else "")
+            if reason or (reason := self._why_not_owned(tx, table, row)):
+                return reason
+        return ""
+
+    def _readers(self, tx: ReadTransaction, table: HiveTable, wanted: Sequence[Values]) -> set[Values]:
+        """Those of the partitions that have their directory noted and do not own it."""
+        if not tx.get_range(*HELD.range(Holder.PARTITION, table.table_id), limit=1):
+            return set()
+        noted = {
+            values: places.held(tx, Holder.PARTITION, table.table_id, partition_places.part_of(values))
+            for values in wanted
+        }
+        return {values for values, holdings in noted.items() if any(not holding.owns for holding in holdings)}
+
     def _why_not_owned(self, tx: ReadTransaction, table: HiveTable, row: Partition) -> str:
         """Why a partition of a table that owns its data does not own its directory; "": it does."""
-        if row.relative:
+        holding = base_of(table) if row.relative else partition_places.holding(table, row)
+        if holding is None:
             return ""
-        holding = partition_places.holding(table, row)
-        return self._ownership.why_not_owned(tx, holding, table.database.database_id)
+        return self._ownership.why_not_owned(tx, replace(holding, owns=True), table.database.database_id)
 
     def _delete_files(self, table: HiveTable, dropped: Sequence[Partition]) -> None:
         """Deletes directories of dropped partitions. One stays in which others have files, or the partition again."""

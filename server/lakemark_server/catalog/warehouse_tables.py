@@ -28,23 +28,22 @@ from lakemark_server.catalog import (
     directories,
     events,
     partition_departures,
-    partition_places,
     tables,
     warehouse_records,
 )
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.catalog.table_places import BASE, base_of, holding_of
 from lakemark_server.catalog.warehouse_partitions import WarehousePartitions
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition
 from lakemark_server.context import caller, deadline
 from lakemark_server.kv import ReadTransaction, Transaction
-from lakemark_server.ownership import Holding, places
+from lakemark_server.ownership import places
 from lakemark_server.store.mutations import Mutation
 
 _ALTER_ATTEMPTS: Final = 20
 _EMPTIED_AT_ONCE: Final = 200
-_BASE: Final = b"base"  # in the registry, of the directory that relative partitions start from if it is another one
 
 _log = structlog.get_logger(__name__)
 
@@ -98,23 +97,14 @@ def default_location(database: DatabaseRecord, name: str) -> str:
 
 
 def moves_with_its_name(table: HiveTable) -> bool:
-    """Whether a rename moves the directory, as in Hive: the table owns its data, and they are in the default place."""
+    """Whether a rename moves the directory, as in Hive: the table owns its data, and they are in the default place.
+
+    Where partitions start from another directory, nothing is moved.
+    """
     record = table.record
+    if base_of(table) is not None:
+        return False
     return record.owns_data and storage.is_same_place(record.location, default_location(table.database, table.name))
-
-
-def holding_of(table: HiveTable) -> Holding:
-    """What the table holds: its directory, which it must have."""
-    record = table.record
-    return places.holding(record.location, Holder.WAREHOUSE_TABLE, table.table_id, table.label, owns=record.owns_data)
-
-
-def base_of(table: HiveTable) -> Holding | None:
-    """The directory that relative partitions start from if it is another one, which the table reads."""
-    base = table.record.partition_base
-    if not base or base == table.record.location:
-        return None
-    return places.holding(base, Holder.WAREHOUSE_TABLE, table.table_id, table.label, owns=False, part=_BASE)
 
 
 class WarehouseTables:
@@ -181,6 +171,14 @@ class WarehouseTables:
 
         return directories.with_directories([definition.location], lambda: self._mutations.run(body))
 
+    def _what_keeps_in_place(self, tx: Transaction, table: HiveTable) -> str:
+        """Why the table's directory must not be moved, as the end of a sentence."""
+        own = holding_of(table)
+        for one in places.around_and_inside(tx, own.place, [own]):
+            if one.kind == Holder.PARTITION and one.id == table.table_id and storage.is_within(one.place, own.place):
+                return f"{one.name} has its directory there by another name, {one.location}"
+        return self._ownership.what_keeps(tx, own)
+
     def _with_place(self, tx: Transaction, table: HiveTable, closed: Collection[str] = ()) -> HiveTable:
         """The table, which has its place now, and owns its data only if it lies where tables own theirs.
 
@@ -224,7 +222,7 @@ class WarehouseTables:
                         target=planned.definition.location,
                         table_id=old.table_id,
                     )
-                    keeps = partial(self._ownership.what_keeps, holding=holding_of(old))
+                    keeps = partial(self._what_keeps_in_place, table=old)
                     directories.with_moved_directory(self._store, move, keeps, apply)
                 else:
                     directories.with_directories([planned.definition.location] if elsewhere else [], apply)
@@ -281,7 +279,7 @@ class WarehouseTables:
             if reads is not None:
                 self._ownership.take(tx, reads, closed=closed)
             else:
-                self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, new.table_id, _BASE)
+                self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, new.table_id, BASE)
         elif old.record.owns_data == new.record.owns_data:
             return new
         return self._with_place(tx, new, closed)
@@ -328,7 +326,7 @@ class WarehouseTables:
         """The table has no place any more. Returns why its directory stays; "": it is going to be deleted."""
         tx, location = mutation.tx, table.record.location
         left = self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, table.table_id)
-        self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, table.table_id, _BASE)
+        self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, table.table_id, BASE)
         deletes = delete_data and table.record.owns_data and bool(location)
         partition_departures.begin(tx, table.table_id, deletes=deletes)
         if not delete_data:
@@ -357,19 +355,24 @@ class WarehouseTables:
         located = [row for row in partitions or () if row.located]
         locations = [row.full_location(base) for row in located] if partitions is not None else [table.record.location]
 
-        def check(tx: Transaction) -> int:
+        def check(some: Sequence[Partition], tx: ReadTransaction) -> int:
             warehouse_records.require_table(tx, table)
             if partitions is None:
                 reason = self._ownership.what_keeps(tx, holding_of(table))
             else:
-                reason = next(iter(partition_places.what_keeps(tx, self._ownership, table, located).values()), "")
+                reason = self._partitions.what_keeps(tx, table, some)
             if reason:
                 raise FailedPrecondition(f"{table.label} cannot be truncated: {reason}", table=table.label)
             return self._mutations.clock()
 
-        for start in range(0, len(locations), _EMPTIED_AT_ONCE):
-            some = locations[start : start + _EMPTIED_AT_ONCE]
-            with directories.emptying(self._store, some, check):
+        chunks = [located[at : at + _EMPTIED_AT_ONCE] for at in range(0, len(located), _EMPTIED_AT_ONCE)]
+        if partitions is None:
+            chunks = [[]]
+        for chunk in chunks:  # before anything is emptied
+            self._store.read(partial(check, chunk))
+        for at, chunk in enumerate(chunks):
+            some = locations[at * _EMPTIED_AT_ONCE : (at + 1) * _EMPTIED_AT_ONCE]
+            with directories.emptying(self._store, some, partial(check, chunk)):
                 for location in some:
                     storage.empty_directory(location)
         if partitions is None:

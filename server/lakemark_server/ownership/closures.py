@@ -68,6 +68,19 @@ def _inside(place: str) -> tuple[bytes, bytes]:
     return begin, begin + b"\xff"
 
 
+def require_not_in_use(tx: ReadTransaction, place: str) -> None:
+    """Raises LocationTaken if the directory, one around it or one in it is being emptied or moved at the moment."""
+    over = [place, *storage.places_above(place)]
+    values = [
+        (at, value) for at, value in zip(over, tx.get_many([CLOSED.key(at) for at in over]), strict=True) if value
+    ]
+    values += [(cast(str, CLOSED.unpack(key)[-1]), value) for key, value in tx.get_range(*_inside(place))]
+    for at, value in values:
+        why = _parse(at, value).why
+        if why != ClosedRecord.DELETED:
+            raise LocationTaken(f"{at} {_DOING[why]}; try again in a moment", location=at)
+
+
 def older_than(tx: ReadTransaction, before_ms: int, limit: int) -> list[ClosedRecord]:
     """What was closed before that time, some of it."""
     pairs = tx.get_range(*CLOSED.range(), limit=limit, snapshot=True)

@@ -46,6 +46,10 @@ class Ownership:
         """
         closures.require_open(tx, [claim.place], but=closed)
         mine = places.held(tx, claim.kind, claim.id, claim.part)
+        same = next((one for one in mine if one.place == claim.place and not one.dropped), None)
+        if same is not None and (same.owns or not claim.owns) and len(mine) == 1:
+            places.put(tx, claim)  # it has the place, whoever is around it by now
+            return claim
         others = places.around_and_inside(tx, claim.place, mine)
         others = _of_others(claim, others)
         taken = claim
@@ -67,10 +71,7 @@ class Ownership:
         return taken
 
     def _in_the_way(self, claim: Holding, others: list[Holding], database_id: int) -> str:
-        reason = rules.in_the_way(claim, others, self.bounds, database_id)
-        if not reason and len(others) > places.INSIDE_MAX and claim.owns:
-            return f"more than {places.INSIDE_MAX} tables and partitions have their directories in it"
-        return reason
+        return rules.in_the_way(claim, others, self.bounds, database_id)
 
     def rename(self, tx: Transaction, kind: Holder.Kind.ValueType, id_: int, label: str) -> None:
         """Messages call the holder by another name from now on, but not its partitions."""

@@ -12,8 +12,8 @@ from lakemark_server.kv import ReadTransaction, Transaction, strinc
 from lakemark_server.ownership.rules import Holding
 from lakemark_server.store.keyspace import HELD, HIVE_TABLES, PLACES
 
-HOLDERS_MAX: Final = 1_000
-"""Of one place."""
+RECORD_BYTES_MAX: Final = 90_000
+"""Of the holders of one place: some hundreds."""
 
 INSIDE_MAX: Final = 1_000
 """How many places in a directory are looked at. Where there are more, it is as if one were in the way."""
@@ -51,7 +51,7 @@ def put(tx: Transaction, holding: Holding) -> None:
     """Notes who holds the place, instead of what was noted of the same holder. Raises LimitExceeded."""
     record = _record(tx, holding.place)
     others = [holder for holder in record.holders if not _is(holder, holding)]
-    if len(others) >= HOLDERS_MAX:
+    if sum(other.ByteSize() + 4 for other in others) > RECORD_BYTES_MAX:
         raise LimitExceeded(f"{holding.place} is the location of {len(others)} tables and partitions; no more can be")
     own = Holder(
         kind=holding.kind,
@@ -98,6 +98,9 @@ def around_and_inside(tx: ReadTransaction, place: str, without: Iterable[Holding
     inside = tx.get_range(begin, strinc(begin), limit=INSIDE_MAX + 1)
     pairs += [(cast(str, PLACES.unpack(key)[-1]), value) for key, value in inside]
     every = [_holding(at, holder) for at, value in pairs for holder in PlaceRecord.FromString(value).holders]
+    if len(inside) > INSIDE_MAX:  # nobody looks at the rest: it is as if it were in the way
+        far = f"{place}/…"
+        every.append(Holding(far, far, Holder.KIND_UNSPECIFIED, 0, b"", True, f"one of more than {INSIDE_MAX}"))
     return _without_dead(tx, [one for one in every if (one.place, one.kind, one.id, one.part) not in away])
 
 

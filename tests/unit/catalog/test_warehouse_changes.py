@@ -5,15 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from lakemark_core import storage
 from lakemark_core.errors import (
     AlreadyExists,
     FailedPrecondition,
+    LocationTaken,
     TableNotFound,
 )
+from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, new_partition
-from lakemark_server.catalog.warehouse_tables import TableChange, TableDefinition
+from lakemark_server.catalog.warehouse_tables import TableChange, TableDefinition, moves_with_its_name
 from lakemark_server.kv import CommitUnknownResult, Store, open_store
 
 
@@ -130,7 +133,85 @@ def test_a_partition_takes_no_directory_along_that_it_only_reads(
     precious.touch()
     outside = new_partition(table, ("1",), f"file:{precious.parent}", b"head", b"", located=True)
     warehouse.partitions.add(table, [outside])
-    with pytest.raises(FailedPrecondition, match="lies outside of the directories in which tables own their data"):
+    with pytest.raises(FailedPrecondition, match="the partition reads its directory, which it does not own"):
         warehouse.partitions.rename(table, ("1",), lambda _: row(table, "2"))
     warehouse.partitions.drop(table, [("1",)], delete_data=True, if_exists=False)
     assert precious.exists()
+
+
+def full(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "precious").touch()
+    return directory / "precious"
+
+
+def test_a_truncation_empties_no_directory_that_a_partition_only_reads(
+    warehouse: Warehouse, table: HiveTable, tmp_path: Path
+) -> None:
+    precious = full(tmp_path / "elsewhere")
+    outside = new_partition(table, ("1",), f"file:{precious.parent}", b"head", b"", located=True)
+    warehouse.partitions.add(table, [outside, row(table, "2")])
+    file = full(Path(f"{table.record.location.removeprefix('file:')}/p=2"))
+    with pytest.raises(FailedPrecondition, match=r"default\.t cannot be truncated: the partition reads its directory"):
+        warehouse.tables.truncate(table, warehouse.partitions.all(table).rows)
+    assert precious.exists()
+    assert file.exists(), "all or nothing"
+    warehouse.tables.truncate(table, [row(table, "2")])
+    assert not file.exists()
+
+
+def test_partitions_that_start_from_another_directory_are_owned_only_there(
+    warehouse: Warehouse, tmp_path: Path, place: Path
+) -> None:
+    """The table was made elsewhere, on data that it does not own, and moved into the warehouse later."""
+    database = warehouse.catalog.get_database("hive", "default")
+    elsewhere = tmp_path / "elsewhere"
+    table = warehouse.tables.create(database, definition("t", elsewhere))
+    warehouse.partitions.add(table, [row(table, "1")])
+    precious = full(elsewhere / "t" / "p=1")
+    warehouse.tables.alter("hive", "default", "t", lambda old: TableChange(old.database, definition("t", place)))
+    table = warehouse.tables.get("hive", "default", "t")
+    assert table.record.owns_data
+    with pytest.raises(FailedPrecondition, match="cannot be truncated: it lies outside"):
+        warehouse.tables.truncate(table, warehouse.partitions.all(table).rows)
+    assert not moves_with_its_name(table), "its partitions would stay behind"
+    warehouse.partitions.drop(table, [("1",)], delete_data=True, if_exists=False)
+    assert precious.exists()
+
+
+def test_a_partition_in_its_table_by_another_name_takes_no_sibling_along(
+    warehouse: Warehouse, table: HiveTable, place: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(place)
+    warehouse.partitions.add(table, [row(table, "1")])
+    alias = new_partition(table, ("2",), f"file:{tmp_path}/link/t/p=1", b"head", b"", located=True)
+    warehouse.partitions.add(table, [alias])
+    precious = full(place / "t" / "p=1")
+    for value in ("2", "1"):
+        warehouse.partitions.drop(table, [(value,)], delete_data=True, if_exists=False)
+        assert precious.exists() is (value == "2")
+
+
+def test_a_table_is_not_dropped_while_it_is_emptied(
+    warehouse: Warehouse, table: HiveTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name would be free, and what is made there would be emptied."""
+
+    def dropped_meanwhile(_: str) -> None:
+        with pytest.raises(LocationTaken, match="is being emptied; try again in a moment"):
+            warehouse.tables.drop("hive", "default", "t", delete_data=True)
+
+    monkeypatch.setattr(storage, "empty_directory", dropped_meanwhile)
+    warehouse.tables.truncate(table)
+    warehouse.tables.drop("hive", "default", "t", delete_data=True)
+
+
+def test_a_renamed_table_keeps_its_place_in_the_directory_of_its_former_database(warehouse: Warehouse) -> None:
+    catalog = warehouse.catalog
+    first, second = (catalog.create_database(DatabaseRecord(name=name)) for name in ("a", "b"))
+    custom = TableDefinition("t", b"", "MANAGED_TABLE", f"{first.location}/custom", owns_data=True)
+    warehouse.tables.create(first, custom)
+    warehouse.tables.alter("hive", "a", "t", lambda _: TableChange(second, custom))
+    assert warehouse.tables.get("hive", "b", "t").record.owns_data
+    warehouse.tables.drop("hive", "b", "t", delete_data=True)
+    assert not Path(custom.location.removeprefix("file:")).exists()
