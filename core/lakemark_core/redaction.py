@@ -8,6 +8,7 @@ from typing import Final
 HIDDEN: Final = "…"
 
 _CONTAINER_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")  # there, what stands before the @ is no user
+_PLACEHOLDERS: Final = ("//user@", "//user:password@")  # in messages that say how a URL is written
 # The numbers bound what is looked through for each place where a secret could begin.
 _USER_INFO: Final = re.compile(
     r"""(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}):/{1,3}
@@ -37,6 +38,8 @@ def redacted(text: str) -> str:
 
 
 def _without_user(match: re.Match[str]) -> str:
+    if match[0].endswith(_PLACEHOLDERS):
+        return match[0]
     front = match[0][: match.start("user" if match["user"] is not None else "name") - match.start()]
     if match["scheme"].lower() in _CONTAINER_SCHEMES:
         return match[0] if match["user"] is not None else f"{front}{match['name']}:{HIDDEN}@"

@@ -46,7 +46,8 @@ def test_the_names_of_lakemark() -> None:
 
 
 def test_the_names_of_lakemark_spark() -> None:
-    names = ["append", "compact", "delete", "delete_keys", "overwrite", "read", "upsert"]
+    functions = ["append", "changes", "compact", "delete", "delete_keys", "insert", "merge", "overwrite", "read"]
+    names = ["Changed", "Merge", "StreamWriter", *functions, "stream_writer", "update", "upsert"]
     assert sorted(lakemark_spark.__all__) == names
 
 
