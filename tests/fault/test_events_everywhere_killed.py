@@ -63,6 +63,7 @@ from tests.stores import store_url
 from tests.webhooks import SECRET, WebhookReceiver, answering, cutting
 from tests.wire import Wire
 
+LONG_S = 60.0
 SECONDS: Final = float(os.environ.get("LAKEMARK_TEST_KILL_S", "180"))
 SEED: Final = int(os.environ.get("LAKEMARK_TEST_KILL_SEED", "18"))
 SETTLED_S: Final = 300.0
@@ -196,8 +197,10 @@ def run(scene: Scene, seconds: float, seed: int, pause_s: float, killers: Sequen
         f"{dict(scene.kills)}; repeats: group {len(group.offsets) - last}, webhook {len(delivered) - last}; streams "
         f"{[reader.streams for reader in readers]}"
     )
-    assert done > seconds, "hardly anything was done"
-    assert lost, "no request was cut off: nothing was tested"
+    assert done, "nothing was done"
+    if seconds >= LONG_S:  # in a few seconds no kill need hit a request
+        assert done > seconds, "hardly anything was done"
+        assert lost, "no request was cut off: nothing was tested"
 
 
 def arrived(scene: Scene, readers: Sequence[Reader]) -> int:
