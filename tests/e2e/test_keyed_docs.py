@@ -32,14 +32,17 @@ def test_the_examples_of_the_page_do_what_it_says(
     assert [language for language, _ in blocks].count("text") > 3
 
     rows: list[tuple[object, ...]] = []
-    for language, text in blocks:
-        match language:
-            case "sql":
-                rows = spark.sql(text)
-            case "python":
-                spark.python(text)
-            case _:
-                assert [" ".join(map(str, row)) for row in rows] == text.splitlines()
+    try:
+        for language, text in blocks:
+            match language:
+                case "sql":
+                    rows = spark.sql(text)
+                case "python":
+                    spark.python(text)
+                case _:
+                    assert [" ".join(map(str, row)) for row in rows] == text.splitlines()
+    finally:  # other tests use the same session, and list its tables
+        spark.python("[spark.catalog.dropTempView(one.name) for one in spark.catalog.listTables() if one.isTemporary]")
 
 
 @pytest.mark.slow

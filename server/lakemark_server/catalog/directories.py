@@ -69,7 +69,7 @@ def begin_deletion(tx: Transaction, location: str, now_ms: int, *, aside: bool) 
 
     ``aside``: it is renamed first, where that is possible. Raises LocationTaken while it is emptied or moved.
     """
-    closures.require_not_in_use(tx, _place(location))
+    closures.require_not_in_use(tx, places.place_of(location))
     away = ""
     if aside and storage.keeps_directories(location):
         away = f"{posixpath.dirname(location)}/{_ASIDE}{secrets.token_hex(8)}"
@@ -110,14 +110,12 @@ def _put_aside(store: Store, record: ClosedRecord) -> str | None:
     return record.aside
 
 
-def try_to_delete(store: Store, location: str) -> bool:
-    """Like ``finish_deletion``, but tells a failure in the log only, as Hive's service does; whether it is gone."""
+def try_to_delete(store: Store, location: str) -> None:
+    """Like ``finish_deletion``, but tells a failure in the log only, as Hive's service does."""
     try:
         finish_deletion(store, location)
     except LakemarkError as error:
         _log.warning("what was dropped has left its files; it is tried again", location=location, reason=error.message)
-        return False
-    return True
 
 
 def delete_in_place(store: Store, locations: Sequence[str]) -> None:
@@ -144,7 +142,7 @@ def emptying(store: Store, locations: Sequence[str], check: Callable[[Transactio
 
     def begin(tx: Transaction) -> list[ClosedRecord]:
         now_ms = check(tx)
-        closures.require_open(tx, map(_place, locations))
+        closures.require_open(tx, map(places.place_of, locations))
         records = [ClosedRecord(since_ms=now_ms, why=ClosedRecord.EMPTIED, location=one) for one in locations]
         for record in records:
             closures.close(tx, record)
@@ -194,7 +192,7 @@ def with_moved_directory(
     Raises FailedPrecondition if others have files in the directory, AlreadyExists if there is something at the target,
     Unavailable, and what ``change`` raises.
     """
-    both = [_place(closed.location), _place(closed.target)]
+    both = [places.place_of(closed.location), places.place_of(closed.target)]
 
     def begin(tx: Transaction) -> None:
         closures.require_open(tx, both)
@@ -207,7 +205,7 @@ def with_moved_directory(
     try:
         answer = _moved(closed.location, closed.target, partial(change, both))
     except UnknownOutcome:
-        raise  # ``recovery`` finds out which of the two it is, and opens both
+        raise  # ``left_directories`` finds out which of the two it is, and opens both
     except LakemarkError:
         store.transact(partial(closures.reopen, record=closed))
         raise
@@ -229,7 +227,3 @@ def _moved(source: str, target: str, change: Callable[[], T]) -> T:
     except LakemarkError as error:
         _log.warning("what was moved has left its files", location=source, reason=error.message)
     return answer
-
-
-def _place(location: str) -> str:
-    return places.place_of(location)

@@ -15,7 +15,7 @@ from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.ownership import closures, places
 
 LEFT_MS: Final = 10 * 60_000
-"""Whoever closed a directory longer ago has ended; deleting it twice does no harm."""
+"""Whoever closed a directory longer ago is taken for dead (docs/locations.md says what if not)."""
 
 _AT_ONCE_MAX: Final = 100
 

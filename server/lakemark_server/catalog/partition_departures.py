@@ -11,7 +11,7 @@ from lakemark_proto.store.v1.store_pb2 import Holder
 from lakemark_server.catalog import directories
 from lakemark_server.kv import Transaction, keys_below
 from lakemark_server.ownership import Ownership, places
-from lakemark_server.store.keyspace import HELD, LEAVING
+from lakemark_server.store.keyspace import LEAVING
 from lakemark_server.store.mutations import Mutation, Mutations
 
 _AT_ONCE: Final = 200
@@ -24,7 +24,7 @@ def begin(tx: Transaction, table_id: int, *, deletes: bool) -> None:
 
     ``deletes``: the files of those that owned their directories are deleted.
     """
-    if tx.get_range(*HELD.range(Holder.PARTITION, table_id), limit=1):
+    if places.has_any(tx, Holder.PARTITION, table_id):
         tx.set(LEAVING.key(table_id), _DELETES if deletes else _KEEPS)
 
 

@@ -17,7 +17,7 @@ from lakemark_core.types.partitions import unescape_path_name
 from lakemark_proto.store.v1.store_pb2 import Holder
 from lakemark_server.catalog import warehouse_records
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values
-from lakemark_server.kv import ReadTransaction, Transaction, pack, strinc
+from lakemark_server.kv import ReadTransaction, Transaction, pack
 from lakemark_server.ownership import Holding, Ownership, closures, places
 from lakemark_server.store.keyspace import PARTITION_PLACES
 
@@ -62,10 +62,11 @@ def take(
     rows = [row for row in rows if row.located]
     base = table.record.partition_base
     inner = [row for row in rows if row.relative]
-    if inner and closures.any_inside(tx, places.place_of(base)):
-        closures.require_open(tx, [places.place_of(row.full_location(base)) for row in inner], but=closed)
-    elif inner:
-        closures.require_open(tx, [places.place_of(base)], but=closed)
+    if inner:
+        wanted = [places.place_of(base)]
+        if closures.any_inside(tx, wanted[0]):
+            wanted = [places.place_of(row.full_location(base)) for row in inner]
+        closures.require_open(tx, wanted, but=closed)
     for row in rows:
         if not row.relative:
             claim = holding(table, row)
@@ -84,20 +85,29 @@ def note(tx: Transaction, table: HiveTable, row: Partition) -> None:
 
 def leave(tx: Transaction, table_id: int, columns: Sequence[str], gone: Partition, now: Partition | None) -> None:
     """The partition is ``now`` and no longer ``gone``. None: it is dropped."""
-    if gone.located and gone.relative and not is_named(columns, gone) and not _same_place(gone, now):
-        tx.clear(PARTITION_PLACES.key(table_id, gone.location, part_of(gone.values)))
-    if gone.located and not gone.relative and not _same_place(gone, now):
-        kept = places.place_of(now.location) if now and now.located and not now.relative else None
-        for held in places.held(tx, Holder.PARTITION, table_id, part_of(gone.values)):
-            if held.place != kept:
-                places.clear(tx, held)
+    if not gone.located or stays_in_place(gone, now):
+        return
+    if gone.relative:
+        if not is_named(columns, gone):
+            tx.clear(PARTITION_PLACES.key(table_id, gone.location, part_of(gone.values)))
+        return
+    kept = places.place_of(now.location) if now and now.located and not now.relative else None
+    for held in places.held(tx, Holder.PARTITION, table_id, part_of(gone.values)):
+        if held.place != kept:
+            places.clear(tx, held)
 
 
-def _same_place(first: Partition, second: Partition | None) -> bool:
-    return second is not None and (first.location, first.relative, first.values) == (
-        second.location,
-        second.relative,
-        second.values,
+def stays_in_place(before: Partition | None, after: Partition | None) -> bool:
+    """Whether a partition, which has the same values before and after a change, has the same directory."""
+    return (
+        before is not None
+        and after is not None
+        and (before.location, before.relative, before.located)
+        == (
+            after.location,
+            after.relative,
+            after.located,
+        )
     )
 
 
@@ -115,18 +125,24 @@ def what_keeps(
         if not (one.id == table.table_id and one.kind == Holder.WAREHOUSE_TABLE)
         and not (one.is_database and is_within(base, one.place))
     ]
-    reasons = {}
-    for row in rows:
-        reason, own = "", holding(table, row) if strangers or not row.relative else None
-        if own is not None:
-            reason = ownership.what_keeps(tx, own)
-        if own is not None and not row.relative and (is_within(own.place, base) or is_within(base, own.place)):
-            # Siblings in the directories of their names are not noted.
-            reason = reason or f"it is in the directory of {table.label} by another name, {row.location}"
-        reason = reason or (_sibling_at(tx, table, row) if row.relative else "")
-        if reason:
-            reasons[row.values] = reason
-    return reasons
+    reasons = {row.values: _what_keeps_one(tx, ownership, table, row, base, bool(strangers)) for row in rows}
+    return {values: reason for values, reason in reasons.items() if reason}
+
+
+def _what_keeps_one(
+    tx: ReadTransaction, ownership: Ownership, table: HiveTable, row: Partition, base: str, has_strangers: bool
+) -> str:
+    if row.relative and not has_strangers:
+        return _sibling_at(tx, table, row)
+    own = holding(table, row)
+    reason = ownership.what_keeps(tx, own)
+    if reason:
+        return reason
+    if row.relative:
+        return _sibling_at(tx, table, row)
+    if is_within(own.place, base) or is_within(base, own.place):  # siblings in directories of their names are not noted
+        return f"it is in the directory of {table.label} by another name, {row.location}"
+    return ""
 
 
 def _sibling_at(tx: ReadTransaction, table: HiveTable, row: Partition) -> str:
@@ -138,8 +154,7 @@ def _sibling_at(tx: ReadTransaction, table: HiveTable, row: Partition) -> str:
         parts = row.location.split("/")
         for count in range(1, len(parts) + 1):
             near_by += tx.get_range(*noted.range("/".join(parts[:count])), limit=_LOOKED_AT_MAX)
-        below = noted.key(row.location + "/")[:-1]  # without the byte that ends the text
-        near_by += tx.get_range(below, strinc(below), limit=_LOOKED_AT_MAX)
+        near_by += tx.get_range(*noted.range_of_texts(f"{row.location}/"), limit=_LOOKED_AT_MAX)
     for key, _ in near_by:
         location, part = noted.unpack(key)
         if (location, part) != own:

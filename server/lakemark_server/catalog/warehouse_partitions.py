@@ -29,7 +29,6 @@ from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partit
 from lakemark_server.context import caller, deadline
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.ownership import places
-from lakemark_server.store.keyspace import HELD
 from lakemark_server.store.mutations import Mutation
 
 BATCH_BYTES_MAX: Final = 900_000
@@ -273,7 +272,7 @@ class WarehousePartitions:
 
     def _readers(self, tx: ReadTransaction, table: HiveTable, wanted: Sequence[Values]) -> set[Values]:
         """Those of the partitions that have their directory noted and do not own it."""
-        if not tx.get_range(*HELD.range(Holder.PARTITION, table.table_id), limit=1):
+        if not places.has_any(tx, Holder.PARTITION, table.table_id):
             return set()
         noted = {
             values: places.held(tx, Holder.PARTITION, table.table_id, partition_places.part_of(values))
@@ -393,7 +392,11 @@ class WarehousePartitions:
     ) -> list[PartitionChange]:
         warehouse_records.require_table(mutation.tx, table)
         changes = decide(mutation.tx, part)
-        new = [change.after for change in changes if change.after and not _is_in_place(change)]
+        new = [
+            change.after
+            for change in changes
+            if change.after and not partition_places.stays_in_place(change.before, change.after)
+        ]
         partition_places.take(mutation.tx, self._ownership, table, new, keeping=True)
         staged = [InBatch(change.values, batch, change.before, change.after) for change in changes]
         partition_batches.stage(mutation.tx, table, batch, number, staged, mutation.now_ms)
@@ -458,7 +461,11 @@ class WarehousePartitions:
         for change in changes:
             if change.before is not None:
                 partition_places.leave(tx, table.table_id, table.columns, change.before, change.after)
-        new = [change.after for change in changes if change.after and not _is_in_place(change)]
+        new = [
+            change.after
+            for change in changes
+            if change.after and not partition_places.stays_in_place(change.before, change.after)
+        ]
         partition_places.take(tx, self._ownership, table, new, closed=closed)
         for change in changes:
             if change.after is None:
@@ -534,21 +541,6 @@ def _parts(items: Sequence[T], bytes_of: Callable[[T], int]) -> Iterator[Sequenc
         yield items[start:]
 
 
-def _is_in_place(change: PartitionChange) -> bool:
-    """Whether the partition's directory stays the same."""
-    before, after = change.before, change.after
-    return (
-        before is not None
-        and after is not None
-        and (before.location, before.relative, before.located)
-        == (
-            after.location,
-            after.relative,
-            after.located,
-        )
-    )
-
-
 def _bytes_of_key(values: Values) -> int:
     return _ROW_BYTES + _KEY_COPIES * sum(map(len, values))
 
@@ -564,7 +556,9 @@ def _bytes_of_place(row: Partition) -> int:
 
 def _bytes_of_after(change: PartitionChange) -> int:
     """Of a change that is written without the state before."""
-    places = 0 if _is_in_place(change) else sum(_bytes_of_place(row) for row in (change.before, change.after) if row)
+    places = 0
+    if not partition_places.stays_in_place(change.before, change.after):
+        places = sum(_bytes_of_place(row) for row in (change.before, change.after) if row)
     size = change.after.size_bytes if change.after else 0
     return size + _bytes_of_key(change.values) + places
 

@@ -325,8 +325,7 @@ class WarehouseTables:
     def _leave(self, mutation: Mutation, table: HiveTable, *, delete_data: bool) -> str:
         """The table has no place any more. Returns why its directory stays; "": it is going to be deleted."""
         tx, location = mutation.tx, table.record.location
-        left = self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, table.table_id)
-        self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, table.table_id, BASE)
+        left = self._ownership.leave(tx, Holder.WAREHOUSE_TABLE, table.table_id, None)
         deletes = delete_data and table.record.owns_data and bool(location)
         partition_departures.begin(tx, table.table_id, deletes=deletes)
         if not delete_data:
@@ -334,7 +333,7 @@ class WarehouseTables:
         if not deletes:
             return "the table does not own them"
         for holding in left:
-            reason = self._ownership.what_keeps(tx, holding)
+            reason = "" if holding.part == BASE else self._ownership.what_keeps(tx, holding)
             if reason:
                 return reason
         directories.begin_deletion(tx, location, mutation.now_ms, aside=True)
@@ -351,9 +350,6 @@ class WarehouseTables:
                 f"{table.label} is an external table, or lies outside of the directories in which tables own their "
                 "data: its data are not deleted"
             )
-        base = table.record.partition_base
-        located = [row for row in partitions or () if row.located]
-        locations = [row.full_location(base) for row in located] if partitions is not None else [table.record.location]
 
         def check(some: Sequence[Partition], tx: ReadTransaction) -> int:
             warehouse_records.require_table(tx, table)
@@ -365,15 +361,17 @@ class WarehouseTables:
                 raise FailedPrecondition(f"{table.label} cannot be truncated: {reason}", table=table.label)
             return self._mutations.clock()
 
+        located = [row for row in partitions or () if row.located]
         chunks = [located[at : at + _EMPTIED_AT_ONCE] for at in range(0, len(located), _EMPTIED_AT_ONCE)]
         if partitions is None:
             chunks = [[]]
-        for chunk in chunks:  # before anything is emptied
+        for chunk in chunks[1:]:  # before anything is emptied; the first one is checked when its turn comes
             self._store.read(partial(check, chunk))
-        for at, chunk in enumerate(chunks):
-            some = locations[at * _EMPTIED_AT_ONCE : (at + 1) * _EMPTIED_AT_ONCE]
-            with directories.emptying(self._store, some, partial(check, chunk)):
-                for location in some:
+        base = table.record.partition_base
+        for chunk in chunks:
+            locations = [row.full_location(base) for row in chunk] or [table.record.location]
+            with directories.emptying(self._store, locations, partial(check, chunk)):
+                for location in locations:
                     storage.empty_directory(location)
         if partitions is None:
             self._mutations.run(lambda mutation: self._tell_truncated(mutation, table))

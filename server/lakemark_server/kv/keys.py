@@ -82,6 +82,11 @@ class Space:
         prefix = self.key(*items)
         return prefix + b"\0", prefix + b"\xff"
 
+    def range_of_texts(self, *items: Item) -> tuple[bytes, bytes]:
+        """``(begin, end)`` of all keys in which a text follows the other items that begins with the last of them."""
+        begin = self.key(*items)[:-1]  # without the byte that ends the text
+        return begin, begin + b"\xff"  # no text has this byte
+
     def unpack(self, key: bytes) -> tuple[Item, ...]:
         """The items of ``key`` after the prefix.
 

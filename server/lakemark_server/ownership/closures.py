@@ -25,12 +25,10 @@ _DOING = {
 }
 
 
-def close(tx: Transaction, record: ClosedRecord) -> str:
-    """Closes ``record.location``, and of a move its target. Returns the place."""
-    place = places.place_of(record.location)
-    for one in (place, *([places.place_of(record.target)] if record.target else [])):
-        tx.set(CLOSED.key(one), record.SerializeToString())
-    return place
+def close(tx: Transaction, record: ClosedRecord) -> None:
+    """Closes ``record.location``, and of a move its target."""
+    for location in filter(None, (record.location, record.target)):
+        tx.set(CLOSED.key(places.place_of(location)), record.SerializeToString())
 
 
 def reopen(tx: Transaction, record: ClosedRecord) -> None:
@@ -60,23 +58,18 @@ def require_open(tx: ReadTransaction, wanted: Iterable[str], but: Collection[str
 
 def any_inside(tx: ReadTransaction, place: str) -> bool:
     """Whether a directory in this one, or this one, is closed."""
-    return tx.get(CLOSED.key(place)) is not None or bool(tx.get_range(*_inside(place), limit=1))
-
-
-def _inside(place: str) -> tuple[bytes, bytes]:
-    begin = CLOSED.key(place + "/")[:-1]  # without the byte that ends the text
-    return begin, begin + b"\xff"
+    return tx.get(CLOSED.key(place)) is not None or bool(tx.get_range(*CLOSED.range_of_texts(f"{place}/"), limit=1))
 
 
 def require_not_in_use(tx: ReadTransaction, place: str) -> None:
     """Raises LocationTaken if the directory, one around it or one in it is being emptied or moved at the moment."""
     over = [place, *storage.places_above(place)]
-    values = [
-        (at, value) for at, value in zip(over, tx.get_many([CLOSED.key(at) for at in over]), strict=True) if value
+    pairs = list(zip(over, tx.get_many([CLOSED.key(at) for at in over]), strict=True))
+    pairs += [
+        (cast(str, CLOSED.unpack(key)[-1]), value) for key, value in tx.get_range(*CLOSED.range_of_texts(f"{place}/"))
     ]
-    values += [(cast(str, CLOSED.unpack(key)[-1]), value) for key, value in tx.get_range(*_inside(place))]
-    for at, value in values:
-        why = _parse(at, value).why
+    for at, value in pairs:
+        why = ClosedRecord.DELETED if value is None else _parse(at, value).why
         if why != ClosedRecord.DELETED:
             raise LocationTaken(f"{at} {_DOING[why]}; try again in a moment", location=at)
 

@@ -50,15 +50,14 @@ class Ownership:
         if same is not None and (same.owns or not claim.owns) and len(mine) == 1:
             places.put(tx, claim)  # it has the place, whoever is around it by now
             return claim
-        others = places.around_and_inside(tx, claim.place, mine)
-        others = _of_others(claim, others)
+        others = _of_others(claim, places.around_and_inside(tx, claim.place, mine))
         taken = claim
         if claim.owns and not claim.is_lake_table and not claim.is_database and not chosen:
             taken = replace(claim, owns=rules.may_own(claim, others, self.bounds, database_id))
-        reason = self._in_the_way(taken, others, database_id)
+        reason = rules.in_the_way(taken, others, self.bounds, database_id)
         if reason and taken.kind == Holder.PARTITION and taken.owns:
             taken = replace(taken, owns=False)
-            reason = self._in_the_way(taken, others, database_id)
+            reason = rules.in_the_way(taken, others, self.bounds, database_id)
         if reason:
             raise LocationTaken(
                 f"{claim.name} cannot have the location {claim.place}: {reason}; choose another directory",
@@ -70,16 +69,13 @@ class Ownership:
         places.put(tx, taken)
         return taken
 
-    def _in_the_way(self, claim: Holding, others: list[Holding], database_id: int) -> str:
-        return rules.in_the_way(claim, others, self.bounds, database_id)
-
     def rename(self, tx: Transaction, kind: Holder.Kind.ValueType, id_: int, label: str) -> None:
         """Messages call the holder by another name from now on, but not its partitions."""
         for holding in places.held(tx, kind, id_):
             places.put(tx, replace(holding, label=label))
 
-    def leave(self, tx: Transaction, kind: Holder.Kind.ValueType, id_: int, part: bytes = b"") -> list[Holding]:
-        """The holder has no place any more. Returns what it had."""
+    def leave(self, tx: Transaction, kind: Holder.Kind.ValueType, id_: int, part: bytes | None = b"") -> list[Holding]:
+        """The holder has no place any more; ``part`` None: none under any part. Returns what it had."""
         left = places.held(tx, kind, id_, part)
         for holding in left:
             places.clear(tx, holding)
@@ -96,14 +92,17 @@ class Ownership:
         others = places.around_and_inside(tx, holding.place, [holding])
         if not rules.may_own(holding, others, self.bounds, database_id):
             return "it lies outside of the directories in which tables own their data"
-        return self._in_the_way(holding, _of_others(holding, others), database_id) or self.what_keeps(tx, holding)
+        reason = rules.in_the_way(holding, _of_others(holding, others), self.bounds, database_id)
+        return reason or self._what_keeps(holding, others)
 
-    def what_keeps(self, tx: ReadTransaction, holding: Holding, without: Iterable[Holding] = ()) -> str:
+    def what_keeps(self, tx: ReadTransaction, holding: Holding) -> str:
         """Why the directory of a holder must not be deleted, emptied or moved, as the end of a sentence; "": it may.
 
-        ``without``: what else does not count. Of a table its own partitions do not, either.
+        Of a table its own partitions do not count.
         """
-        others = places.around_and_inside(tx, holding.place, [holding, *without])
+        return self._what_keeps(holding, places.around_and_inside(tx, holding.place, [holding]))
+
+    def _what_keeps(self, holding: Holding, others: list[Holding]) -> str:
         if holding.kind == Holder.WAREHOUSE_TABLE:
             others = [one for one in others if one.id != holding.id or one.kind != Holder.PARTITION]
         return rules.what_keeps(holding, others, self.bounds)

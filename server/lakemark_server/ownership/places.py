@@ -8,7 +8,7 @@ from typing import Final, cast
 from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument, LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import Holder, PlaceRecord
-from lakemark_server.kv import ReadTransaction, Transaction, strinc
+from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.ownership.rules import Holding
 from lakemark_server.store.keyspace import HELD, HIVE_TABLES, PLACES
 
@@ -19,9 +19,6 @@ INSIDE_MAX: Final = 1_000
 """How many places in a directory are looked at. Where there are more, it is as if one were in the way."""
 
 LOCATION_CHARS_MAX: Final = 2_000
-
-Owner = tuple[Holder.Kind.ValueType, int]
-"""Kind and id of who holds something."""
 
 
 def place_of(location: str) -> str:
@@ -88,14 +85,18 @@ def held(
     return listed
 
 
+def has_any(tx: ReadTransaction, kind: Holder.Kind.ValueType, id_: int) -> bool:
+    """Whether somebody holds anything; partitions by the id of their table."""
+    return bool(tx.get_range(*HELD.range(kind, id_), limit=1))
+
+
 def around_and_inside(tx: ReadTransaction, place: str, without: Iterable[Holding] = ()) -> list[Holding]:
     """Who else holds the place, one around it, or one inside, the last ones bounded in number."""
     away = {(one.place, one.kind, one.id, one.part) for one in without}
     over = [place, *storage.places_above(place)]
     values = tx.get_many([PLACES.key(one) for one in over])
     pairs = [(one, value) for one, value in zip(over, values, strict=True) if value is not None]
-    begin = PLACES.key(place + "/")[:-1]  # without the byte that ends the text
-    inside = tx.get_range(begin, strinc(begin), limit=INSIDE_MAX + 1)
+    inside = tx.get_range(*PLACES.range_of_texts(f"{place}/"), limit=INSIDE_MAX + 1)
     pairs += [(cast(str, PLACES.unpack(key)[-1]), value) for key, value in inside]
     every = [_holding(at, holder) for at, value in pairs for holder in PlaceRecord.FromString(value).holders]
     if len(inside) > INSIDE_MAX:  # nobody looks at the rest: it is as if it were in the way
