@@ -318,8 +318,9 @@ class Ownership(RuleBasedStateMachine):
 
         def rename() -> None:
             table = self.warehouse.tables.get(*name)
+            location = f"{table.record.location}/p={to}"
             self.warehouse.partitions.rename(
-                table, (value,), lambda old: old._replace(values=(to,), location=f"p={to}", relative=True)
+                table, (value,), lambda old: new_partition(table, (to,), location, old.head, old.tail, located=True)
             )
 
         before = self.reached()
