@@ -71,7 +71,7 @@ def export_hms(
     workers: Workers = 4,
     journal: Journal = None,
 ) -> None:
-    """The other way: copies everything of this service, but its lake tables, into a Hive Metastore."""
+    """Copies everything of this service, but its lake tables, into a Hive Metastore: the way back."""
     _run(context, source, to, patterns, compare, drop, statistics, verify, workers, journal)
 
 

@@ -175,8 +175,8 @@ class LakeTour:
             self.report.check("flights, miles by the other Spark", outside.rows(totals), [self._totals(TABLE)])
             commit = lakemark_spark.append(self._source("month = 3 AND day = 1"), TABLE, server=self.server)
             wait_until_it_followed(self.client, "outside")
-            found = outside.rows(totals)
-            self.report.check(f"and after version {commit.version}", found, [self._totals(TABLE)])
+            there = outside.rows(totals)
+            self.report.check(f"and after version {commit.version}", there, [self._totals(TABLE)])
             self.client.listeners.drop("outside")
 
     def _drop(self) -> None:

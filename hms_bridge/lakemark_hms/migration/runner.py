@@ -13,7 +13,7 @@ from typing import Final
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.listener.selection import Selection
-from lakemark_hms.migration.copying import CONSTRAINTS, Copier, Outcome, What
+from lakemark_hms.migration.copier import CONSTRAINTS, Copier, Outcome, What
 from lakemark_hms.migration.sides import Side
 from lakemark_proto.v1.events_pb2 import EventFilter
 from lakemark_server.events.filters import filter_of

@@ -66,7 +66,7 @@ def _same_place(source: str | None, copy: str | None) -> bool:
     if not source or not copy:
         return False
     try:
-        return storage.is_same_place(source, copy)
+        return storage.place_of(source) == storage.place_of(copy)
     except LakemarkError:  # a location that cannot be read is the same only as text
         return False
 

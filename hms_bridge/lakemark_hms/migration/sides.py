@@ -105,8 +105,8 @@ class Side:
         return sorted(self.metastore.call("get_all_databases"))
 
     def database(self, name: str) -> Database | None:
-        found: Database | None = self.metastore.find("get_database", name=name)
-        return found
+        answer: Database | None = self.metastore.find("get_database", name=name)
+        return answer
 
     def table_names(self, database: str) -> list[str]:
         return sorted(self.metastore.call("get_all_tables", db_name=database))
@@ -124,10 +124,10 @@ class Side:
         """Those of the names that are there, in any order."""
         if not names:
             return []
-        found: list[Partition] = self.metastore.call(
+        answer: list[Partition] = self.metastore.call(
             "get_partitions_by_names", db_name=database, tbl_name=table, names=list(names)
         )
-        return found
+        return answer
 
     def statistics(self, database: str, table: str, columns: Sequence[str]) -> list[ColumnStatisticsObj]:
         request = t.TableStatsRequest(dbName=database, tblName=table, colNames=list(columns), engine="hive")
@@ -147,8 +147,8 @@ class Side:
         return sorted(self.metastore.call("get_functions", dbName=database, pattern="*"))
 
     def function(self, database: str, name: str) -> Function | None:
-        found: Function | None = self.metastore.find("get_function", dbName=database, funcName=name)
-        return found
+        answer: Function | None = self.metastore.find("get_function", dbName=database, funcName=name)
+        return answer
 
     def constraints(self, kind: ConstraintKind, database: str, table: str) -> list[Any] | None:
         """The columns of all of them; None if this Metastore knows no such constraints."""

@@ -14,7 +14,7 @@ from lakemark import Client
 from lakemark.cli.app import run
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.migration import Migration, Orders, Summary, runner
-from lakemark_hms.migration.copying import Copier
+from lakemark_hms.migration.copier import Copier
 from lakemark_hms.outside import Metastore, OutsideUnavailable
 from lakemark_server.process import Service
 from lakemark_thrift import ttypes as t
@@ -48,7 +48,7 @@ def statistics(side: Metastore, name: str, partition: str, distinct: int) -> Non
 
 
 def counts(summary: Summary) -> dict[str, dict[str, int]]:
-    return {kind: dict(found) for kind, found in summary.counts.items()}
+    return {kind: dict(several) for kind, several in summary.counts.items()}
 
 
 @pytest.fixture
@@ -198,10 +198,10 @@ def test_an_outside_that_is_away_is_told(service: Service, outside: Outside) -> 
 def test_many_partitions_go_by_pages(
     migration: Migration, there: Metastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakemark_hms.migration import copying
+    from lakemark_hms.migration import copier
 
-    monkeypatch.setattr(copying, "PARTITIONS_AT_ONCE", 5)
-    monkeypatch.setattr(copying, "STATISTICS_AT_ONCE", 5)
+    monkeypatch.setattr(copier, "PARTITIONS_AT_ONCE", 5)
+    monkeypatch.setattr(copier, "STATISTICS_AT_ONCE", 5)
     monkeypatch.setattr(runner, "KEPT_MAX", 1)
     fill(there, tmp_path)
     assert counts(migration.compare())["table"] == {"different": 3}
