@@ -1,4 +1,4 @@
-"""The registry of places says what databases, tables and partitions say, and no owner is in another's directory."""
+"""The registry of places says what all who have a directory say, and no owner is in another's directory."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def _in_the_way(store: Store, holdings: dict[_Key, Holding]) -> list[str]:
             others = store.read(lambda tx, own=own: places.around_and_inside(tx, own.place, [own]))  # type: ignore[misc]
             # A table that is renamed into another database stays where it is.
             others = [
-                one for one in others if one.owns and one.kind and not one.is_database and not _same_table(own, one)
+                one
+                for one in others
+                if one.owns and one.kind and not one.is_database and not one.is_catalog and not _same_table(own, one)
             ]
             reason = rules.in_the_way(own, others, _NOWHERE, database_id=0)
             if reason:
