@@ -58,7 +58,7 @@ class Databases(Subject, title="Databases"):
         name = given_database(sent.value.name, catalog)
         record = database_record(sent, name.catalog, name.name)
         try:
-            self._catalog.create_database(record)
+            self._catalog.create_database(record, may_make_catalog=False)
         except AlreadyExists:
             raise AlreadyExists(f"Database {name.name} already exists", database=name.name) from None
 

@@ -37,8 +37,8 @@ def require(tx: ReadTransaction, catalog: str, *, or_may_be_made: bool) -> None:
     legal_catalog(catalog)
     if not or_may_be_made:
         raise NotFound(
-            f"there is no catalog {catalog!r}: a catalog is a tenant, and made by the operator ('lakemark quota set "
-            f"{catalog} databases=100', or the service's setting client_catalogs for all)",
+            f"there is no catalog {catalog!r}: create it first. A catalog is a tenant, so the operator makes it "
+            f"('lakemark quota set {catalog} databases=100') or lets clients make it (the service's setting client_catalogs)",
             catalog=catalog,
         )
 

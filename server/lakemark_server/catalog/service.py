@@ -110,9 +110,16 @@ class Catalog:
     # -- databases ----------------------------------------------------------------------------------------------------
 
     def create_database(
-        self, record: DatabaseRecord, *, if_not_exists: bool = False, request_id: str = ""
+        self,
+        record: DatabaseRecord,
+        *,
+        if_not_exists: bool = False,
+        may_make_catalog: bool = True,
+        request_id: str = "",
     ) -> DatabaseRecord:
         """Fills in id, time and (if empty) location, and makes the directory.
+
+        ``may_make_catalog``: the database may be what makes its catalog, if clients may make catalogs at all.
 
         Raises AlreadyExists, InvalidName, NotFound for the catalog, QuotaExceeded.
         """
@@ -121,8 +128,10 @@ class Catalog:
         new.catalog = catalog_name(record.catalog)
         new.name = legal_name("database", record.name)
 
+        may_make = may_make_catalog and self.client_catalogs
+
         def look(tx: ReadTransaction) -> CatalogRecord | None:
-            catalogs.require(tx, new.catalog, or_may_be_made=self.client_catalogs)
+            catalogs.require(tx, new.catalog, or_may_be_made=may_make)
             return catalogs.find(tx, new.catalog)
 
         defined = self.store.read(look)
@@ -138,7 +147,7 @@ class Catalog:
             existing = databases.find(mutation.tx, new.catalog, new.name)
             if existing is not None and if_not_exists:
                 return existing
-            catalogs.require(mutation.tx, new.catalog, or_may_be_made=self.client_catalogs)
+            catalogs.require(mutation.tx, new.catalog, or_may_be_made=may_make)
             self.add_database(mutation, new, owns=owns, request_id=request_id)
             return new
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from lakemark_core.storage import is_within
 from lakemark_proto.store.v1.store_pb2 import Holder, PlaceRecord
 from lakemark_server.catalog import partition_places
 from lakemark_server.catalog.earlier_places import InTable, who_is_where
@@ -81,6 +82,8 @@ def _in_the_way(store: Store, holdings: dict[_Key, Holding]) -> list[str]:
                 for one in others
                 if one.owns and one.kind and not one.is_database and not one.is_catalog and not _same_table(own, one)
             ]
+            if own.is_catalog:  # what lies in it has its own directories
+                others = [one for one in others if is_within(own.place, one.place)]
             reason = rules.in_the_way(own, others, _NOWHERE, database_id=0)
             if reason:
                 problems.append(
