@@ -219,7 +219,7 @@ def test_a_catalog_without_a_definition_lies_in_the_warehouse(raw: Raw, catalog:
     found = get(raw, "lake").success.catalog
     assert (found.name, found.locationUri) == ("lake", f"file:{warehouse}/lake.catalog")
     assert raw.call("get_catalogs").success.names == ["hive", "lake"]
-    assert "not created by a Metastore client" in alter(raw, "lake", name="lake", description="x").o3.message
+    assert "not created by a Metastore client" in alter(raw, "lake", name="lake", description="x").o2.message
     assert drop(raw, "lake").o2 is not None
     catalog.drop_database("lake", "a")
     assert drop(raw, "lake").o1 is not None

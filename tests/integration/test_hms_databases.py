@@ -101,11 +101,7 @@ def test_only_an_empty_database_is_dropped_without_cascade(client: Client, wareh
     client.create_database(database("a"))
     client.create_table(table("t", db="a", keys="p string"))
     client.add_partition(partition(["1"], of="t", db="a"))
-    client.create_function(
-        HiveFunction(
-            functionName="f", dbName="a", className="x.Y", functionType=FunctionType.JAVA, ownerType=PrincipalType.USER
-        )
-    )
+    client.create_function(HiveFunction("f", "a", "x.Y", "", PrincipalType.USER, 0, FunctionType.JAVA))
     with pytest.raises(InvalidOperationException, match="not empty"):
         client.drop_database("a", True, False)
     location = path(client.get_table("a", "t").sd.location)

@@ -27,9 +27,7 @@ from tests.integration.hms_objects import database, partition, table
 
 def function(name: str, kind: str = "x.Y") -> Function:
     resources = [ResourceUri(ResourceType.JAR, "file:/a.jar")]
-    return Function(
-        name, "default", kind, "ann", PrincipalType.USER, functionType=FunctionType.JAVA, resourceUris=resources
-    )
+    return Function(name, "default", kind, "ann", PrincipalType.USER, 0, FunctionType.JAVA, resourceUris=resources)
 
 
 def test_functions(client: Client) -> None:
@@ -57,7 +55,7 @@ def test_functions(client: Client) -> None:
     with pytest.raises(NoSuchObjectException):
         client.drop_function("default", "add")
     with pytest.raises(NoSuchObjectException):
-        client.create_function(Function("f", "nowhere", "x.Y", "", PrincipalType.USER, functionType=FunctionType.JAVA))
+        client.create_function(Function("f", "nowhere", "x.Y", "", PrincipalType.USER, 0, FunctionType.JAVA))
     assert client.get_functions("default", "*") == ["minus"]
 
 
@@ -109,6 +107,6 @@ def test_configuration(client: Client) -> None:
 
 def test_a_database_with_functions_is_not_empty(client: Client) -> None:
     client.create_database(database("d"))
-    client.create_function(Function("f", "d", "x.Y", "", PrincipalType.USER, functionType=FunctionType.JAVA))
+    client.create_function(Function("f", "d", "x.Y", "", PrincipalType.USER, 0, FunctionType.JAVA))
     with pytest.raises(Exception, match="functions"):
         client.drop_database("d", True, False)

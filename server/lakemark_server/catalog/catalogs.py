@@ -38,7 +38,7 @@ def require(tx: ReadTransaction, catalog: str, *, or_may_be_made: bool) -> None:
     if not or_may_be_made:
         raise NotFound(
             f"there is no catalog {catalog!r}: create it first. A catalog is a tenant, so the operator makes it "
-            f"('lakemark quota set {catalog} databases=100') or lets clients make it (the service's setting client_catalogs)",
+            f"('lakemark quota set {catalog} databases=100') or lets clients make it (the setting client_catalogs)",
             catalog=catalog,
         )
 

@@ -58,9 +58,7 @@ def test_names_that_are_not_legal_are_refused_in_words(wire: Wire, client: Clien
         lambda: client.create_database(database(name)),
         lambda: client.create_table(table(name)),
         lambda: client.create_table(table(name, parameters={"lakemark.type": "lake"})),
-        lambda: client.create_function(
-            Function(name, "default", "x", "", PrincipalType.USER, functionType=FunctionType.JAVA)
-        ),
+        lambda: client.create_function(Function(name, "default", "x", "", PrincipalType.USER, 0, FunctionType.JAVA)),
     ):
         with pytest.raises(TException, match=r"not legal|at most 128|@catalog#database|there is no catalog"):
             call()
