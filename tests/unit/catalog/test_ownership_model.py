@@ -1,8 +1,9 @@
 """Whatever is created, moved and dropped wherever: no file is deleted that somebody else has.
 
-Draws catalogs, one of them at any place, their databases, warehouse and lake tables and partitions at locations that are
-the same, nested, or the same by another name, and processes that die at any transaction. The model is the disk itself:
-each object plants a file in its directory, and what a change may delete are files that no other object reaches.
+Draws catalogs, one of them at any place, their databases, warehouse and lake tables and partitions at locations that
+are the same, nested, or the same by another name, and processes that die at any transaction. The model is the disk
+itself: each object plants a file in its directory, and what a change may delete are files that no other object
+reaches.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def test_a_type_that_the_table_has_already_stays() -> None:
 @pytest.mark.parametrize("location", ["/", "file:/", "hdfs://names:8020", "s3a://bucket/", "hdfs://names//"])
 def test_no_table_lies_in_the_root_of_everything(location: str) -> None:
     root = table(sd=StorageDescriptor(cols=[], serdeInfo=SerDeInfo(), location=location))
-    with pytest.raises(InvalidArgument, match="^t location must not be root path$"):
+    with pytest.raises(InvalidArgument, match=r"^t location must not be root path$"):
         check_stored_as(root)
 
 
