@@ -65,7 +65,7 @@ class Catalog:
 
     The attribute ``dropped`` drops lake tables and brings them back, for ``dropped_retain_ms`` after the drop.
     ``measure`` tells how large a lake table is. ``ownership``: by default, directories in the warehouse are owned.
-    ``client_catalogs``: whether the first database of a catalog makes it.
+    ``client_catalogs``: whether clients make catalogs, also by the first database of one.
     """
 
     def __init__(
