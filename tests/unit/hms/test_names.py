@@ -4,7 +4,8 @@ import pytest
 
 from lakemark_core.errors import InvalidName
 from lakemark_hms.errors import NotGiven
-from lakemark_hms.names import database_name, database_pattern, given_database, given_name, matcher
+from lakemark_hms.given import given_database, given_name
+from lakemark_hms.names import database_name, database_pattern, matcher
 
 
 @pytest.mark.parametrize(
