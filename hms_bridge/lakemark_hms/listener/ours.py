@@ -246,6 +246,7 @@ class Ours:
             parameters["EXTERNAL"] = "TRUE"
         table.parameters = parameters
         table.catName = table.privileges = table.temporary = None
+        table.id = table.writeId = None  # they are those of this service
         return WarehouseSide(table, hive.table_id, problem, hive, self._warehouse)
 
     def function(self, database: str, name: str) -> Function | None:
