@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from lakemark_core.errors import InvalidArgument, InvalidName
+from lakemark_core.errors import InvalidArgument, InvalidName, InvalidPartition
 from lakemark_core.wildcards import Wildcard, pattern_of
 from lakemark_server.catalog.names import DEFAULT_CATALOG
 
@@ -32,6 +32,18 @@ def database_name(text: str | None, catalog: str | None = None) -> DatabaseName:
         raise InvalidName(f"{text!r} begins with @ but is not of the form @catalog#database", name=text)
     # Hive writes ! for a name that is empty, and nothing for one that was not given.
     return DatabaseName((prefix or DEFAULT_CATALOG).lower(), "" if name == "!" else name.lower())
+
+
+def table_of_partitions(
+    database: str | None, table: str | None, catalog: str | None = None
+) -> tuple[DatabaseName, str]:
+    """The names of a table whose partitions are meant. Raises InvalidPartition for one that was not sent, InvalidName.
+
+    Clients of Hive 3 and later send the name of a database that is null as ``@catalog#``.
+    """
+    if database is None or (database.startswith("@") and database.endswith("#")) or table is None:
+        raise InvalidPartition("the request must name the database and the table of its partitions")
+    return database_name(database, catalog), table
 
 
 def database_pattern(text: str | None, catalog: str | None = None) -> tuple[str, str | None]:

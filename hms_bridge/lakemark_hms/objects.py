@@ -11,8 +11,9 @@ from typing import Final
 
 from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument
-from lakemark_hms.wire.codec import encode_struct
+from lakemark_hms.wire.codec import decode_struct, encode_struct
 from lakemark_hms.wire.cut import I32, MAP, STRING, STRUCT, Cut, fields, patch
+from lakemark_hms.wire.heads import TableHead
 from lakemark_hms.wire.splice import i32_value, string_map_value, string_value
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.catalog.warehouse_tables import TableDefinition
@@ -142,6 +143,18 @@ def definition(
         partition_columns=partition_columns(table),
         comment=parameters.get("comment", ""),
     )
+
+
+def location_of(hive: bytes) -> str:
+    """The location in the stored struct of a table; "" if it has none."""
+    descriptor = fields(hive).get(_SD)
+    field = fields(hive, descriptor.start).get(_SD_LOCATION) if descriptor is not None else None
+    return hive[field.start + 4 : field.end].decode() if field is not None else ""
+
+
+def parameters_of(hive: bytes) -> dict[str, str]:
+    """The parameters in the stored struct of a table."""
+    return decode_struct(TableHead, hive).parameters or {}
 
 
 def with_parameters(hive: bytes, parameters: Mapping[str, str]) -> bytes:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, PartitionNotFound, StoreConflict
+from lakemark_core.errors import AlreadyExists, InvalidPartition, LakemarkError, PartitionNotFound, StoreConflict
 from lakemark_proto.store.v1.store_pb2 import ClosedRecord, Holder
 from lakemark_server.admission import usage
 from lakemark_server.catalog import (
@@ -69,7 +69,7 @@ class WarehousePartitions:
     # -- look up ------------------------------------------------------------------------------------------------------
 
     def get(self, table: HiveTable, values: Values) -> Partition:
-        """Raises InvalidArgument for a wrong number of values, PartitionNotFound."""
+        """Raises InvalidPartition for a wrong number of values, PartitionNotFound."""
         check_values(table, values)
         return self._store.read(lambda tx: warehouse_records.get_partition(tx, table, values))
 
@@ -106,7 +106,7 @@ class WarehousePartitions:
     def add(self, table: HiveTable, new: Sequence[Partition], *, if_not_exists: bool = False) -> list[Partition]:
         """Adds partitions and makes their directories. Returns those that were added.
 
-        Raises AlreadyExists unless ``if_not_exists``, InvalidArgument for a wrong number of values or a partition that
+        Raises AlreadyExists unless ``if_not_exists``, InvalidPartition for a wrong number of values or a partition that
         is given twice, TableNotFound, Unavailable.
         """
         wanted = self._checked(table, [row.values for row in new])
@@ -125,7 +125,7 @@ class WarehousePartitions:
         return directories.with_directories([row.full_location(base) for row in missing if row.located], apply)
 
     def alter(self, table: HiveTable, changes: Mapping[Values, Callable[[Partition], Partition]]) -> None:
-        """Replaces each partition by what its function makes of it. Raises PartitionNotFound, InvalidArgument."""
+        """Replaces each partition by what its function makes of it. Raises PartitionNotFound, InvalidPartition."""
         wanted = sorted(self._checked(table, list(changes)))
         before = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, wanted))
         self._alter(table, _there(table, wanted, before), changes)
@@ -170,7 +170,7 @@ class WarehousePartitions:
         """Replaces a partition by what ``change`` makes of it, with other values.
 
         If the location changes and the table owns its data, the directory is moved. Raises PartitionNotFound,
-        AlreadyExists for the values or the directory, InvalidArgument.
+        AlreadyExists for the values or the directory, InvalidPartition.
         """
         old = self.get(table, values)
         new = change(old)
@@ -219,7 +219,7 @@ class WarehousePartitions:
     ) -> list[Partition]:
         """Drops partitions and returns them. With ``delete_data``, deletes the data of a table that owns them.
 
-        Raises PartitionNotFound unless ``if_exists``, InvalidArgument.
+        Raises PartitionNotFound unless ``if_exists``, InvalidPartition.
         """
 
         def decide(tx: Transaction, part: Sequence[Values]) -> list[PartitionChange]:
@@ -484,7 +484,7 @@ class WarehousePartitions:
         for values in wanted:
             check_values(table, values)
             if values in seen:
-                raise InvalidArgument(f"partition {table.partition_name(values)} is given twice in one request")
+                raise InvalidPartition(f"partition {table.partition_name(values)} is given twice in one request")
             seen.add(values)
         return wanted
 
@@ -496,11 +496,11 @@ def _tell(mutation: Mutation, table: HiveTable, changes: Sequence[PartitionChang
 
 
 def check_values(table: HiveTable, values: Values) -> None:
-    """Raises InvalidArgument for a wrong number of values."""
+    """Raises InvalidPartition for a wrong number of values."""
     if len(values) != len(table.columns) or not values:
         if not table.columns:
-            raise InvalidArgument(f"table {table.label} is not partitioned")
-        raise InvalidArgument(
+            raise InvalidPartition(f"table {table.label} is not partitioned")
+        raise InvalidPartition(
             f"Invalid partition key & values; table {table.label} has the partition columns "
             f"[{', '.join(table.columns)}], the values are [{', '.join(values)}]"
         )
