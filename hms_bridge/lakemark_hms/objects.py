@@ -7,7 +7,7 @@ other releases know.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument
@@ -143,6 +143,25 @@ def definition(
         partition_columns=partition_columns(table),
         comment=parameters.get("comment", ""),
     )
+
+
+class TableNames(NamedTuple):
+    catalog: str
+    database: str
+    table: str
+
+
+def names_of(hive: bytes) -> TableNames:
+    """The names in the stored struct of a table, which has no catalog that can be relied on."""
+    head = decode_struct(TableHead, hive)
+    return TableNames("", head.dbName or "", head.tableName or "")
+
+
+def columns_of(hive: bytes) -> dict[str, str]:
+    """The types of the columns in the stored struct of a table, of partition columns too, by name in lower case."""
+    table = decode_struct(Table, hive)
+    columns = [*((table.sd.cols if table.sd is not None else None) or ()), *(table.partitionKeys or ())]
+    return {(column.name or "").lower(): column.type or "" for column in columns}
 
 
 def location_of(hive: bytes) -> str:

@@ -39,13 +39,15 @@ def values_of_name(table: HiveTable | PartitionView, name: str, *, exact: bool =
     """
     if not name:
         raise InvalidPartition("the name of the partition is empty")
+    if not table.columns:
+        raise InvalidPartition("the table is not partitioned")
     parts = [part.partition("=") for part in name.split("/")]
     given = {
         column if exact else column.lower(): value
         for column, value in ((unescape_path_name(head), text) for head, equals, text in parts if equals and text)
     }
     texts = [given.get(column if exact else column.lower()) for column in table.columns]
-    if None in texts or not texts:
+    if None in texts:
         raise PartitionNotFound(
             f"partition name {name!r} does not fit the partition columns [{', '.join(table.columns)}]"
         )

@@ -121,7 +121,9 @@ def partitions_of_spec(sent: Cut[PartitionSpec]) -> Iterator[Cut[PartitionHead]]
         if descriptor is None:
             raise InvalidPartition("the partition spec has no storage descriptor for its partitions")
         for bare in spec.sharedSDPartitionSpec.partitions or ():
-            yield _named(spec, _with_descriptor(bare, descriptor))
+            one = _with_descriptor(bare, descriptor)
+            one.dbName, one.tableName = spec.dbName, spec.tableName
+            yield _named(spec, one)
     else:
         raise InvalidPartition("the partition spec has neither a list of partitions nor a shared storage descriptor")
 

@@ -188,6 +188,8 @@ class PartitionChanges(Subject, title="Changes of partitions"):
     ) -> None:
         table = self._services.hive_table(database, name)
         _require_named(table, sent.value, database.name, name, any_case=True)
+        if part_vals is not None and not part_vals:
+            raise PartitionNotFound("the request does not say which partition to rename: it gives no values")
         now = self._services.now()
         self._partitions.rename(table, values_of(part_vals), partial(renamed_partition, table, sent, now))
 

@@ -13,6 +13,7 @@ from lakemark_hms.partition_objects import full_struct, privileges, values_of, v
 from lakemark_hms.partition_specs import Projection, SpecPlace, grouped_specs, listed_spec, projection
 from lakemark_hms.partition_view import PartitionView, Values, limited
 from lakemark_hms.services import NamedTable, Services
+from lakemark_hms.wire.codec import WireError
 from lakemark_hms.wire.cut import LIST
 from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import (
@@ -203,6 +204,8 @@ class Partitions(Subject, title="Partitions"):
     @method("get_partitions_pspec", Rank.READ)
     def specs(self, call: Call) -> bytes:
         args = call.args
+        if args.tbl_name is None:
+            raise WireError("get_partitions_pspec needs the name of a table")
         named = self._services.find_partitioned(args.db_name, args.tbl_name)
         return self._reply_specs(call, named, leading(self._services, named, (), args.max_parts))
 

@@ -23,12 +23,14 @@ class StorageHead(Struct):
 
 
 class TableHead(Struct):
-    """A Table's parameters."""
+    """A Table's names and parameters."""
 
-    __slots__ = ("parameters",)
-    thrift_spec: ClassVar[tuple[Any, ...]] = (*(None,) * 9, Table.thrift_spec[9])
+    __slots__ = ("dbName", "parameters", "tableName")
+    thrift_spec: ClassVar[tuple[Any, ...]] = (*Table.thrift_spec[:3], *(None,) * 6, Table.thrift_spec[9])
 
     def __init__(self) -> None:
+        self.tableName: str | None = None  # the names of the wire
+        self.dbName: str | None = None
         self.parameters: dict[str, str] | None = None
 
 

@@ -11,6 +11,7 @@ from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.catalog import databases, directories, events
 from lakemark_server.catalog.client_notes import ClientNotes
 from lakemark_server.catalog.column_statistics import ColumnStatistics
+from lakemark_server.catalog.constraints import Constraints
 from lakemark_server.catalog.functions import Functions
 from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -30,6 +31,7 @@ class Warehouse:
         self.tables = WarehouseTables(catalog, sets, self.partitions)
         self.functions = Functions(catalog.mutations)
         self.statistics = ColumnStatistics(catalog.mutations)
+        self.constraints = Constraints(catalog.mutations)
         self.notes = ClientNotes(catalog.mutations)
 
     def alter_database(self, catalog: str, name: str, change: Callable[[DatabaseRecord], DatabaseRecord]) -> None:

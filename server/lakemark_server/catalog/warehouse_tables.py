@@ -24,6 +24,7 @@ from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.admission import usage
 from lakemark_server.catalog import (
+    constraints,
     databases,
     directories,
     events,
@@ -31,6 +32,7 @@ from lakemark_server.catalog import (
     tables,
     warehouse_records,
 )
+from lakemark_server.catalog.constraints import Decision, Surroundings
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -150,8 +152,14 @@ class WarehouseTables:
         owner = DatabaseRecord(catalog=catalog, name=database)
         return HiveTable(owner, name, TableEntry(table_id=table_id, kind=WAREHOUSE), record)
 
-    def create(self, database: DatabaseRecord, definition: TableDefinition) -> HiveTable:
-        """Makes the directory, too. Raises AlreadyExists, DatabaseNotFound, InvalidName, Unavailable."""
+    def create(
+        self, database: DatabaseRecord, definition: TableDefinition, decide: Decision | None = None
+    ) -> HiveTable:
+        """Makes the directory, too. ``decide`` makes the table's constraints, which are added with it.
+
+        Raises AlreadyExists, DatabaseNotFound, InvalidName, Unavailable, and for constraints what ``Constraints.add``
+        raises.
+        """
         name = legal_name("table", definition.name)
         table_id = self._catalog.table_ids.next()
         entry = TableEntry(table_id=table_id, kind=WAREHOUSE, hive_type=definition.hive_type)
@@ -166,6 +174,8 @@ class WarehouseTables:
             table = self._with_place(tx, HiveTable(owner, name, entry, record))
             tables.put(tx, owner.database_id, name, entry)
             warehouse_records.put_table(tx, table_id, table.record)
+            if decide:
+                constraints.put_new(tx, table, decide(Surroundings(tx, owner.catalog), table))
             mutation.tell(events.of_warehouse_table(pb.TABLE_CREATED, after=table))
             return table
 
@@ -297,6 +307,7 @@ class WarehouseTables:
             tables.clear_name(tx, table.database.database_id, table.name)
             usage.add(tx, table.database.catalog, usage.TABLES, -1)
             kept = self._leave(mutation, table, delete_data=delete_data)
+            constraints.leave(tx, table.table_id)
             tables.clear_content(tx, table.table_id)
             mutation.tell(events.of_warehouse_table(pb.TABLE_DROPPED, table, files_kept=bool(kept)))
             return table, kept
