@@ -11,9 +11,11 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
     FunctionType,
     InvalidObjectException,
     LongColumnStatsData,
+    MetaException,
     NoSuchObjectException,
     PartitionsStatsRequest,
     PrimaryKeysRequest,
+    PrincipalType,
     ResourceType,
     ResourceUri,
     TableStatsRequest,
@@ -25,7 +27,7 @@ from tests.integration.hms_objects import database, partition, table
 
 def function(name: str, kind: str = "x.Y") -> Function:
     resources = [ResourceUri(ResourceType.JAR, "file:/a.jar")]
-    return Function(name, "default", kind, "ann", functionType=FunctionType.JAVA, resourceUris=resources)
+    return Function(name, "default", kind, "ann", PrincipalType.USER, 0, FunctionType.JAVA, resourceUris=resources)
 
 
 def test_functions(client: Client) -> None:
@@ -46,14 +48,14 @@ def test_functions(client: Client) -> None:
     assert client.get_function("default", "add").className == "x.Z"
     with pytest.raises(NoSuchObjectException):
         client.get_function("default", "plus")
-    with pytest.raises(Exception, match="not legal"):
+    with pytest.raises(MetaException, match="not legal"):
         client.alter_function("default", "add", function("", "x.Z"))
     assert [one.functionName for one in client.get_all_functions().functions] == ["add", "minus"]
     client.drop_function("default", "add")
     with pytest.raises(NoSuchObjectException):
         client.drop_function("default", "add")
     with pytest.raises(NoSuchObjectException):
-        client.create_function(Function("f", "nowhere", "x.Y", functionType=FunctionType.JAVA, resourceUris=[]))
+        client.create_function(Function("f", "nowhere", "x.Y", "", PrincipalType.USER, 0, FunctionType.JAVA))
     assert client.get_functions("default", "*") == ["minus"]
 
 
@@ -105,6 +107,6 @@ def test_configuration(client: Client) -> None:
 
 def test_a_database_with_functions_is_not_empty(client: Client) -> None:
     client.create_database(database("d"))
-    client.create_function(Function("f", "d", "x.Y", functionType=FunctionType.JAVA, resourceUris=[]))
+    client.create_function(Function("f", "d", "x.Y", "", PrincipalType.USER, 0, FunctionType.JAVA))
     with pytest.raises(Exception, match="functions"):
         client.drop_database("d", True, False)

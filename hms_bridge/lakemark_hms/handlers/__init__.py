@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from lakemark_hms.handlers.catalogs import Catalogs
 from lakemark_hms.handlers.columns import Columns
 from lakemark_hms.handlers.configuration import Configuration
 from lakemark_hms.handlers.connection import Connection
 from lakemark_hms.handlers.constraints import Constraints
 from lakemark_hms.handlers.databases import Databases
 from lakemark_hms.handlers.functions import Functions
+from lakemark_hms.handlers.materialized_views import MaterializedViews
 from lakemark_hms.handlers.notifications import Notifications
 from lakemark_hms.handlers.partition_changes import PartitionChanges
 from lakemark_hms.handlers.partition_names import PartitionNames
@@ -25,9 +27,11 @@ from lakemark_server.admission.ranks import Rank
 SUBJECTS: Final[tuple[type[Subject], ...]] = (
     Connection,
     Configuration,
+    Catalogs,
     Databases,
     Tables,
     TableChanges,
+    MaterializedViews,
     Columns,
     Constraints,
     Partitions,

@@ -123,7 +123,7 @@ def what_keeps(
         one
         for one in places.around_and_inside(tx, base)
         if not (one.id == table.table_id and one.kind == Holder.WAREHOUSE_TABLE)
-        and not (one.is_database and is_within(base, one.place))
+        and not ((one.is_database or one.is_catalog) and is_within(base, one.place))
     ]
     reasons = {row.values: _what_keeps_one(tx, ownership, table, row, base, bool(strangers)) for row in rows}
     return {values: reason for values, reason in reasons.items() if reason}

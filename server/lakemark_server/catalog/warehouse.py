@@ -9,6 +9,7 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_proto.v1 import events_pb2
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.catalog import databases, directories, events
+from lakemark_server.catalog.catalog_definitions import CatalogDefinitions
 from lakemark_server.catalog.client_notes import ClientNotes
 from lakemark_server.catalog.column_statistics import ColumnStatistics
 from lakemark_server.catalog.constraints import Constraints
@@ -29,6 +30,7 @@ class Warehouse:
         self.catalog = catalog
         self.partitions = WarehousePartitions(catalog, sets)
         self.tables = WarehouseTables(catalog, sets, self.partitions)
+        self.catalogs = CatalogDefinitions(catalog)
         self.functions = Functions(catalog.mutations)
         self.statistics = ColumnStatistics(catalog.mutations)
         self.constraints = Constraints(catalog.mutations)

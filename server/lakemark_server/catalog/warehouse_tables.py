@@ -109,6 +109,20 @@ def moves_with_its_name(table: HiveTable) -> bool:
     return record.owns_data and storage.is_same_place(record.location, default_location(table.database, table.name))
 
 
+def with_struct(table: HiveTable, hive: bytes) -> TableDefinition:
+    """The table with another Thrift struct, from which nothing follows that the service must know."""
+    record = table.record
+    return TableDefinition(
+        name=table.name,
+        hive=hive,
+        hive_type=table.entry.hive_type,
+        location=record.location,
+        owns_data=record.owns_data,
+        partition_columns=list(zip(record.partition_columns, record.partition_types, strict=True)),
+        comment=record.comment,
+    )
+
+
 class WarehouseTables:
     """Thread-safe. Every change is one store transaction; directories are made before and deleted after it."""
 
@@ -153,15 +167,19 @@ class WarehouseTables:
         return HiveTable(owner, name, TableEntry(table_id=table_id, kind=WAREHOUSE), record)
 
     def create(
-        self, database: DatabaseRecord, definition: TableDefinition, decide: Decision | None = None
+        self,
+        database: DatabaseRecord,
+        definition: TableDefinition,
+        table_id: int = 0,
+        decide: Decision | None = None,
     ) -> HiveTable:
-        """Makes the directory, too. ``decide`` makes the table's constraints, which are added with it.
+        """Makes the directory, too. ``table_id``: one of ``Catalog.table_ids``; 0 takes the next one.
 
-        Raises AlreadyExists, DatabaseNotFound, InvalidName, Unavailable, and for constraints what ``Constraints.add``
-        raises.
+        ``decide`` makes the table's constraints, which are added with it. Raises AlreadyExists, DatabaseNotFound,
+        InvalidName, Unavailable, and for constraints what ``Constraints.add`` raises.
         """
         name = legal_name("table", definition.name)
-        table_id = self._catalog.table_ids.next()
+        table_id = table_id or self._catalog.table_ids.next()
         entry = TableEntry(table_id=table_id, kind=WAREHOUSE, hive_type=definition.hive_type)
         record = definition.record(definition.location)
 

@@ -52,7 +52,7 @@ class Ownership:
             return claim
         others = _of_others(claim, places.around_and_inside(tx, claim.place, mine))
         taken = claim
-        if claim.owns and not claim.is_lake_table and not claim.is_database and not chosen:
+        if claim.owns and not (claim.is_lake_table or claim.is_database or claim.is_catalog or chosen):
             taken = replace(claim, owns=rules.may_own(claim, others, self.bounds, database_id))
         reason = rules.in_the_way(taken, others, self.bounds, database_id)
         if reason and taken.kind == Holder.PARTITION and taken.owns:

@@ -14,6 +14,7 @@ MAIN: Final = "main"
 
 META: Final = Space.of("meta")  # ("format") -> the format of the store
 IDS: Final = Space.of("ids")  # (kind) -> the next free id
+CATALOGS: Final = Space.of("catalog")  # (catalog) -> CatalogRecord, of catalogs that clients have defined
 DATABASES: Final = Space.of("db")  # (catalog, name) -> DatabaseRecord
 TABLE_NAMES: Final = Space.of("name")  # (database id, name) -> TableEntry
 LAKE_TABLES: Final = Space.of("lake")  # (table id) -> LakeTableRecord

@@ -1,6 +1,6 @@
 """Whatever is created, moved and dropped wherever: no file is deleted that somebody else has.
 
-Draws databases of two catalogs, warehouse and lake tables and partitions at locations that are the same, nested, or the
+Draws catalogs, one of them at any place, their databases, warehouse and lake tables and partitions at locations that are the same, nested, or the
 same by another name, and processes that die at any transaction. The model is the disk itself: each object plants a file
 in its directory, and what a change may delete are files that no other object reaches.
 """
@@ -38,7 +38,8 @@ from lakemark_server.kv import Store, open_store
 from lakemark_server.verify import verify
 from tests.lakes import FLAT, Clock
 
-CATALOGS = ("hive", "other")
+DEFINED = "defined"
+CATALOGS = ("hive", "other", DEFINED)
 DATABASES = ("default", "d", "e")
 TABLES = ("t", "u", "v")
 IN_MEMORY = "/dev/shm"  # noqa: S108 - a store there need not wait for a disk
@@ -219,6 +220,28 @@ class Ownership(RuleBasedStateMachine):
             if cascade:
                 self.warehouse.drop_content(*name, delete_data=True)
             self.catalog.drop_database(*name)
+
+        self.attempt(drop, dies_at, nobody)
+
+    @rule(at=paths, spelling=spellings)
+    def create_or_alter_catalog(self, at: str, spelling: str) -> None:
+        location = self.location(at, spelling)
+
+        def change() -> None:
+            if DEFINED in self.warehouse.catalogs.names():
+                self.warehouse.catalogs.alter(DEFINED, lambda _: (location, b""))
+            else:
+                self.warehouse.catalogs.create(DEFINED, location, b"")
+
+        self.attempt(change, None, nobody)
+
+    @rule(dies_at=deaths, empty_it=st.booleans())
+    def drop_catalog(self, dies_at: int | None, empty_it: bool) -> None:
+        def drop() -> None:
+            for database in self.catalog.list_databases(DEFINED) if empty_it else ():
+                self.warehouse.drop_content(DEFINED, database.name, delete_data=True)
+                self.catalog.drop_database(DEFINED, database.name)
+            self.warehouse.catalogs.drop(DEFINED, if_exists=True)
 
         self.attempt(drop, dies_at, nobody)
 
