@@ -65,6 +65,8 @@ _OF_METHOD: Final[dict[str, tuple[tuple[type[LakemarkError], type[DeclaredError]
     "create_table_req": ((NotFound, InvalidObjectException),),
     "drop_database": ((InvalidArgument, MetaException),),
     "drop_database_req": ((InvalidArgument, MetaException),),
+    "exchange_partition": ((LakemarkError, MetaException),),
+    "exchange_partitions": ((LakemarkError, MetaException),),
     "drop_catalog": ((InvalidArgument, MetaException),),
 }
 

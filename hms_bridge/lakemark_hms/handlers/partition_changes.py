@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from lakemark_core import storage
 from lakemark_core.errors import InvalidPartition, PartitionNotFound, Unimplemented
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.hive_expressions import filter_text
 from lakemark_hms.names import DatabaseName, database_name, table_of_partitions
-from lakemark_hms.objects import VIEW
+from lakemark_hms.objects import VIEW, columns_of
 from lakemark_hms.partition_objects import (
     added_partition,
     full_struct,
@@ -17,6 +18,7 @@ from lakemark_hms.partition_objects import (
     replaced_partition,
     values_of,
     values_of_name,
+    view_of,
 )
 from lakemark_hms.partition_specs import partitions_of_spec
 from lakemark_hms.request_heads import AddPartitionsHead, AlterHead, AlterPartitionsHead
@@ -25,7 +27,7 @@ from lakemark_hms.wire.codec import decode_struct, encode_struct
 from lakemark_hms.wire.cut import Cut
 from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.heads import PartitionHead
-from lakemark_hms.wire.splice import reply_struct, struct, struct_list_field
+from lakemark_hms.wire.splice import reply_struct, reply_struct_list, struct, struct_list_field
 from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values
 from lakemark_thrift.ttypes import (
@@ -193,6 +195,41 @@ class PartitionChanges(Subject, title="Changes of partitions"):
         now = self._services.now()
         self._partitions.rename(table, values_of(part_vals), partial(renamed_partition, table, sent, now))
 
+    # -- exchange
+
+    @method("exchange_partition", Rank.WRITE)
+    def exchange(self, call: Call) -> bytes:
+        """Answers the first of the partitions that were exchanged; Hive's service answers an empty one."""
+        target, exchanged = self._exchange(call)
+        return reply_struct(call.name, call.seqid, full_struct(target, exchanged[0]))
+
+    @method("exchange_partitions", Rank.WRITE)
+    def exchange_list(self, call: Call) -> bytes:
+        target, exchanged = self._exchange(call)
+        return reply_struct_list(call.name, call.seqid, [full_struct(target, row) for row in exchanged])
+
+    def _exchange(self, call: Call) -> tuple[HiveTable, list[Partition]]:
+        args = call.args
+        if args.partitionSpecs is None:
+            raise InvalidPartition("the request says by no values which partitions to exchange")
+        names = table_of_partitions(args.source_db, args.source_table_name)
+        target = self._services.hive_table(*table_of_partitions(args.dest_db, args.dest_table_name))
+        source = self._services.hive_table(*names)
+        _require_alike(source, target)
+        wanted = [args.partitionSpecs.get(column) or "" for column in source.columns]
+        if not any(wanted):
+            raise InvalidPartition(f"the request gives no values for [{', '.join(source.columns)}]")
+        loaded = self._partitions.all(source)
+        rows = [loaded.rows[at] for at in view_of(source, loaded).with_leading(wanted)]
+        if not rows:
+            raise PartitionNotFound(f"{source.label} has no partition with the values {dict(args.partitionSpecs)}")
+        base = source.record.partition_base
+        for row in rows:
+            where = row.full_location(base)
+            if not row.located or (storage.keeps_directories(where) and not storage.is_directory(where)):
+                raise InvalidPartition(f"partition {source.partition_name(row.values)} has no directory {where}")
+        return target, self._partitions.exchange(source, target, rows)
+
     # -- drop
 
     @method("drop_partition", Rank.WRITE)
@@ -268,6 +305,17 @@ def _reply_rows(call: Call, table: HiveTable, rows: Sequence[Partition], *, want
         return reply_struct(call.name, call.seqid, struct())
     structs = [full_struct(table, row) for row in rows]
     return reply_struct(call.name, call.seqid, struct(struct_list_field(1, structs)))
+
+
+def _require_alike(source: HiveTable, target: HiveTable) -> None:
+    """Raises InvalidPartition unless both tables are of one catalog and have the same columns, in the same order."""
+    if source.table_id == target.table_id:
+        raise InvalidPartition(f"{source.label} cannot exchange partitions with itself")
+    if source.database.catalog != target.database.catalog:
+        raise InvalidPartition("partitions cannot be moved across catalogs")
+    ours, theirs = (list(columns_of(table.record.hive).items()) for table in (source, target))
+    if ours != theirs or list(source.columns) != list(target.columns):
+        raise InvalidPartition(f"{source.label} and {target.label} have different columns or partition columns")
 
 
 def _require_named(

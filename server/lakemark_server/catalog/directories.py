@@ -178,52 +178,58 @@ def remove_empty_parents(location: str, top: str) -> None:
 # -- moves ------------------------------------------------------------------------------------------------------------
 
 
-def with_moved_directory(
+def with_moved_directories(
     store: Store,
-    closed: ClosedRecord,
+    moved: Sequence[ClosedRecord],
     keeps: Callable[[Transaction], str],
     change: Callable[[Collection[str]], T],
 ) -> T:
-    """Moves the directory ``closed.location`` to ``closed.target``, then runs ``change``.
+    """Moves each directory ``location`` to its ``target``, then runs ``change``: all of it happens, or nothing.
 
-    Both are closed meanwhile; ``change`` takes their places. If it fails, the directory is moved back. ``keeps`` says
-    why the directory must not be moved, as ``Ownership.what_keeps``.
+    All of them are closed meanwhile; ``change`` takes their places. If it fails, the directories are moved back.
+    ``keeps`` says why a directory must not be moved, as ``Ownership.what_keeps``.
 
-    Raises FailedPrecondition if others have files in the directory, AlreadyExists if there is something at the target,
+    Raises FailedPrecondition if others have files in a directory, AlreadyExists if there is something at a target,
     Unavailable, and what ``change`` raises.
     """
-    both = [places.place_of(closed.location), places.place_of(closed.target)]
+    every = [places.place_of(location) for record in moved for location in (record.location, record.target)]
 
     def begin(tx: Transaction) -> None:
-        closures.require_open(tx, both)
+        closures.require_open(tx, every)
         reason = keeps(tx)
         if reason:
-            raise FailedPrecondition(f"{closed.location} cannot be moved: {reason}", location=closed.location)
-        closures.close(tx, closed)
+            raise FailedPrecondition(f"{moved[0].location} cannot be moved: {reason}", location=moved[0].location)
+        for record in moved:
+            closures.close(tx, record)
 
     store.transact(begin)
+    moves: list[storage.Move] = []
     try:
-        answer = _moved(closed.location, closed.target, partial(change, both))
+        for record in moved:
+            moves.append(storage.begin_move(record.location, record.target))
+        answer = change(every)
     except UnknownOutcome:
-        raise  # ``left_directories`` finds out which of the two it is, and opens both
+        raise  # ``left_directories`` finds out which of the two it is, and opens them
     except LakemarkError:
-        store.transact(partial(closures.reopen, record=closed))
+        stuck = _undo(moves)
+        store.transact(partial(_reopen_all, [record for record in moved if record.location not in stuck]))
         raise
-    store.transact(partial(closures.reopen, record=closed))
+    for move in moves:
+        try:
+            move.finish()
+        except LakemarkError as error:
+            _log.warning("what was moved has left its files", location=move.source, reason=error.message)
+    store.transact(partial(_reopen_all, moved))
     return answer
 
 
-def _moved(source: str, target: str, change: Callable[[], T]) -> T:
-    move = storage.begin_move(source, target)
-    try:
-        answer = change()
-    except UnknownOutcome:
-        raise
-    except LakemarkError:
-        move.undo()
-        raise
-    try:
-        move.finish()
-    except LakemarkError as error:
-        _log.warning("what was moved has left its files", location=source, reason=error.message)
-    return answer
+def _undo(moves: Sequence[storage.Move]) -> set[str]:
+    """Moves directories back. Those that cannot be, given by their sources, are left to ``left_directories``."""
+    stuck = set()
+    for move in reversed(moves):
+        try:
+            move.undo()
+        except LakemarkError as error:
+            stuck.add(move.source)
+            _log.warning("a directory is moved back later", location=move.source, reason=error.message)
+    return stuck

@@ -10,7 +10,15 @@ from typing import Final, TypeVar
 
 import structlog
 
-from lakemark_core.errors import AlreadyExists, InvalidPartition, LakemarkError, PartitionNotFound, StoreConflict
+from lakemark_core import storage
+from lakemark_core.errors import (
+    AlreadyExists,
+    InvalidPartition,
+    LakemarkError,
+    LimitExceeded,
+    PartitionNotFound,
+    StoreConflict,
+)
 from lakemark_proto.store.v1.store_pb2 import ClosedRecord, Holder
 from lakemark_server.admission import usage
 from lakemark_server.catalog import (
@@ -25,7 +33,7 @@ from lakemark_server.catalog.events import PartitionChange
 from lakemark_server.catalog.partition_sets import PartitionSet, PartitionSets
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.table_places import base_of
-from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition, Values
+from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition, Values, new_partition
 from lakemark_server.context import caller, deadline
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.ownership import places
@@ -196,7 +204,7 @@ class WarehousePartitions:
             def keeps(tx: Transaction) -> str:
                 return self.what_keeps(tx, table, [old])
 
-            return directories.with_moved_directory(self._store, move, keeps, apply)
+            return directories.with_moved_directories(self._store, [move], keeps, apply)
         return directories.with_directories([target], apply)
 
     def _rename(
@@ -213,6 +221,76 @@ class WarehousePartitions:
         self._write(mutation, table, [PartitionChange(new.values, None, new)], closed)
         _tell(mutation, table, [PartitionChange(new.values, old, new)])
         return new
+
+    def exchange(self, source: HiveTable, target: HiveTable, rows: Sequence[Partition]) -> list[Partition]:
+        """Moves partitions from one table to another, all or none. Returns them as they are there.
+
+        Where both tables own their data, the directories are moved to the default places below ``target``; else files
+        stay where they are and ``target`` reads them. Raises PartitionNotFound, AlreadyExists for a partition or a
+        directory, FailedPrecondition if others have files in a directory, LocationTaken, LimitExceeded, Unavailable.
+        """
+        base = source.record.partition_base
+        size = sum(_bytes_of(row) for row in rows) * 2
+        if size > BATCH_BYTES_MAX:
+            raise LimitExceeded(
+                f"{len(rows)} partitions of {source.label} are too many to be exchanged at once ({size} bytes; at "
+                f"most {BATCH_BYTES_MAX}); name more values in each exchange"
+            )
+        moves = source.record.owns_data and target.record.owns_data
+        new = []
+        for row in rows:
+            location = row.full_location(base) if row.located else ""
+            if moves and row.located:
+                location = storage.join(target.record.location, target.partition_name(row.values))
+            new.append(new_partition(target, row.values, location, row.head, row.tail, located=row.located))
+
+        def apply(closed: Collection[str] = ()) -> list[Partition]:
+            self._mutations.run(partial(self._exchange, source, target, rows, new, closed))
+            return new
+
+        if not moves:
+            return apply()
+        records = [
+            ClosedRecord(
+                since_ms=self._mutations.clock(),
+                why=ClosedRecord.MOVED,
+                location=row.full_location(base),
+                target=there.full_location(target.record.partition_base),
+                table_id=source.table_id,
+                values=row.values,
+            )
+            for row, there in zip(rows, new, strict=True)
+            if row.located
+        ]
+        answer = directories.with_moved_directories(
+            self._store, records, lambda tx: self.what_keeps(tx, source, rows), apply
+        )
+        for record in records:
+            directories.remove_empty_parents(record.location, source.record.location)
+        return answer
+
+    def _exchange(
+        self,
+        source: HiveTable,
+        target: HiveTable,
+        rows: Sequence[Partition],
+        new: Sequence[Partition],
+        closed: Collection[str],
+        mutation: Mutation,
+    ) -> None:
+        tx = mutation.tx
+        wanted = [row.values for row in rows]
+        for table in (source, target):
+            warehouse_records.require_table(tx, table)
+        if self._current(tx, source, wanted) != list(rows):
+            raise PartitionNotFound(f"partitions of {source.label} were changed by others meanwhile")
+        _missing_of(target, new, self._current(tx, target, wanted), False)
+        gone = [PartitionChange(row.values, row, None) for row in rows]
+        added = [PartitionChange(row.values, None, row) for row in new]
+        self._write(mutation, source, gone)
+        self._write(mutation, target, added, closed)
+        _tell(mutation, target, added)
+        _tell(mutation, source, gone)
 
     def drop(
         self, table: HiveTable, wanted: Sequence[Values], *, delete_data: bool, if_exists: bool

@@ -251,7 +251,7 @@ class WarehouseTables:
                         table_id=old.table_id,
                     )
                     keeps = partial(self._what_keeps_in_place, table=old)
-                    directories.with_moved_directory(self._store, move, keeps, apply)
+                    directories.with_moved_directories(self._store, [move], keeps, apply)
                 else:
                     directories.with_directories([planned.definition.location] if elsewhere else [], apply)
             except (_ChangedMeanwhileError, PartitionNotFound):  # or one of those that it cascades to was dropped
