@@ -5,7 +5,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 _spec = importlib.util.spec_from_file_location("conformance", ROOT / "scripts" / "conformance.py")
-assert _spec and _spec.loader
+assert _spec
+assert _spec.loader
 conformance = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(conformance)
 
