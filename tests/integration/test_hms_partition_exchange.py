@@ -52,7 +52,7 @@ def test_partitions_move_with_their_files(two: Client, warehouse: Path, store: S
     assert (warehouse / "s" / "y=2" / "m=1" / "file").exists()
     two.exchange_partition({"y": "2", "m": "1"}, "default", "s", "default", "t")
     assert (names(two, "s"), len(names(two, "t"))) == ([], 3)
-    assert exchange(two, {"m": "1"}, "t", "s") == ["1/1", "2/1"]
+    assert exchange(two, {"y": "1"}, "t", "s") == ["1/1", "1/2"]
     assert verify(store) == []
 
 
@@ -63,8 +63,9 @@ def test_what_cannot_be_exchanged_stays(two: Client) -> None:
     for spec, target, text in (
         ({"y": "1"}, "t", "Partition already exists: y=1/m=2"),
         ({"y": "7"}, "t", "has no partition with the values"),
-        ({}, "t", "gives no values"),
-        ({"nosuch": "1"}, "t", "gives no values"),
+        ({}, "t", "must give values for the first of"),
+        ({"nosuch": "1"}, "t", "must give values"),
+        ({"m": "1"}, "t", r"for the first of \[y, m\]"),
         ({"y": "1"}, "s", "with itself"),
         ({"y": "1"}, "other", "different columns"),
         ({"y": "1"}, "keys", "different columns"),
@@ -88,6 +89,19 @@ def test_a_directory_in_the_way_moves_nothing(two: Client, warehouse: Path) -> N
     assert stranger.exists()
     stranger.unlink()
     assert exchange(two, {"y": "1"}) == ["1/1", "1/2"]
+
+
+def test_the_empty_directory_of_a_partition_that_is_there_stays(two: Client) -> None:
+    two.add_partition(partition(["1", "2"], of="t"))
+    with pytest.raises(MetaException, match="Partition already exists"):
+        exchange(two, {"y": "1"})
+    assert directory(two, "t", ["1", "2"]).is_dir()
+
+
+def test_a_partition_in_a_directory_of_another_name_is_not_exchanged(two: Client, warehouse: Path) -> None:
+    two.add_partition(partition(["3", "1"], of="s", location=f"file:{warehouse}/s/custom"))
+    with pytest.raises(MetaException, match=r"has another directory, .*custom"):
+        exchange(two, {"y": "3"})
 
 
 def test_files_that_somebody_else_reads_stay(two: Client, warehouse: Path) -> None:

@@ -199,9 +199,9 @@ class PartitionChanges(Subject, title="Changes of partitions"):
 
     @method("exchange_partition", Rank.WRITE)
     def exchange(self, call: Call) -> bytes:
-        """Answers the first of the partitions that were exchanged; Hive's service answers an empty one."""
-        target, exchanged = self._exchange(call)
-        return reply_struct(call.name, call.seqid, full_struct(target, exchanged[0]))
+        """Answers an empty partition, as Hive's service does."""
+        self._exchange(call)
+        return reply_struct(call.name, call.seqid, encode_struct(ThriftPartition()))
 
     @method("exchange_partitions", Rank.WRITE)
     def exchange_list(self, call: Call) -> bytes:
@@ -217,8 +217,12 @@ class PartitionChanges(Subject, title="Changes of partitions"):
         source = self._services.hive_table(*names)
         _require_alike(source, target)
         wanted = [args.partitionSpecs.get(column) or "" for column in source.columns]
-        if not any(wanted):
-            raise InvalidPartition(f"the request gives no values for [{', '.join(source.columns)}]")
+        given = next((at for at, value in enumerate(wanted) if not value), len(wanted))
+        if not given or any(wanted[given:]):
+            raise InvalidPartition(
+                f"the request must give values for the first of [{', '.join(source.columns)}]: it gives "
+                f"{args.partitionSpecs}"
+            )
         loaded = self._partitions.all(source)
         rows = [loaded.rows[at] for at in view_of(source, loaded).with_leading(wanted)]
         if not rows:
@@ -226,7 +230,10 @@ class PartitionChanges(Subject, title="Changes of partitions"):
         base = source.record.partition_base
         for row in rows:
             where = row.full_location(base)
-            if not row.located or (storage.keeps_directories(where) and not storage.is_directory(where)):
+            own = storage.join(source.record.location, source.partition_name(row.values))
+            if not row.located or not storage.is_same_place(where, own):
+                raise InvalidPartition(f"partition {own} has another directory, {where}: it cannot be exchanged")
+            if storage.keeps_directories(where) and not storage.is_directory(where):
                 raise InvalidPartition(f"partition {source.partition_name(row.values)} has no directory {where}")
         return target, self._partitions.exchange(source, target, rows)
 

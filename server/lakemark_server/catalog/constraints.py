@@ -145,10 +145,10 @@ def put_new(tx: Transaction, table: HiveTable, added: Sequence[ConstraintRecord]
             if len(referring) >= CONSTRAINTS_MAX:
                 raise LimitExceeded(f"more than {CONSTRAINTS_MAX} foreign keys would refer to one table")
             taken |= {name for _, name in referring} | {other.name for other in of_table(tx, one.parent_id)}
-        if one.name in taken:
-            raise AlreadyExists(f"Constraint name already exists: {table.label}.{one.name}", constraint=one.name)
         if one.kind == ConstraintRecord.PRIMARY_KEY and has_key:
             raise FailedPrecondition(f"Primary key already exists for: {table.label}", table=table.label)
+        if one.name in taken:
+            raise AlreadyExists(f"Constraint name already exists: {table.label}.{one.name}", constraint=one.name)
         has_key = has_key or one.kind == ConstraintRecord.PRIMARY_KEY
         if one.ByteSize() > RECORD_BYTES_MAX:
             raise LimitExceeded(f"constraint {one.name} has {one.ByteSize()} bytes; at most {RECORD_BYTES_MAX}")

@@ -244,6 +244,11 @@ class WarehousePartitions:
                 location = storage.join(target.record.location, target.partition_name(row.values))
             new.append(new_partition(target, row.values, location, row.head, row.tail, located=row.located))
 
+        def keeps(tx: Transaction) -> str:
+            # Before anything is moved: an empty directory of a partition that is there would give way.
+            _missing_of(target, new, self._current(tx, target, [row.values for row in new]), False)
+            return self.what_keeps(tx, source, rows)
+
         def apply(closed: Collection[str] = ()) -> list[Partition]:
             self._mutations.run(partial(self._exchange, source, target, rows, new, closed))
             return new
@@ -262,9 +267,7 @@ class WarehousePartitions:
             for row, there in zip(rows, new, strict=True)
             if row.located
         ]
-        answer = directories.with_moved_directories(
-            self._store, records, lambda tx: self.what_keeps(tx, source, rows), apply
-        )
+        answer = directories.with_moved_directories(self._store, records, keeps, apply)
         for record in records:
             directories.remove_empty_parents(record.location, source.record.location)
         return answer
