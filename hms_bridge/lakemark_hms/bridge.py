@@ -30,7 +30,8 @@ class HmsBridge:
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
     None: no limits. ``mounted``: databases of outside Metastores. ``timeline``: the process's own, if it has one.
-    ``engine_schemes``, ``notification_format``: see ``Services``. Raises Unavailable if the port is taken.
+    ``engine_schemes``, ``notification_format``, ``partitions_max``: see ``Services``. Raises Unavailable if the port is
+    taken.
     """
 
     def __init__(
@@ -47,13 +48,21 @@ class HmsBridge:
         timeline: Timeline | None = None,
         engine_schemes: Mapping[str, str] | None = None,
         notification_format: MessageFormat = JSON,
+        partitions_max: int = 0,
         mounted: Mounted | None = None,
     ) -> None:
         schemes = engine_schemes or {}
         known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
         timeline = timeline or Timeline(catalog.store, Snapshots(catalog.store), catalog.clock)
         self.services = Services(
-            catalog, warehouse or Warehouse(catalog), timeline, lake, known, schemes, notification_format
+            catalog,
+            warehouse or Warehouse(catalog),
+            timeline,
+            lake,
+            known,
+            schemes,
+            notification_format,
+            partitions_max,
         )
         handlers = all_handlers(self.services)
         if mounted is not None:

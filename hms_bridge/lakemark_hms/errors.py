@@ -9,6 +9,7 @@ from lakemark_core.errors import (
     DatabaseNotFound,
     FailedPrecondition,
     InvalidArgument,
+    InvalidPartition,
     LakemarkError,
     NotFound,
     TableNotFound,
@@ -48,6 +49,7 @@ _TABLE: Final[tuple[tuple[type[LakemarkError], tuple[type[DeclaredError], ...]],
     (TableNotFound, (NoSuchObjectException, UnknownTableException, InvalidOperationException, InvalidObjectException)),
     (NotFound, (NoSuchObjectException, InvalidOperationException, InvalidObjectException)),
     (AlreadyExists, (AlreadyExistsException, InvalidOperationException, InvalidObjectException)),
+    (InvalidPartition, ()),  # as in Hive, whatever the method declares beside its MetaException
     (InvalidArgument, (InvalidObjectException, InvalidOperationException, InvalidInputException)),
     (FailedPrecondition, (InvalidOperationException, InvalidObjectException)),
     (LakemarkError, ()),
@@ -63,6 +65,8 @@ _OF_METHOD: Final[dict[str, tuple[tuple[type[LakemarkError], type[DeclaredError]
     "create_table_req": ((NotFound, InvalidObjectException),),
     "drop_database": ((InvalidArgument, MetaException),),
     "drop_database_req": ((InvalidArgument, MetaException),),
+    "exchange_partition": ((LakemarkError, MetaException),),
+    "exchange_partitions": ((LakemarkError, MetaException),),
     "drop_catalog": ((InvalidArgument, MetaException),),
 }
 

@@ -5,7 +5,8 @@ The grammar is that of Hive 2.3 to 4 as their clients and Spark use it, and a li
 where a backslash stands before the text's own quote, the two disagree on where the text ends, and the filter is
 refused.
 
-``like`` has the wildcards of the metastore, ``.*`` and ``.``; nothing else in it is special. It becomes SQL's LIKE.
+``like`` has the wildcards of the metastore, ``.*`` and ``.``, which Spark sends; nothing else in it is special. A
+pattern with ``%`` and without ``.*`` is one of SQL, as Hive 4 has it. Both become SQL's LIKE.
 """
 
 from __future__ import annotations
@@ -111,17 +112,21 @@ class PartitionColumns:
 class PartitionFilter:
     """A filter as a client sends it.
 
-    One that is not understood, or does not fit the columns, selects all partitions: the client filters them again.
+    One that is not understood, or compares what cannot be compared, selects all partitions: the client filters them
+    again. A column that the table does not have is no matter of understanding (``require_columns``).
+
+    ``exact``: nobody filters again, so that all of this raises InvalidPredicate.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, exact: bool = False) -> None:
         self._text = text
+        self._exact = exact
         self._condition: Expr | None = None
         if text.strip():
             try:
                 self._condition = parse_filter(text)
             except InvalidPredicate as error:
-                self._log(error)
+                self._select_all(error)
 
     @property
     def selects_all(self) -> bool:
@@ -140,10 +145,22 @@ class PartitionFilter:
             try:
                 return evaluate(self._condition, columns(), size)
             except LakemarkError as error:
-                self._log(error)
+                self._select_all(error)
         return np.ones(size, np.bool_)
 
-    def _log(self, error: LakemarkError) -> None:
+    def require_columns(self, known: Sequence[str]) -> None:
+        """Raises InvalidPredicate if the filter names a column that is none of these; case does not matter."""
+        names = {name.lower() for name in known}
+        for column in columns_of(self._condition) if self._condition is not None else ():
+            if column.name.lower() not in names:
+                raise InvalidPredicate(
+                    f"the partition filter names {column.name!r}, which is no partition column: there are "
+                    f"[{', '.join(known)}]"
+                )
+
+    def _select_all(self, error: LakemarkError) -> None:
+        if self._exact:
+            raise InvalidPredicate(f"the partition filter is not understood: {error.message}") from error
         log.info("the partition filter %r selects all: %s", self._text[:500], error)
 
 
@@ -399,4 +416,6 @@ def _members(column: ColumnRef, literals: list[Literal]) -> Expr:
 
 
 def _like_pattern(text: str) -> str:
+    if "%" in text and ".*" not in text:
+        return text
     return "%".join("_".join(map(escape_like, part.split("."))) for part in text.split(".*"))
