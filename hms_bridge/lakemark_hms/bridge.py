@@ -22,6 +22,7 @@ from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.host.ports import cannot_listen
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.transactions.service import Transactions
 
 
 class HmsBridge:
@@ -29,7 +30,8 @@ class HmsBridge:
 
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
-    None: no limits. ``mounted``: databases of outside Metastores. ``timeline``: the process's own, if it has one.
+    None: no limits. ``mounted``: databases of outside Metastores. ``timeline``, ``transactions``: the process's own,
+    if it has them.
     ``engine_schemes``, ``notification_format``: see ``Services``. Raises Unavailable if the port is taken.
     """
 
@@ -45,6 +47,7 @@ class HmsBridge:
         warehouse: Warehouse | None = None,
         admission: Admission | None = None,
         timeline: Timeline | None = None,
+        transactions: Transactions | None = None,
         engine_schemes: Mapping[str, str] | None = None,
         notification_format: MessageFormat = JSON,
         mounted: Mounted | None = None,
@@ -53,7 +56,14 @@ class HmsBridge:
         known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
         timeline = timeline or Timeline(catalog.store, Snapshots(catalog.store), catalog.clock)
         self.services = Services(
-            catalog, warehouse or Warehouse(catalog), timeline, lake, known, schemes, notification_format
+            catalog,
+            warehouse or Warehouse(catalog),
+            timeline,
+            transactions or Transactions(catalog.mutations),
+            lake,
+            known,
+            schemes,
+            notification_format,
         )
         handlers = all_handlers(self.services)
         if mounted is not None:

@@ -10,8 +10,12 @@ from lakemark_core.errors import (
     FailedPrecondition,
     InvalidArgument,
     LakemarkError,
+    LockNotFound,
     NotFound,
     TableNotFound,
+    TransactionAborted,
+    TransactionNotFound,
+    TransactionOpen,
 )
 from lakemark_thrift.base import DeclaredError
 from lakemark_thrift.services import Method
@@ -22,7 +26,11 @@ from lakemark_thrift.ttypes import (
     InvalidObjectException,
     InvalidOperationException,
     MetaException,
+    NoSuchLockException,
     NoSuchObjectException,
+    NoSuchTxnException,
+    TxnAbortedException,
+    TxnOpenException,
     UnknownDBException,
     UnknownTableException,
 )
@@ -31,6 +39,10 @@ from lakemark_thrift.ttypes import (
 _TABLE: Final[tuple[tuple[type[LakemarkError], tuple[type[DeclaredError], ...]], ...]] = (
     (DatabaseNotFound, (NoSuchObjectException, UnknownDBException, InvalidOperationException, InvalidObjectException)),
     (TableNotFound, (NoSuchObjectException, UnknownTableException, InvalidOperationException, InvalidObjectException)),
+    (LockNotFound, (NoSuchLockException,)),
+    (TransactionNotFound, (NoSuchTxnException,)),
+    (TransactionAborted, (TxnAbortedException,)),
+    (TransactionOpen, (TxnOpenException,)),
     (NotFound, (NoSuchObjectException, InvalidOperationException, InvalidObjectException)),
     (AlreadyExists, (AlreadyExistsException, InvalidOperationException, InvalidObjectException)),
     (InvalidArgument, (InvalidObjectException, InvalidOperationException, InvalidInputException)),

@@ -18,6 +18,7 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.transactions.service import Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Services:
     catalog: Catalog
     warehouse: Warehouse
     timeline: Timeline
+    transactions: Transactions
     lake: LakeFacet | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     engine_schemes: Mapping[str, str] = field(default_factory=dict)

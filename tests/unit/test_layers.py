@@ -20,6 +20,7 @@ LAYERS = (
     "listeners",
     "admission",
     "ownership",
+    "transactions",
     "catalog",
     "mounts",
     "file_index",

@@ -10,6 +10,7 @@ from lakemark_hms.handlers.connection import Connection
 from lakemark_hms.handlers.constraints import Constraints
 from lakemark_hms.handlers.databases import Databases
 from lakemark_hms.handlers.functions import Functions
+from lakemark_hms.handlers.locks import Locks
 from lakemark_hms.handlers.notifications import Notifications
 from lakemark_hms.handlers.partition_changes import PartitionChanges
 from lakemark_hms.handlers.partition_names import PartitionNames
@@ -18,6 +19,7 @@ from lakemark_hms.handlers.statistics import Statistics
 from lakemark_hms.handlers.subject import Subject, require_distinct
 from lakemark_hms.handlers.table_changes import TableChanges
 from lakemark_hms.handlers.tables import Tables
+from lakemark_hms.handlers.transactions import Transactions
 from lakemark_hms.services import Services
 from lakemark_hms.wire.dispatch import Handler
 from lakemark_server.admission.ranks import Rank
@@ -35,6 +37,8 @@ SUBJECTS: Final[tuple[type[Subject], ...]] = (
     PartitionChanges,
     Statistics,
     Functions,
+    Locks,
+    Transactions,
     Notifications,
 )
 

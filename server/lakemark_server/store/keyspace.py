@@ -84,6 +84,25 @@ LISTENER_PROBLEMS: Final = Space.of("listenerp")
 LISTENER_FUNCTIONS: Final = Space.of(
     "listenerf"
 )  # (catalog, listener, database, function) -> digest of what was written
+LOCKS: Final = Space.of("lock")  # (lock id) -> LockRecord
+LOCK_BEATS: Final = Space.of("lockb")  # (lock id) -> its last heartbeat, ms; of a lock without a transaction
+LOCK_PARTS: Final = Space.of("lockp")  # (lock id, number) -> LockComponentRecord
+# (catalog, database, table or "", partition or "", position, lock id, number) -> type, transaction id
+LOCK_QUEUES: Final = Space.of("lockq")
+LAST_TXN: Final = Space.of("txnlast").key()  # the key itself: the last transaction that was opened
+TXNS_OPEN: Final = Space.of("txn")  # (transaction id) -> TransactionRecord
+TXNS_ABORTED: Final = Space.of("txna")  # (transaction id) -> TransactionRecord
+TXNS_COMMITTED: Final = Space.of("txnc")  # (transaction id) -> TransactionRecord, for a while
+TXN_BEATS: Final = Space.of("txnb")  # (transaction id) -> the last heartbeat, ms; only while it is open
+TXN_LOCKS: Final = Space.of("txnl")  # (transaction id, lock id) -> empty
+TXN_WRITE_IDS: Final = Space.of("txnw")  # (transaction id, number of the table's write ids) -> write id
+TXN_TARGETS: Final = Space.of("txnt")  # (transaction id, catalog, database, table, partition or "") -> operation
+# (catalog, database, table, last transaction opened before the commit, transaction id, partition or "") -> empty
+WRITTEN: Final = Space.of("txnset")
+TXN_DUE: Final = Space.of("txndue")  # (ms, kind, id) -> empty: when a lock or transaction is looked at next
+TXN_COUNTS: Final = Space.of("txnn")  # (what) -> counter of locks and transactions
+WRITE_ID_TABLES: Final = Space.of("wtable")  # (catalog, database, table) -> WriteIdsRecord
+WRITE_IDS: Final = Space.of("wid")  # (number of the table's write ids, write id) -> transaction id
 MOUNTS: Final = Space.of("mount")  # (catalog, name) -> Mount: a database of an outside Metastore
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder

@@ -19,6 +19,7 @@ from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.references import ReferenceDraft
+from lakemark_server.transactions.service import Transactions
 from lakemark_thrift.ttypes import NotificationEvent
 from tests.integration.hms_notifications import message, plain
 from tests.lakes import Lake, file, open_lake
@@ -28,7 +29,13 @@ class Reader:
     """What was told since it was asked last."""
 
     def __init__(self, lake: Lake) -> None:
-        services = Services(lake.catalog, Warehouse(lake.catalog), lake.timeline, engine_schemes={"file": "hdfs"})
+        services = Services(
+            lake.catalog,
+            Warehouse(lake.catalog),
+            lake.timeline,
+            Transactions(lake.catalog.mutations),
+            engine_schemes={"file": "hdfs"},
+        )
         self.log = NotificationLog(services, JSON)
         self._last = self.log.last("hive")
 
