@@ -26,8 +26,8 @@ from lakemark_server.store.keyspace import (
 from lakemark_server.transactions import counts, due, locks
 from lakemark_server.transactions.conflicts import Place
 
-UPDATE: Final = 2
-DELETE: Final = 3
+UPDATE: Final = 3
+DELETE: Final = 4
 TARGETED: Final = frozenset({UPDATE, DELETE})
 """Operations that change rows: of two transactions that did so to the same ones, only the first may commit."""
 
