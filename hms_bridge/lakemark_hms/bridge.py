@@ -17,8 +17,10 @@ from lakemark_hms.wire.dispatch import Dispatcher, run_all
 from lakemark_hms.wire.limits import ServerSettings
 from lakemark_hms.wire.server import HmsServer
 from lakemark_server.admission.lanes import LaneUse
+from lakemark_server.catalog import named_content
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
+from lakemark_server.grants.service import Grants
 from lakemark_server.host.ports import cannot_listen
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
@@ -60,6 +62,7 @@ class HmsBridge:
             warehouse or Warehouse(catalog),
             timeline,
             transactions or Transactions(catalog.mutations),
+            Grants(catalog.mutations, named_content.require),
             lake,
             known,
             schemes,

@@ -17,6 +17,7 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable
+from lakemark_server.grants.service import Grants
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.transactions.service import Transactions
 
@@ -44,6 +45,7 @@ class Services:
     warehouse: Warehouse
     timeline: Timeline
     transactions: Transactions
+    grants: Grants
     lake: LakeFacet | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     engine_schemes: Mapping[str, str] = field(default_factory=dict)

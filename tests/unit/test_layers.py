@@ -21,6 +21,7 @@ LAYERS = (
     "admission",
     "ownership",
     "transactions",
+    "grants",
     "catalog",
     "mounts",
     "file_index",

@@ -10,7 +10,9 @@ from lakemark_hms.handlers.connection import Connection
 from lakemark_hms.handlers.constraints import Constraints
 from lakemark_hms.handlers.databases import Databases
 from lakemark_hms.handlers.functions import Functions
+from lakemark_hms.handlers.grants import Grants
 from lakemark_hms.handlers.locks import Locks
+from lakemark_hms.handlers.metastore import Metastore
 from lakemark_hms.handlers.notifications import Notifications
 from lakemark_hms.handlers.partition_changes import PartitionChanges
 from lakemark_hms.handlers.partition_names import PartitionNames
@@ -39,6 +41,8 @@ SUBJECTS: Final[tuple[type[Subject], ...]] = (
     Functions,
     Locks,
     Transactions,
+    Grants,
+    Metastore,
     Notifications,
 )
 

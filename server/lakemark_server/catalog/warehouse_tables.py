@@ -27,10 +27,12 @@ from lakemark_server.catalog import (
     databases,
     directories,
     events,
+    named_content,
     partition_departures,
     tables,
     warehouse_records,
 )
+from lakemark_server.catalog.named_content import TableName
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -41,8 +43,6 @@ from lakemark_server.context import caller, deadline
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.ownership import places
 from lakemark_server.store.mutations import Mutation
-from lakemark_server.transactions import table_names
-from lakemark_server.transactions.conflicts import Place
 
 _ALTER_ATTEMPTS: Final = 20
 _EMPTIED_AT_ONCE: Final = 200
@@ -257,11 +257,8 @@ class WarehouseTables:
                 if tables.find(tx, owner.database_id, new_name) is not None:
                     raise AlreadyExists(f"new table {owner.name}.{new_name} already exists", table=new_name)
                 tables.clear_name(tx, old.database.database_id, old.name)
-                table_names.rename(
-                    tx,
-                    Place(old.database.catalog, old.database.name, old.name),
-                    Place(owner.catalog, owner.name, new_name),
-                )
+                here = TableName(old.database.catalog, old.database.name, old.name)
+                named_content.rename(tx, here, TableName(owner.catalog, owner.name, new_name))
                 if owner.catalog != old.database.catalog:
                     self._catalog.quotas.take(tx, owner.catalog, usage.TABLES)
                     usage.add(tx, old.database.catalog, usage.TABLES, -1)
@@ -305,7 +302,7 @@ class WarehouseTables:
             usage.add(tx, table.database.catalog, usage.TABLES, -1)
             kept = self._leave(mutation, table, delete_data=delete_data)
             tables.clear_content(tx, table.table_id)
-            table_names.drop(tx, Place(table.database.catalog, table.database.name, table.name))
+            named_content.drop(tx, TableName(table.database.catalog, table.database.name, table.name))
             mutation.tell(events.of_warehouse_table(pb.TABLE_DROPPED, table, files_kept=bool(kept)))
             return table, kept
 

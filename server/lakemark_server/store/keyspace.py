@@ -61,6 +61,7 @@ LEFT_FILES: Final = Space.of("left")  # (table id, path) -> size, since when nob
 EXPIRING: Final = Space.of("expire")  # (ms, table id, name of a branch or tag) -> empty: when it is to be dropped
 CLEANS: Final = Space.of("clean")  # (table id) -> when its next clean in the background is due, failures in a row
 CLEANS_DUE: Final = Space.of("cleandue")  # (ms, table id) -> empty: the same by time
+UUID: Final = META.key("uuid")  # the key itself: a random UUID of the store, once somebody has asked for it
 RESTORED: Final = META.key("restored")  # the key itself: when the store was made of a backup, ms, 8 bytes
 PLACES_KNOWN: Final = META.key("places")  # the key itself: there since PLACES has everybody's
 EPOCH: Final = META.key("epoch")  # the key itself: when the store was restored last, 8 bytes; absent: never
@@ -103,6 +104,15 @@ TXN_DUE: Final = Space.of("txndue")  # (ms, kind, id) -> empty: when a lock or t
 TXN_COUNTS: Final = Space.of("txnn")  # (what) -> counter of locks and transactions
 WRITE_ID_TABLES: Final = Space.of("wtable")  # (catalog, database, table) -> WriteIdsRecord
 WRITE_IDS: Final = Space.of("wid")  # (number of the table's write ids, write id) -> transaction id
+ROLES: Final = Space.of("role")  # (name) -> RoleRecord
+ROLE_MEMBERS: Final = Space.of("rolem")  # (role, type of the principal, principal) -> RoleMemberRecord
+ROLES_OF: Final = Space.of("roleo")  # (type of the principal, principal, role) -> empty
+# (catalog, database or "", table or "", partition or "", column or "", type of the principal, principal, privilege,
+# grantor, authorizer) -> PrivilegeRecord
+PRIVILEGES: Final = Space.of("priv")
+GRANT_COUNTS: Final = Space.of("privn")  # (what) -> counter of roles, their members, privileges
+RUNTIME_STATISTICS: Final = Space.of("runstat")  # (when it was sent in s, random) -> weight, 4 bytes
+RUNTIME_PAYLOADS: Final = Space.of("runload")  # (when it was sent in s, random) -> what Hive's optimizer has sent
 MOUNTS: Final = Space.of("mount")  # (catalog, name) -> Mount: a database of an outside Metastore
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder

@@ -15,7 +15,9 @@ from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.catalog import named_content
 from lakemark_server.catalog.warehouse import Warehouse
+from lakemark_server.grants.service import Grants
 from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.references import ReferenceDraft
@@ -34,6 +36,7 @@ class Reader:
             Warehouse(lake.catalog),
             lake.timeline,
             Transactions(lake.catalog.mutations),
+            Grants(lake.catalog.mutations, named_content.require),
             engine_schemes={"file": "hdfs"},
         )
         self.log = NotificationLog(services, JSON)
