@@ -42,6 +42,9 @@ EXCLUDES: Final[dict[LockType, frozenset[LockType]]] = {
 """Symmetric."""
 
 
+_KEY_BYTES: Final = 40
+
+
 class Place(NamedTuple):
     """What is locked: a database, a table (``table`` is not empty), or a partition (neither is ``partition``)."""
 
@@ -57,6 +60,11 @@ class Place(NamedTuple):
             yield self._replace(partition="")
         if self.table:
             yield Place(self.catalog, self.database)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what a key takes that has it."""
+        return _KEY_BYTES + sum(len(name.encode()) + name.count("\0") for name in self)
 
     def overlaps(self, other: Place) -> bool:
         """Whether one of them is the other, or contains it."""

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-COMPONENTS_OF_LOCK_MAX: Final = 4_096
+COMPONENTS_OF_LOCK_MAX: Final = 10_000
+LOCK_BYTES_MAX: Final = 1_000_000
+"""Of what one lock, or all locks of one transaction, are on: they are freed in one transaction of the store."""
+TARGET_BYTES_MAX: Final = 1_000_000
+"""The same of what a transaction updates or deletes."""
+TABLES_OF_TRANSACTION_MAX: Final = 10_000
 NAME_CHARS_MAX: Final = 128
 PARTITION_CHARS_MAX: Final = 2_000
 TEXT_CHARS_MAX: Final = 1_000
@@ -14,7 +19,7 @@ OPENED_AT_ONCE_MAX: Final = 1_000
 """As Hive (hive.txn.max.open.batch): whoever asks for more gets so many."""
 TRANSACTIONS_OF_REQUEST_MAX: Final = 10_000
 TABLES_OF_REQUEST_MAX: Final = 1_000
-PARTITIONS_OF_REQUEST_MAX: Final = 4_096
+PARTITIONS_OF_REQUEST_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,26 @@ from typing import Final, cast
 
 from lakemark_core.errors import TransactionOpen
 from lakemark_proto.store.v1.transactions_pb2 import LockRecord
-from lakemark_server.kv import ReadTransaction, Transaction, keys_below
+from lakemark_server.kv import ReadTransaction, Transaction, keys_below, pairs_between
 from lakemark_server.store.ids import IdSource
-from lakemark_server.store.keyspace import LOCKS
+from lakemark_server.store.keyspace import LOCK_QUEUES, LOCKS
 from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.transactions import counts, due, expiry, heartbeats, locks, txns
 from lakemark_server.transactions.conflicts import Asked, Block, Component, LockType, Place, next_position
 from lakemark_server.transactions.limits import TransactionLimits
-from lakemark_server.transactions.requests import LockAnswer, LockRequest, LockState, ShownLock, check_components
+from lakemark_server.transactions.locks import queued_of
+from lakemark_server.transactions.requests import (
+    LockAnswer,
+    LockRequest,
+    LockState,
+    ShownLock,
+    check_components,
+    check_size,
+)
 
 _FREED_AT_ONCE_MAX: Final = 100
 """Locks of silent holders that one request frees."""
+_FREED_BYTES_MAX: Final = 500_000
 
 
 class LockManager:
@@ -42,6 +51,11 @@ class LockManager:
             tx, now_ms = mutation.tx, mutation.now_ms
             if request.transaction_id:
                 heartbeats.hear_transaction(tx, request.transaction_id, now_ms)
+                check_size(
+                    "locks of the transaction", locks.bytes_of_transaction(tx, request.transaction_id), components
+                )
+                if request.targets:
+                    txns.check_targets(tx, request.transaction_id, request.targets)
             counts.check(tx, counts.LOCKS, 1, self._limits.locks)
             counts.check(tx, counts.COMPONENTS, len(components), self._limits.components)
             queued = list(locks.overlapping(tx, (component.place for component in components)))
@@ -138,16 +152,24 @@ class LockManager:
 
         Pages are of different moments.
         """
-        for key, value in keys_below(self._store, LOCKS):
-            lock_id, record = cast(int, key[0]), LockRecord.FromString(value)
-            if transaction_id and record.transaction_id != transaction_id:
-                continue
-            yield from self._store.read(lambda tx, at=lock_id, of=record: _shown(tx, at, of, place))  # type: ignore[misc]
+        for lock_id in self._ids_at(place):
+            yield from self._store.read(lambda tx, at=lock_id: _shown(tx, at, place, transaction_id))  # type: ignore[misc]
+
+    def _ids_at(self, place: Place | None) -> Iterable[int]:
+        """The ids of all locks, or of those of the table or the database, in order."""
+        if place is None:
+            return (cast(int, at[0]) for at, _ in keys_below(self._store, LOCKS))
+        above = place[:3] if place.table else place[:2]
+        return sorted({queued_of(*pair).lock_id for pair in pairs_between(self._store, *LOCK_QUEUES.range(*above))})
 
     def _first_living(self, tx: Transaction, blocks: Iterable[Block], now_ms: int) -> Block | None:
         """The first of these locks whose holder is not silent for too long. The others are freed, up to a number."""
         for freed, block in enumerate(blocks):
-            if freed == _FREED_AT_ONCE_MAX or not self._free_if_silent(tx, block, now_ms):
+            if (
+                freed == _FREED_AT_ONCE_MAX
+                or tx.size_bytes > _FREED_BYTES_MAX
+                or not self._free_if_silent(tx, block, now_ms)
+            ):
                 return block
         return None
 
@@ -170,7 +192,10 @@ def _is_within(place: Place, around: Place) -> bool:
     return list(place[: len(named)]) == named
 
 
-def _shown(tx: ReadTransaction, lock_id: int, record: LockRecord, place: Place | None) -> list[ShownLock]:
+def _shown(tx: ReadTransaction, lock_id: int, place: Place | None, transaction_id: int) -> list[ShownLock]:
+    record = locks.find(tx, lock_id)
+    if record is None or (transaction_id and record.transaction_id != transaction_id):
+        return []
     components = locks.components_of(tx, lock_id)
     wanted = [
         (number, component)

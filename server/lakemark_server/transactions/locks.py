@@ -54,7 +54,8 @@ def enqueue(tx: Transaction, lock_id: int, record: LockRecord, components: Seque
     for number, component in enumerate(components):
         _put_part(tx, lock_id, number, component, record)
     if record.transaction_id:
-        tx.set(TXN_LOCKS.key(record.transaction_id, lock_id), b"")
+        size_bytes = sum(place.size_bytes for place, _ in components)
+        tx.set(TXN_LOCKS.key(record.transaction_id, lock_id), size_bytes.to_bytes(8, "big"))
     counts.add(tx, counts.LOCKS, 1)
     counts.add(tx, counts.COMPONENTS, len(components))
 
@@ -70,6 +71,11 @@ def remove(tx: Transaction, lock_id: int, record: LockRecord) -> None:
         tx.clear(TXN_LOCKS.key(record.transaction_id, lock_id))
     counts.add(tx, counts.LOCKS, -1)
     counts.add(tx, counts.COMPONENTS, -record.components)
+
+
+def bytes_of_transaction(tx: ReadTransaction, transaction_id: int) -> int:
+    """About the size of all that the transaction has locked."""
+    return sum(int.from_bytes(value, "big") for _, value in tx.get_range(*TXN_LOCKS.range(transaction_id)))
 
 
 def remove_of_transaction(tx: Transaction, transaction_id: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -88,14 +88,27 @@ class OpenTransactions(NamedTuple):
 
 
 def check_components(components: Sequence[Component]) -> None:
+    """Raises InvalidArgument, LimitExceeded."""
     if not components:
         raise InvalidArgument("the request names nothing to lock; name a database, a table or a partition")
     check_number("things to lock", len(components), limits.COMPONENTS_OF_LOCK_MAX)
     for component in components:
         check_place(component.place)
+    check_size("lock", 0, components)
+
+
+def check_size(what: str, before_bytes: int, components: Iterable[Component]) -> None:
+    """Raises LimitExceeded if what is locked already and this are too much to be freed at once."""
+    size_bytes = before_bytes + sum(component.place.size_bytes for component in components)
+    if size_bytes > limits.LOCK_BYTES_MAX:
+        raise LimitExceeded(
+            f"the names of all that the {what} would be on take {size_bytes:,} bytes; at most "
+            f"{limits.LOCK_BYTES_MAX:,}: lock whole tables instead of partitions"
+        )
 
 
 def check_place(place: Place) -> None:
+    """Raises InvalidArgument."""
     if not place.database or (place.partition and not place.table):
         raise InvalidArgument(f"{place} names no database, table or partition")
     if max(map(len, place[:3])) > limits.NAME_CHARS_MAX or len(place.partition) > limits.PARTITION_CHARS_MAX:
@@ -106,10 +119,12 @@ def check_place(place: Place) -> None:
 
 
 def check_number(what: str, number: int, allowed: int) -> None:
+    """Raises LimitExceeded."""
     if number > allowed:
         raise LimitExceeded(f"the request names {number:,} {what}; at most {allowed:,}: divide it")
 
 
 def check_seed(number: int) -> None:
+    """Raises InvalidArgument."""
     if not 0 <= number <= _SEED_MAX:
         raise InvalidArgument(f"{number} is out of range; ids are numbers from 0 to {_SEED_MAX}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,7 +24,8 @@ from lakemark_server.transactions.requests import (
     check_seed,
 )
 
-_ABORTED_AT_ONCE: Final = 50
+_ABORTED_AT_ONCE: Final = 200
+_TRANSACTION_BYTES_AIM: Final = 500_000
 
 
 class TransactionManager:
@@ -121,14 +122,18 @@ class TransactionManager:
         """Aborts those of them that are open, some at a time. Raises LimitExceeded."""
         ids = sorted(set(transaction_ids))
         check_number("transactions", len(ids), limits.TRANSACTIONS_OF_REQUEST_MAX)
-        for at in range(0, len(ids), _ABORTED_AT_ONCE):
-            self._mutations.run(partial(self._abort_some, ids[at : at + _ABORTED_AT_ONCE]))
+        while ids:
+            ids = ids[self._mutations.run(partial(self._abort_some, ids)) :]
 
-    def _abort_some(self, ids: Collection[int], mutation: Mutation) -> None:
-        for one in ids:
+    def _abort_some(self, ids: Sequence[int], mutation: Mutation) -> int:
+        """Returns how many it has looked at."""
+        for number, one in enumerate(ids):
+            if number == _ABORTED_AT_ONCE or mutation.tx.size_bytes > _TRANSACTION_BYTES_AIM:
+                return number
             record = txns.find(mutation.tx, TXNS_OPEN, one)
             if record is not None:
                 txns.abort(mutation.tx, one, record, mutation.now_ms, self._limits.kept_ms)
+        return len(ids)
 
     def heartbeat_range(self, first: int, last: int) -> tuple[set[int], set[int]]:
         """Hears the open transactions from ``first`` to ``last``. Returns those that are aborted, and those that are
@@ -179,6 +184,7 @@ class TransactionManager:
 
         def body(mutation: Mutation) -> None:
             txns.require_open(mutation.tx, transaction_id)
+            txns.check_targets(mutation.tx, transaction_id, places)
             for place in places:
                 txns.add_target(mutation.tx, transaction_id, place)
 

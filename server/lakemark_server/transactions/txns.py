@@ -6,10 +6,10 @@ the last id and all that are open or aborted knows of every other one that it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, cast
 
-from lakemark_core.errors import TransactionAborted, TransactionNotFound
+from lakemark_core.errors import LimitExceeded, TransactionAborted, TransactionNotFound
 from lakemark_proto.store.v1.transactions_pb2 import TransactionRecord
 from lakemark_server.kv import ReadTransaction, Space, Transaction
 from lakemark_server.store.keyspace import (
@@ -23,7 +23,7 @@ from lakemark_server.store.keyspace import (
     WRITE_IDS,
     WRITTEN,
 )
-from lakemark_server.transactions import counts, due, locks
+from lakemark_server.transactions import counts, due, limits, locks
 from lakemark_server.transactions.conflicts import Place
 
 UPDATE: Final = 3
@@ -117,6 +117,16 @@ def _end(tx: Transaction, transaction_id: int, record: TransactionRecord, now_ms
 def add_target(tx: Transaction, transaction_id: int, place: Place) -> None:
     """Notes that the transaction updates or deletes rows there."""
     tx.set(TXN_TARGETS.key(transaction_id, *place), b"")
+
+
+def check_targets(tx: ReadTransaction, transaction_id: int, more: Iterable[Place]) -> None:
+    """Raises LimitExceeded if the transaction would update or delete rows in too many places."""
+    size_bytes = sum(place.size_bytes for place in {*targets_of(tx, transaction_id), *more})
+    if size_bytes > limits.TARGET_BYTES_MAX:
+        raise LimitExceeded(
+            f"the names of all partitions that transaction {transaction_id} changes take {size_bytes:,} bytes; at most "
+            f"{limits.TARGET_BYTES_MAX:,}: divide its work"
+        )
 
 
 def targets_of(tx: ReadTransaction, transaction_id: int) -> list[Place]:

@@ -50,7 +50,10 @@ class WriteIdManager:
             pairs = []
             for one in ids:
                 known = write_ids.of_transaction(tx, one, record.number)
-                pairs.append((one, write_ids.allocate(tx, record, one) if known is None else known))
+                if known is None:
+                    write_ids.check_number(tx, one)
+                    known = write_ids.allocate(tx, record, one)
+                pairs.append((one, known))
             if record.last != before:
                 write_ids.put(tx, table, record)
             return pairs

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, cast
 
-from lakemark_core.errors import TransactionNotFound
+from lakemark_core.errors import LimitExceeded, TransactionNotFound
 from lakemark_proto.store.v1.transactions_pb2 import WriteIdsRecord
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import IDS, TXN_WRITE_IDS, WRITE_ID_TABLES, WRITE_IDS
-from lakemark_server.transactions import counts
+from lakemark_server.transactions import counts, limits
 from lakemark_server.transactions.conflicts import Place
 
 _ID_BYTES: Final = 8
@@ -49,6 +49,13 @@ def of_transaction(tx: ReadTransaction, transaction_id: int, number: int) -> int
     """The write id that the transaction has for the table, or None."""
     stored = tx.get(TXN_WRITE_IDS.key(transaction_id, number))
     return None if stored is None else int.from_bytes(stored, "big")
+
+
+def check_number(tx: ReadTransaction, transaction_id: int) -> None:
+    """Raises LimitExceeded if the transaction may not write to one more table."""
+    allowed = limits.TABLES_OF_TRANSACTION_MAX
+    if len(tx.get_range(*TXN_WRITE_IDS.range(transaction_id), limit=allowed)) == allowed:
+        raise LimitExceeded(f"transaction {transaction_id} writes to {allowed:,} tables; commit it and open another")
 
 
 def allocate(tx: Transaction, record: WriteIdsRecord, transaction_id: int) -> int:
