@@ -70,12 +70,14 @@ def test_a_history_of_concurrent_lockers(open_two: Callable[[], list[Store]]) ->
     stores, clock, history = open_two(), Clock(), History()
     managers = [Transactions(Mutations(store, clock)).locks for store in stores]
     failures: list[BaseException] = []
+    together = threading.Barrier(6)
 
     def work(who: int) -> None:
         locks, chance = managers[who % 2], random.Random(who)
         try:
             for _ in range(TURNS):
                 components = chance.choice(KINDS)
+                together.wait(120)
                 answer = locks.lock(LockRequest(components, Client("u", "h")))
                 until = time.monotonic() + 120
                 while answer.state is not LockState.ACQUIRED:
@@ -89,6 +91,7 @@ def test_a_history_of_concurrent_lockers(open_two: Callable[[], list[Store]]) ->
                 locks.unlock(answer.lock_id)
         except BaseException as error:
             failures.append(error)
+            together.abort()
 
     threads = [threading.Thread(target=work, args=(who,)) for who in range(6)]
     for thread in threads:
