@@ -123,6 +123,9 @@ class Settings(BaseSettings):
     listener_lease_s: float = Field(
         120.0, ge=0.5, description="after which another process mirrors for one that says nothing"
     )
+    txn_timeout_s: float = Field(
+        300.0, gt=0, description="after this silence a Metastore lock is freed, and a transaction is aborted"
+    )
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
         "one", description="on which the threads run; one is faster, and left while other programs leave no room on it"

@@ -36,12 +36,14 @@ from lakemark_server.catalog import (
     engine_names,
     events,
     lake,
+    named_content,
     schemas,
     tables,
 )
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, DroppedTables, Measure
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.named_content import TableName
 from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_name
 from lakemark_server.catalog.schemas import SchemaVersion
 from lakemark_server.context import caller
@@ -242,6 +244,7 @@ class Catalog:
         tx = mutation.tx
         _check_empty(tx, record)
         databases.clear(tx, record)
+        named_content.drop_database(tx, record.catalog, record.name)
         usage.add(tx, record.catalog, usage.DATABASES, -1)
         for holding in self.ownership.leave(tx, Holder.DATABASE, record.database_id):
             if delete_data and holding.owns and not self.ownership.what_keeps(tx, holding):
@@ -386,6 +389,8 @@ class Catalog:
             record.database, record.name = new_owner.name, target
             tables.clear_name(tx, owner.database_id, name.lower())
             tables.put(tx, new_owner.database_id, target, entry)
+            here = TableName(owner.catalog, owner.name, name.lower())
+            named_content.rename(tx, here, TableName(new_owner.catalog, new_owner.name, target))
             lake.put(tx, record)
             self.ownership.rename(tx, Holder.LAKE_TABLE, record.table_id, f"{record.database}.{record.name}")
             after = definitions.lake_table(table)

@@ -28,11 +28,13 @@ from lakemark_server.catalog import (
     databases,
     directories,
     events,
+    named_content,
     partition_departures,
     tables,
     warehouse_records,
 )
 from lakemark_server.catalog.constraints import Decision, Surroundings
+from lakemark_server.catalog.named_content import TableName
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -283,6 +285,8 @@ class WarehouseTables:
                 if tables.find(tx, owner.database_id, new_name) is not None:
                     raise AlreadyExists(f"new table {owner.name}.{new_name} already exists", table=new_name)
                 tables.clear_name(tx, old.database.database_id, old.name)
+                here = TableName(old.database.catalog, old.database.name, old.name)
+                named_content.rename(tx, here, TableName(owner.catalog, owner.name, new_name))
                 if owner.catalog != old.database.catalog:
                     self._catalog.quotas.take(tx, owner.catalog, usage.TABLES)
                     usage.add(tx, old.database.catalog, usage.TABLES, -1)
@@ -327,6 +331,7 @@ class WarehouseTables:
             kept = self._leave(mutation, table, delete_data=delete_data)
             constraints.leave(tx, table.table_id)
             tables.clear_content(tx, table.table_id)
+            named_content.drop(tx, TableName(table.database.catalog, table.database.name, table.name))
             mutation.tell(events.of_warehouse_table(pb.TABLE_DROPPED, table, files_kept=bool(kept)))
             return table, kept
 
