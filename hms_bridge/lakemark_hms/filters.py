@@ -69,6 +69,7 @@ DIGITS_MAX = 38
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    |(?P<timestamp>\d{4}-\d{2}-\d{2}[ ]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?!\w))
     |(?P<date>\d{4}-\d{2}-\d{2}(?!\w))
     |(?P<number>[+-]?\d+(?:\.\d+)?(?![\w.]))
     |(?P<sign><=>|<=|>=|<>|!=|==|[=<>(),])
@@ -320,16 +321,21 @@ class _Parser:
 
     def _literal(self) -> Literal:
         token = self._peek()
-        if token is not None and token.is_word("date") and self._peek_kind(1) in ("text", "date"):
+        if self._is_typed("date"):
             self._next += 2
             return _date(self._tokens[self._next - 1])
-        if token is None or token.kind not in ("text", "date", "number"):
+        if self._is_typed("timestamp"):
+            self._next += 2
+            return _timestamp(self._tokens[self._next - 1])
+        if token is None or token.kind not in ("text", "timestamp", "date", "number"):
             raise self._unexpected("a value")
         self._next += 1
         if token.kind == "text":
             return Literal(_unquoted(token), STRING)
         if token.kind == "date":
             return _date(token)
+        if token.kind == "timestamp":
+            return _timestamp(token)
         digits = sum(map(str.isdigit, token.text))
         if digits > DIGITS_MAX:
             raise InvalidPredicate(
@@ -358,9 +364,11 @@ class _Parser:
     def _peek_is_column(self) -> bool:
         kind = self._peek_kind(0)
         # A column may be called date, or like a number with letters behind it.
-        return kind == "quoted" or (
-            kind == "word" and not (self._peek_is_word("date") and self._peek_kind(1) in ("text", "date"))
-        )
+        return kind == "quoted" or (kind == "word" and not (self._is_typed("date") or self._is_typed("timestamp")))
+
+    def _is_typed(self, word: str) -> bool:
+        """Whether ``date`` or ``timestamp`` with a value behind it stands here."""
+        return self._peek_is_word(word) and self._peek_kind(1) in ("text", word)
 
     def _is_operator(self, ahead: int) -> bool:
         return self._peek_sign(ahead) in _OPERATORS
@@ -401,6 +409,16 @@ def _date(token: Token) -> Literal:
         return Literal(datetime.date.fromisoformat(text), DATE)
     except ValueError:
         raise InvalidPredicate(f"partition filter: '{text}' at position {token.position} is not a date") from None
+
+
+def _timestamp(token: Token) -> Literal:
+    """As a text, which a timestamp column compares as a timestamp, and a text column as it stands, as in Hive."""
+    text = token.text[1:-1] if token.kind == "text" else token.text
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidPredicate(f"partition filter: '{text}' at position {token.position} is not a timestamp") from None
+    return Literal(text, STRING)
 
 
 def _compare(op: Operator, column: ColumnRef, literal: Literal) -> Expr:
