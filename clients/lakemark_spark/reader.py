@@ -13,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from lakemark import Client, DataFile, Plan
 from lakemark.client.client import Moment
+from lakemark.files import without_settled_deletes
 from lakemark.reading.plan import require_no_deltas
 from lakemark_core.evolution import reading_groups, scanned_columns
 from lakemark_core.evolution.sql import scanned_sql
@@ -58,7 +59,7 @@ def read(
     """
     with use_client(server) as client:
         plan = client.plan(table, where, version=version, timestamp=timestamp, branch=branch, tag=tag)
-        files = plan.files()
+        files = without_settled_deletes(plan.files())
         kind = kind_of_table(client, table) if any(file.kind == "delta" for file in files) else TableKind()
         rows = merged_rows(spark, plan, files, kind)
     wanted = [plan.schema.field(name).name for name in columns] if columns is not None else None
@@ -91,6 +92,7 @@ def merged_rows(
     ``files`` has all files of a file group, or none. Raises UnsupportedOperation if the table has no key to merge by.
     """
     schema = schema or plan.schema
+    files = without_settled_deletes(files)
     changed = {(file.partition, file.file_group) for file in files if file.kind == "delta"}
     if not changed:
         return rows_of(spark, plan, files, schema)

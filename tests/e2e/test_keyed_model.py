@@ -44,7 +44,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 @dataclass
 class Model:
-    """What a table holds. ``deleted``: the ordering values of deletes that deltas still tell of."""
+    """What a table holds. ``deleted``: the ordering values of deletes that deltas or kept deletes tell of."""
 
     ordered: bool
     merged: bool
@@ -98,10 +98,6 @@ class Model:
         self.rows = {key: row for key, row in self.rows.items() if row["p"] != partition}
         self.deleted = {key: at for key, at in self.deleted.items() if key[1] != partition}
         self.rows |= {_key(row): row for row in rows}
-
-    def compact(self) -> None:
-        """Changes nothing but that deletes are forgotten."""
-        self.deleted.clear()
 
     def _beaten(self, key: Key, row: Row) -> bool:
         if not self.ordered:
@@ -198,13 +194,11 @@ class Steps:
         return "ls.overwrite(frame(rows), t, partitions=[{'p': p}], server=client)", {"rows": rows, "p": partition}
 
     def _compact(self) -> tuple[str, dict[str, Any]]:
-        self._model.compact()
         return "ls.compact(spark, t, server=client)", {}
 
     def _compact_beside(self) -> tuple[str, dict[str, Any]]:
         """An upsert is committed after the compaction has read, and before it commits."""
         rows = self._rows()
-        self._model.compact()
         self._model.upsert(rows)
         return "beside(lambda: ls.upsert(frame(rows), t, server=client))", {"rows": rows}
 

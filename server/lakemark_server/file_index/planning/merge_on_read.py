@@ -3,6 +3,9 @@
 A row of such a group comes from a base row and from what deltas say of it, perhaps of single columns only. So no file
 of the group may be skipped because of its own statistics: a delta may turn a base row that does not match into one that
 does, and the other way round. Only the partition decides, which all files of the group share.
+
+A compaction may keep deletes in deltas of its own (``keep_deletes``). They change no row until another delta comes to
+lie beside them; until then the group is one without deltas.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import pyarrow.compute as pc
 
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import AnyArray, take
+from lakemark_server.file_index.entries.columns import keep_deletes
 from lakemark_server.file_index.pages.contents import Mask
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.parts.part import Part
@@ -24,7 +28,7 @@ from lakemark_server.file_index.parts.part import Part
 
 @dataclass(frozen=True, eq=False)
 class MergedOnRead:
-    """The file groups of a snapshot with live deltas, and the names of their partitions."""
+    """The file groups of a snapshot with live deltas to merge, and the names of their partitions."""
 
     groups: AnyArray
     partitions: frozenset[str]
@@ -45,7 +49,7 @@ class MergedOnRead:
 
 
 def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
-    """The groups with live deltas; None if there are no deltas."""
+    """The groups with live deltas to merge; None if there are none."""
     merged = snapshot.derived(MergedOnRead, lambda: _find(snapshot.parts))
     return merged if merged.partitions else None
 
@@ -54,7 +58,8 @@ def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
 class SplitSnapshot:
     """The live files of a snapshot: those of groups without deltas, the base files under deltas, and the deltas.
 
-    Base files of other groups may be among those under deltas; rows of them are then merged with nothing.
+    Base files of other groups may be among those under deltas; rows of them are then merged with nothing. Kept deletes
+    that change no row may be missing.
     """
 
     settled: Snapshot
@@ -65,22 +70,21 @@ class SplitSnapshot:
 def split(snapshot: Snapshot) -> SplitSnapshot:
     """The snapshot taken apart by what has to be merged."""
     merged = merged_on_read(snapshot)
-    if merged is None:
-        nothing = replace(snapshot, parts=())
-        return SplitSnapshot(snapshot, nothing, nothing)
     settled: list[Part] = []
     bases: list[Part] = []
     deltas: list[Part] = []
     for part in snapshot.parts:
-        mask = merged.mask(part)
-        if mask is None:
+        mask = None if merged is None else merged.mask(part)
+        if not part.entries.has_deltas and mask is None:
             settled.append(part)
             continue
-        live = part.live_mask()
         is_delta = part.column("kind").to_numpy() == pb.DELTA
-        for parts, chosen in ((settled, ~mask), (bases, mask & ~is_delta), (deltas, mask & is_delta)):
-            if (live & chosen).any():
-                parts.append(Part(part.entries, live & chosen))
+        mask = np.zeros(part.size, np.bool_) if mask is None else mask
+        chosen = (settled, ~mask & ~is_delta), (bases, mask & ~is_delta), (deltas, mask & is_delta)
+        for parts, those in chosen:
+            kept = part.masked(those)
+            if kept is not None:
+                parts.append(kept)
     return SplitSnapshot(*(replace(snapshot, parts=tuple(parts)) for parts in (settled, bases, deltas)))
 
 
@@ -95,7 +99,9 @@ def _find(parts: Sequence[Part]) -> MergedOnRead:
     partitions: set[str] = set()
     for part in parts:
         if part.entries.has_deltas:
-            places = np.flatnonzero((part.column("kind").to_numpy() == pb.DELTA) & part.live_mask())
+            kinds = part.column("kind")
+            kept = keep_deletes(kinds, part.column("base_instant"), part.column("path"))
+            places = np.flatnonzero((kinds.to_numpy() == pb.DELTA) & ~kept & part.live_mask())
             groups.append(take(part.column("file_group"), places))
             codes, names = part.partition_codes
             partitions.update(names[code] for code in np.unique(codes[places]).tolist())
