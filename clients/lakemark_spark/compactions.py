@@ -1,4 +1,4 @@
-"""Compacting tables that are merged on read: base files and their deltas become new base files."""
+"""Compaction: base files and their deltas become new base files, and small files become larger ones."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
-from lakemark_core.errors import UnsupportedOperation
+from lakemark_core.file_layout import layout_of
 from lakemark_core.merge_sql import DELTA_FIELDS, INSTANT
-from lakemark_core.table_kind import BUCKETS_PROPERTY, TableKind, kind_of
+from lakemark_core.table_kind import TableKind, kind_of
 from lakemark_spark.batches import by_bucket
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
+from lakemark_spark.fragments import merge_fragments
 from lakemark_spark.groups import files_of_groups, instant_of, write_groups
 from lakemark_spark.merges import deletes
 from lakemark_spark.reader import merged_rows, rows_of
@@ -29,23 +30,30 @@ def compact(
     request_id: str | None = None,
     branch: str = "",
 ) -> Commit | None:
-    """Writes each file group of ``database.table`` that has deltas as one base file, in one commit.
+    """Merges deltas or small files of ``database.table`` into files of a good size, in one commit; no row changes.
 
-    With an ordering column deletes are kept beside it for as long as ``lakemark.merge.deletes.retain-ms`` says, so that
-    older changes which arrive later lose to them, too.
+    In a table with buckets each file group that has deltas becomes one base file. With an ordering column deletes are
+    kept beside it for as long as ``lakemark.merge.deletes.retain-ms`` says, so that older changes which arrive later
+    lose to them, too. In a table without buckets the files of a partition that are smaller than half of
+    ``lakemark.write.target-file-size-bytes`` are merged into files of up to this size.
 
-    ``where`` (Spark SQL): only file groups that may hold such rows; name partitions by it. Writers go on meanwhile, and
-    what they commit lies on top of the new base files. None: there are no deltas, and nothing is committed. The rest is
-    as in ``upsert``.
+    ``where`` (Spark SQL): only files or file groups that may hold such rows; name partitions by it. None: there is
+    nothing to merge, and nothing is committed. The rest is as in ``upsert``.
 
-    Raises CommitConflict if another compaction, or a change that writes the same file groups again, was first: nothing
-    is changed then. Raises UnsupportedOperation for a table without buckets; InvalidPredicate, TableNotFound.
+    Writers go on meanwhile; what they commit to tables with buckets lies on top of the new base files. Raises
+    CommitConflict if another compaction or clustering, or a change that writes the same files again, was first: nothing
+    is changed then. Raises InvalidPredicate, TableNotFound.
     """
     with use_client(server) as client:
         definition = client.tables.get(table)
         kind = kind_of(definition.properties)
         if not kind.buckets:
-            raise UnsupportedOperation(f"{table} has no buckets ({BUCKETS_PROPERTY}), and so no deltas", table=table)
+            target = layout_of(definition.properties).target_bytes
+            # To the conflict rules: rows come into other file groups.
+            with client.begin(table, "cluster", start=False, request_id=request_id, branch=branch) as writer:
+                if writer.committed:
+                    return writer.commit()
+                return merge_fragments(client, spark, writer, where, target, branch=branch, metadata=metadata)
         # Found before the version that is read: what is below it is either in that version or will never be.
         before = _finished_before(client, table) if definition.conflict_policy == "row" else None
         with client.begin(table, "compact", start=False, request_id=request_id, branch=branch) as writer:

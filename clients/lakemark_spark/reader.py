@@ -69,8 +69,15 @@ def read(
     return rows.select(*(F.col(f"`{name}`") for name in names))
 
 
-def numbered_rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile], schema: Schema, number: str) -> DataFrame:
-    """The rows of some files of a plan, and in column ``number`` the place of their file.
+def numbered_rows(
+    spark: SparkSession,
+    plan: Plan,
+    files: Sequence[DataFile],
+    schema: Schema,
+    number: str,
+    numbers: Sequence[int] | None = None,
+) -> DataFrame:
+    """The rows of some files of a plan, and in column ``number`` what ``numbers`` has for their file (None: its place).
 
     ``schema``: the plan's, or a later one of the table.
     """
@@ -79,7 +86,10 @@ def numbered_rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile], sc
         return spark.createDataFrame([], T.StructType([*_nullable(schema.data_columns).fields, *fields]))
     scans = []
     for group, members in _groups(spark, plan, files, schema):
-        known = {join(plan.location, files[at].path): (*files[at].partition, at) for at in members}
+        known = {
+            join(plan.location, files[at].path): (*files[at].partition, at if numbers is None else numbers[at])
+            for at in members
+        }
         scans.append(_with_lookup(group, known, fields))
     return reduce(DataFrame.unionAll, scans)
 

@@ -73,5 +73,5 @@ def test_the_command_compacts(client: Client, service: Service, start_spark: Sta
         for _ in range(2)
     ]
 
-    assert told == ["compacted db.by_command: version 2\n", "db.by_command has no deltas to merge\n"]
+    assert told == ["compacted db.by_command: version 2\n", "db.by_command has nothing to merge\n"]
     assert client.read("db.by_command").num_rows == 5

@@ -54,6 +54,20 @@ def test_properties_of_a_kind_are_checked_against_the_columns(client: Client) ->
     client.tables.alter("kinds.t", "RENAME COLUMN v TO value; ADD COLUMN w INT")
 
 
+def test_columns_to_cluster_by_are_columns_of_the_table(client: Client) -> None:
+    client.databases.create("kinds")
+    by = "lakemark.clustering.columns"
+    with pytest.raises(InvalidArgument, match="no column 'z'"):
+        client.tables.create("kinds.t", "x int, y int", properties={by: "x,z"})
+    client.tables.create("kinds.t", "x int, y int", properties={by: "x,y"})
+    with pytest.raises(InvalidArgument, match="no column 'z'"):
+        client.tables.set_properties("kinds.t", {by: "z"})
+    with pytest.raises(InvalidSchema, match=by):
+        client.tables.alter("kinds.t", "DROP COLUMN y")
+    client.tables.set_properties("kinds.t", {by: "x"})
+    client.tables.alter("kinds.t", "DROP COLUMN y")
+
+
 def test_the_client_merges_deltas_and_filters_on_top(client: Client) -> None:
     client.databases.create("kinds")
     properties = {**KEYED, "lakemark.write.mode": "merge-on-read"}

@@ -93,8 +93,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
         run(spark, "ls.upsert(spark.sql('select 1L id'), t, server=client)", t=unkeyed)
     with pytest.raises(SparkStatementError, match=r"has no buckets .* use delete with a condition"):
         run(spark, "ls.delete_keys(spark.sql('select 1L id'), t, server=client)", t=unkeyed)
-    with pytest.raises(SparkStatementError, match=r"has no buckets .* no deltas"):
-        run(spark, "ls.compact(spark, t, server=client)", t=unkeyed)
 
 
 SHOW = "show = lambda **at: sorted([list(row) for row in ls.read(spark, t, server=client, **at).collect()], key=repr)"
