@@ -28,6 +28,7 @@ GROUP_COLUMN: Final = "lakemark_group"
 _TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
 _SHUFFLED_BYTES: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 """How much of a shuffle one task gets."""
+_ROW_OF_TASK: Final = (1 << 33) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +43,34 @@ class Attempt:
         return cls(location, uuid4().hex[:12])
 
 
-def write(
-    rows: DataFrame, schema: Schema, attempt: Attempt, *, distribute: bool, file_bytes: int | None = None
-) -> None:
+@dataclass(frozen=True, slots=True)
+class FileSize:
+    """How large files should be. ``rows``: about so many have this size; None: not known."""
+
+    bytes: int
+    rows: int | None
+
+
+def write(rows: DataFrame, schema: Schema, attempt: Attempt, *, distribute: bool, size: FileSize | None = None) -> None:
     """Writes ``rows``, whose columns are the table's, below ``attempt.location``.
 
     ``distribute``: rows of a partition are first brought together, so that a partition has few files of a good size.
-    That is ``file_bytes`` as rows are shuffled, which is more than what they take in a file; None: as the session says,
-    and rows of tables without partitions stay in their tasks.
+    That is ``size`` as rows are shuffled, where they take more than in a file; a task that has more rows nevertheless
+    writes several files. None: as the session says, and rows of tables without partitions stay in their tasks.
     """
     partitions = list(schema.partition_columns)
-    if distribute and (partitions or file_bytes is not None):
+    if distribute and (partitions or size is not None):
         rows = _rebalanced(rows, partitions)
     elif _is_local(rows):
         rows = rows.coalesce(1)
-    settings = {} if file_bytes is None else {_SHUFFLED_BYTES: f"{file_bytes}b"}
+    number = F.spark_partition_id()
+    if size is not None and size.rows is not None:
+        # Below the number of the task, this is the number of the row in it.
+        row = F.monotonically_increasing_id().bitwiseAND(_ROW_OF_TASK)
+        number = F.concat_ws("-", number, F.floor(row / F.lit(size.rows)))
+    settings = {} if size is None else {_SHUFFLED_BYTES: f"{size.bytes}b"}
     with _with_settings(rows.sparkSession, settings):
-        _save(rows, F.spark_partition_id(), schema, attempt)
+        _save(rows, number, schema, attempt)
 
 
 def write_ordered(rows: DataFrame, by: Sequence[str], schema: Schema, attempt: Attempt, *, pieces: int | None) -> None:

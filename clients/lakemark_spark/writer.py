@@ -12,7 +12,6 @@ from lakemark import Client, Commit, DataFile, Writer
 from lakemark.client.model import Operation
 from lakemark.client.partitions import Partition, partition_values
 from lakemark_core.errors import InvalidArgument
-from lakemark_core.file_layout import layout_of
 from lakemark_core.table_kind import TableKind, kind_of
 from lakemark_core.types import name_of_partition
 from lakemark_spark import layout
@@ -23,7 +22,9 @@ from lakemark_spark.footers import check_not_null, describe_files
 from lakemark_spark.groups import write_groups
 from lakemark_spark.keys import count_keys, key_fields
 from lakemark_spark.kinds import key_columns, require_no_key
+from lakemark_spark.layout import FileSize
 from lakemark_spark.schema import columns_for
+from lakemark_spark.sizes import file_size
 
 Partitions: TypeAlias = Sequence[Partition] | Literal["dynamic"] | None
 
@@ -92,7 +93,7 @@ def _write(
     if isinstance(partitions, str) and not dynamic:
         raise InvalidArgument(f"partitions={partitions!r} is neither a list of partitions nor 'dynamic'")
     properties = client.tables.get(table).properties
-    kind, file_bytes = kind_of(properties), layout_of(properties).file_bytes
+    kind = kind_of(properties)
     if operation == "append":
         require_no_key(kind, table)
     with client.begin(
@@ -101,7 +102,8 @@ def _write(
         if writer.committed:
             return writer.commit()
         columns = columns_for(df.schema, writer.schema, table)
-        files = _files(df.select(*columns), writer, kind, distribute=distribute, file_bytes=file_bytes)
+        size = None if kind.buckets else file_size(client, table, properties, branch)
+        files = _files(df.select(*columns), writer, kind, distribute=distribute, size=size)
         check_not_null(files, writer.schema, writer.table)
         if named is not None and operation == "overwrite_partitions":
             _check_within(files, named, writer)
@@ -111,7 +113,7 @@ def _write(
 
 
 def _files(
-    rows: DataFrame, writer: Writer, kind: TableKind, *, distribute: bool, file_bytes: int | None
+    rows: DataFrame, writer: Writer, kind: TableKind, *, distribute: bool, size: FileSize | None
 ) -> list[DataFile]:
     """The files of ``rows``, which have the table's columns: one for each file group if the table has buckets."""
     schema = writer.schema
@@ -125,7 +127,7 @@ def _files(
             rows = stack.enter_context(computed_once(rows))
             count_keys(rows, keys, writer.table)
         attempt = layout.Attempt.new(writer.location)
-        layout.write(rows, schema, attempt, distribute=distribute, file_bytes=file_bytes)
+        layout.write(rows, schema, attempt, distribute=distribute, size=size)
         paths = layout.written_files(attempt)
         return describe_files(rows.sparkSession, paths, writer.location, schema)
 
