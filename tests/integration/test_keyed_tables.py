@@ -138,3 +138,6 @@ def test_a_compaction_adds_deltas_of_its_own_deletes_alone(client: Client) -> No
 
     assert {file.path for file in client.plan("kinds.t") if file.keeps_deletes} == {kept}
     assert [one.kind for one in client.plan("kinds.t")] == ["base", "delta"]
+    assert [path.rpartition("/")[2] for path in client.plan("kinds.t").paths] == ["f"], "it need not be read"
+    commit("upsert", "delta", lambda _: 1)
+    assert len(client.plan("kinds.t").paths) == 3
