@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
+from typing import Any, Final, cast
 from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,6 +21,7 @@ from lakemark_core.errors import InvalidSchema
 from lakemark_core.storage import list_files
 from lakemark_core.types import TIMESTAMP, ListOf, MapOf, Schema, Struct, Type
 from lakemark_spark.locations import reached_by
+from lakemark_spark.sessions import is_connect
 
 GROUP_COLUMN: Final = "lakemark_group"
 """The last part of a directory: ``lakemark_group=<attempt>-<task>``."""
@@ -155,6 +156,9 @@ def _rebalanced(rows: DataFrame, partitions: Sequence[str]) -> DataFrame:
 
 def _is_local(rows: DataFrame) -> bool:
     """Whether Spark knows the rows beforehand: it then computes columns at once, the number of the task among them."""
+    if is_connect(rows.sparkSession):
+        plan: str = cast(Any, rows)._explain_string()
+        return "LocalTableScan" in plan and "Exchange" not in plan
     return str(rows._jdf.queryExecution().optimizedPlan().getClass().getSimpleName()) == "LocalRelation"
 
 
