@@ -56,7 +56,7 @@ def cluster(
         properties = client.tables.get(table).properties
         if kind_of(properties).buckets:
             raise UnsupportedOperation(
-                f"{table} has buckets: the key says in which file a row is, so that rows have their order",
+                f"{table} has buckets: the key of a row says which file it is in, and no other order is possible",
                 table=table,
             )
         wanted = _wanted(layout_of(properties), columns, order, table)

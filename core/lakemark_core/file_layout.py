@@ -17,6 +17,8 @@ CLUSTERING_ORDER_PROPERTY: Final = "lakemark.clustering.order"
 PROPERTIES: Final = (FILE_SIZE_PROPERTY, CLUSTERING_COLUMNS_PROPERTY, CLUSTERING_ORDER_PROPERTY)
 
 FILE_BYTES: Final = 128 << 20
+FILE_BYTES_MIN: Final = 10_000
+"""A parquet file of a few rows has some hundred bytes for each column."""
 COLUMNS_MAX: Final = 8
 
 ClusteringOrder: TypeAlias = Literal["sort", "z-order"]
@@ -62,7 +64,7 @@ class FileLayout:
 
 def layout_of(properties: Mapping[str, str]) -> FileLayout:
     """The layout that a table's properties ask for. Raises InvalidArgument for illegal values."""
-    size = whole_number(properties, FILE_SIZE_PROPERTY, 1) if FILE_SIZE_PROPERTY in properties else None
+    size = whole_number(properties, FILE_SIZE_PROPERTY, FILE_BYTES_MIN) if FILE_SIZE_PROPERTY in properties else None
     columns: tuple[str, ...] = ()
     if CLUSTERING_COLUMNS_PROPERTY in properties:
         columns = clustering_columns(properties[CLUSTERING_COLUMNS_PROPERTY].split(","))

@@ -29,8 +29,8 @@ def test_what_a_table_says_of_its_files() -> None:
 @pytest.mark.parametrize(
     ("properties", "told"),
     [
-        ({SIZE: "0"}, "not a number from 1 on"),
-        ({SIZE: "128MB"}, "not a number from 1 on"),
+        ({SIZE: "9999"}, "not a number from 10000 on"),
+        ({SIZE: "128MB"}, "not a number from 10000 on"),
         ({BY: "x,"}, "not a list of columns"),
         ({BY: "z"}, "lakemark.clustering.columns: there is no column 'z'"),
         ({BY: "x,X"}, "names a column twice"),

@@ -28,10 +28,14 @@ from lakemark_server.file_index.parts.part import Part
 
 @dataclass(frozen=True, eq=False)
 class MergedOnRead:
-    """The file groups of a snapshot with live deltas to merge, and the names of their partitions."""
+    """The file groups of a snapshot with live deltas to merge, and the names of their partitions.
+
+    ``deltas``: whether there are any at all, such as change no row among them.
+    """
 
     groups: AnyArray
     partitions: frozenset[str]
+    deltas: bool
 
     def mask(self, part: Part) -> Mask | None:
         """The entries of a part whose group has deltas; None if there are none.
@@ -50,7 +54,7 @@ class MergedOnRead:
 
 def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
     """The groups with live deltas to merge; None if there are none."""
-    merged = snapshot.derived(MergedOnRead, lambda: _find(snapshot.parts))
+    merged = _merged(snapshot)
     return merged if merged.partitions else None
 
 
@@ -69,12 +73,15 @@ class SplitSnapshot:
 
 def split(snapshot: Snapshot) -> SplitSnapshot:
     """The snapshot taken apart by what has to be merged."""
-    merged = merged_on_read(snapshot)
+    merged = _merged(snapshot)
+    if not merged.deltas:
+        nothing = replace(snapshot, parts=())
+        return SplitSnapshot(snapshot, nothing, nothing)
     settled: list[Part] = []
     bases: list[Part] = []
     deltas: list[Part] = []
     for part in snapshot.parts:
-        mask = None if merged is None else merged.mask(part)
+        mask = merged.mask(part)
         if not part.entries.has_deltas and mask is None:
             settled.append(part)
             continue
@@ -94,16 +101,23 @@ def base_files(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, parts=(*apart.settled.parts, *apart.bases.parts))
 
 
+def _merged(snapshot: Snapshot) -> MergedOnRead:
+    return snapshot.derived(MergedOnRead, lambda: _find(snapshot.parts))
+
+
 def _find(parts: Sequence[Part]) -> MergedOnRead:
     groups: list[AnyArray] = []
     partitions: set[str] = set()
+    deltas = False
     for part in parts:
         if part.entries.has_deltas:
             kinds = part.column("kind")
             kept = keep_deletes(kinds, part.column("base_instant"), part.column("path"))
-            places = np.flatnonzero((kinds.to_numpy() == pb.DELTA) & ~kept & part.live_mask())
+            live = (kinds.to_numpy() == pb.DELTA) & part.live_mask()
+            deltas |= bool(live.any())
+            places = np.flatnonzero(live & ~kept)
             groups.append(take(part.column("file_group"), places))
             codes, names = part.partition_codes
             partitions.update(names[code] for code in np.unique(codes[places]).tolist())
     merged: AnyArray = pa.concat_arrays(groups).unique() if groups else pa.array([], pa.string())
-    return MergedOnRead(merged, frozenset(partitions))
+    return MergedOnRead(merged, frozenset(partitions), deltas)
