@@ -169,3 +169,51 @@ def test_what_cannot_be_clustered(server: Client, spark: SparkProcess, table: st
         with pytest.raises(SparkStatementError, match=told):
             run(spark, call)
     assert server.snapshot(table).version == 0
+
+
+def test_rewrites_lose_nothing_beside_writers(server: Client, spark: SparkProcess, table: str) -> None:
+    server.tables.create(table, "id bigint, v int", properties={"lakemark.conflict.policy": "file", BY: "v,id"})
+
+    refused, rows = run(
+        spark,
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        frame = lambda first, end: spark.range(first, end, 1, 2).selectExpr("id", "cast(hash(id) as int) v")
+        ls.append(frame(1000, 1100), t, server=client)
+        refused = []
+        def until_done(work):
+            while True:
+                try:
+                    return work()
+                except lakemark.CommitConflict as error:
+                    refused.append(str(error))
+        def appends():
+            for at in range(5):
+                ls.append(frame(at * 10, at * 10 + 10), t, server=client)
+        def deletes():
+            for at in range(3):
+                until_done(lambda: ls.delete(spark, t, f"id between {1000 + at} and {1009 + at * 10}", server=client))
+        def updates():
+            for at in range(3):
+                until_done(lambda: ls.update(spark, t, {"v": "-1"}, f"id = {1090 + at}", server=client))
+        def rewrites():
+            for at in range(6):
+                work = ls.compact if at % 2 else ls.cluster
+                try:
+                    work(spark, t, server=client)
+                except lakemark.CommitConflict as error:
+                    refused.append(str(error))
+        with ThreadPoolExecutor(4) as pool:
+            for job in [pool.submit(work) for work in (appends, deletes, updates, rewrites)]:
+                job.result()
+        until_done(lambda: ls.compact(spark, t, server=client))
+        found = ls.read(spark, t, server=client).orderBy("id").collect()
+        result = [len(refused), [list(row) for row in found]]
+        """,
+        t=table,
+    )
+
+    ids = [*range(50), *range(1030, 1100)]
+    assert [one for one, _ in rows] == ids
+    assert [one for one, v in rows if v == -1] == [1090, 1091, 1092], refused
+    assert len(server.plan(table).files()) == 1
