@@ -11,8 +11,12 @@ from lakemark_core.errors import (
     InvalidArgument,
     InvalidPartition,
     LakemarkError,
+    LockNotFound,
     NotFound,
     TableNotFound,
+    TransactionAborted,
+    TransactionNotFound,
+    TransactionOpen,
 )
 from lakemark_thrift.base import DeclaredError
 from lakemark_thrift.services import Method
@@ -23,7 +27,11 @@ from lakemark_thrift.ttypes import (
     InvalidObjectException,
     InvalidOperationException,
     MetaException,
+    NoSuchLockException,
     NoSuchObjectException,
+    NoSuchTxnException,
+    TxnAbortedException,
+    TxnOpenException,
     UnknownDBException,
     UnknownTableException,
 )
@@ -47,6 +55,10 @@ _TABLE: Final[tuple[tuple[type[LakemarkError], tuple[type[DeclaredError], ...]],
     (Modified, ()),
     (DatabaseNotFound, (NoSuchObjectException, UnknownDBException, InvalidOperationException, InvalidObjectException)),
     (TableNotFound, (NoSuchObjectException, UnknownTableException, InvalidOperationException, InvalidObjectException)),
+    (LockNotFound, (NoSuchLockException,)),
+    (TransactionNotFound, (NoSuchTxnException,)),
+    (TransactionAborted, (TxnAbortedException,)),
+    (TransactionOpen, (TxnOpenException,)),
     (NotFound, (NoSuchObjectException, InvalidOperationException, InvalidObjectException)),
     (AlreadyExists, (AlreadyExistsException, InvalidOperationException, InvalidObjectException)),
     (InvalidPartition, ()),  # as in Hive, whatever the method declares beside its MetaException

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from lakemark_core.errors import InvalidArgument, InvalidName
 from lakemark_core.wildcards import Wildcard, pattern_of
-from lakemark_hms.errors import NotGiven
 from lakemark_server.catalog.names import DEFAULT_CATALOG
 
 PATTERN_CHARS_MAX: Final = 10_000
@@ -33,27 +32,6 @@ def database_name(text: str | None, catalog: str | None = None) -> DatabaseName:
         raise InvalidName(f"{text!r} begins with @ but is not of the form @catalog#database", name=text)
     # Hive writes ! for a name that is empty, and nothing for one that was not given.
     return DatabaseName((prefix or DEFAULT_CATALOG).lower(), "" if name == "!" else name.lower())
-
-
-def given_database(text: str | None, catalog: str | None = None) -> DatabaseName:
-    """``database_name`` where Hive asks for a name. Raises NotGiven for null, InvalidName."""
-    if text is None or (text.startswith("@") and text.endswith("#")):
-        raise NotGiven("the name of the database is null: give one")
-    return database_name(text, catalog)
-
-
-def given_name(kind: str, name: str | None) -> str:
-    """A name that Hive asks for; ``kind`` ("table", "function") is for the message of NotGiven."""
-    if name is None:
-        raise NotGiven(f"the name of the {kind} is null: give one")
-    return name
-
-
-def table_of_partitions(
-    database: str | None, table: str | None, catalog: str | None = None
-) -> tuple[DatabaseName, str]:
-    """The names of a table whose partitions are meant. Raises NotGiven for null, InvalidName."""
-    return given_database(database, catalog), given_name("table", table)
 
 
 def database_pattern(text: str | None, catalog: str | None = None) -> tuple[str, str | None]:

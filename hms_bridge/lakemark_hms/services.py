@@ -9,7 +9,8 @@ from lakemark_core import storage
 from lakemark_core.errors import InvalidPartition, TableNotFound
 from lakemark_hms.facet import LakeFacet, is_hidden, lake_write_error
 from lakemark_hms.filters import PartitionFilter
-from lakemark_hms.names import DatabaseName, table_of_partitions
+from lakemark_hms.given import table_of_partitions
+from lakemark_hms.names import DatabaseName
 from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.partition_objects import view_of
 from lakemark_hms.partition_view import PartitionView
@@ -17,7 +18,9 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable
+from lakemark_server.grants.service import Grants
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.transactions.service import Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Services:
     catalog: Catalog
     warehouse: Warehouse
     timeline: Timeline
+    transactions: Transactions
+    grants: Grants
     lake: LakeFacet | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     engine_schemes: Mapping[str, str] = field(default_factory=dict)

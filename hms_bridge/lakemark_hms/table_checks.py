@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.errors import NotGiven
-from lakemark_hms.names import given_name
+from lakemark_hms.given import given_name
 from lakemark_thrift.ttypes import FieldSchema, Table
 
 _FROM_SERDE: Final = "<derived from deserializer>"

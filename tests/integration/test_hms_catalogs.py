@@ -14,7 +14,7 @@ from lakemark_server.kv import Store
 from lakemark_server.verify import places
 from lakemark_thrift import ttypes
 from tests.integration.conftest import Client
-from tests.integration.hms_objects import path
+from tests.integration.hms_objects import path, table
 from tests.integration.hms_raw import Raw
 
 Create = Callable[..., Any]
@@ -176,12 +176,24 @@ def test_nobody_has_the_directory_of_a_catalog(raw: Raw, create: Create, tmp_pat
     assert "database eu has the directory around it" in refused.o2.message
 
 
+@pytest.mark.parametrize("parameters", [{}, {"EXTERNAL": "TRUE"}], ids=["managed", "external"])
+def test_files_of_others_in_its_directory_stay(
+    raw: Raw, create: Create, client: Client, warehouse: Path, parameters: dict[str, str]
+) -> None:
+    create("sales", warehouse / "sales")
+    client.create_table(table("t", location=f"{warehouse}/sales/t", parameters=parameters))
+    (warehouse / "sales" / "t" / "file").write_text("x")
+    assert drop(raw, "sales").o1 is None
+    assert (warehouse / "sales" / "t" / "file").exists()
+    assert raw.call("get_catalogs").success.names == ["hive"]
+
+
 def test_tables_stay_in_their_catalog(raw: Raw, create: Create, tmp_path: Path) -> None:
     create("sales", tmp_path / "sales")
     new_table(raw, "t", "default", "sales")
-    table = raw.call("get_table", dbname="@sales#default", tbl_name="t").success
-    table.catName = "hive"
-    refused = raw.call("alter_table", dbname="@sales#default", tbl_name="t", new_tbl=table).o1
+    new = raw.call("get_table", dbname="@sales#default", tbl_name="t").success
+    new.catName = "hive"
+    refused = raw.call("alter_table", dbname="@sales#default", tbl_name="t", new_tbl=new).o1
     assert "cannot be moved to another catalog" in refused.message
     assert raw.call("get_table", dbname="default", tbl_name="t").o2 is not None
 

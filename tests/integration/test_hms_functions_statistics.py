@@ -58,6 +58,58 @@ def test_functions(client: Client) -> None:
     assert client.get_functions("default", "*") == ["minus"]
 
 
+def test_a_function_moves_to_another_database(client: Client) -> None:
+    client.create_database(database("d"))
+    client.create_function(function("plus"))
+    before = client.get_function("default", "plus")
+    moved = function("Add", "x.Z")
+    moved.dbName = "D"
+    client.alter_function("default", "PLUS", moved)
+    found = client.get_function("d", "add")
+    assert (found.dbName, found.functionName, found.className) == ("d", "add", "x.Z")
+    assert found.createTime == before.createTime
+    assert client.get_functions("default", "*") == []
+    client.create_function(function("plus"))
+    with pytest.raises(MetaException, match=r"function d\.add already exists"):
+        client.alter_function("default", "plus", moved)
+    moved.dbName = "none"
+    with pytest.raises(MetaException, match="no database 'none'"):
+        client.alter_function("default", "plus", moved)
+    with pytest.raises(MetaException, match=r"Function default\.none does not exist"):
+        client.alter_function("default", "none", function("x"))
+    assert client.get_functions("default", "*") == ["plus"]
+
+
+@pytest.mark.parametrize(
+    ("field", "error", "said"),
+    [
+        ("functionName", MetaException, "name of the function is null"),
+        ("dbName", MetaException, "name of the database is null"),
+        ("ownerType", MetaException, "no ownerType"),
+        ("functionType", MetaException, "no functionType"),
+        ("className", InvalidObjectException, "no class"),
+    ],
+)
+def test_a_function_without_what_every_function_has(
+    client: Client, field: str, error: type[Exception], said: str
+) -> None:
+    client.create_function(function("plus"))
+    bad = function("minus")
+    setattr(bad, field, None)
+    with pytest.raises(error, match=said):
+        client.create_function(bad)
+    with pytest.raises(MetaException, match=said):
+        client.alter_function("default", "plus", bad)
+    assert client.get_functions("default", "*") == ["plus"]
+
+
+def test_a_function_without_resources_has_an_empty_list_of_them(client: Client) -> None:
+    bare = function("plus")
+    bare.resourceUris = None
+    client.create_function(bare)
+    assert client.get_function("default", "plus").resourceUris == []
+
+
 def numbers(column: str, high: int) -> ColumnStatisticsObj:
     data = ColumnStatisticsData(longStats=LongColumnStatsData(lowValue=0, highValue=high, numNulls=1, numDVs=2))
     return ColumnStatisticsObj(column, "int", data)

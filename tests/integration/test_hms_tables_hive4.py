@@ -89,6 +89,15 @@ def test_what_is_null_is_named(client: Client, change: Any, said: str) -> None:
     assert [column.name for column in client.get_table("default", "t").sd.cols] == ["a", "b"]
 
 
+def test_a_definition_that_is_null_is_asked_for(raw: Raw, client: Client) -> None:
+    client.create_table(table("t"))
+    assert "needs a Table" in raw.call("create_table").o3.message
+    assert "needs a Table" in raw.call("alter_table", dbname="default", tbl_name="t").o2.message
+    assert "needs a Database" in raw.call("create_database").o3.message
+    assert "needs a Function" in raw.call("create_function").o3.message
+    assert "needs a Catalog" in raw.call("create_catalog", catalog=ttypes.CreateCatalogRequest()).o3.message
+
+
 def test_an_altered_table_has_a_location(client: Client) -> None:
     client.create_table(table("t"))
     with pytest.raises(MetaException, match="no location"):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from lakemark_core.errors import InvalidArgument, UnsupportedOperation
-from lakemark_hms.errors import NotGiven
+from lakemark_hms.given import given_name, given_struct
 from lakemark_hms.handlers.subject import Subject, method
-from lakemark_hms.names import given_name
 from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct, encode_struct
-from lakemark_hms.wire.cut import I32, STRING, Cut, find, patch
+from lakemark_hms.wire.cut import I32, STRING, find, patch
 from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import i32_value, reply_struct, string_value, struct, struct_field
 from lakemark_proto.store.v1.store_pb2 import CatalogRecord
@@ -25,7 +24,7 @@ class Catalogs(Subject, title="Catalogs"):
 
     @method("create_catalog", Rank.WRITE)
     def create(self, call: Call) -> None:
-        sent = _sent(call, 1, 1)
+        sent = given_struct(call, Catalog, 1, 1)
         name = given_name("catalog", sent.value.name)
         if not sent.value.locationUri:
             raise InvalidArgument(f"You must specify a path for the catalog {name!r}: locationUri is empty")
@@ -35,7 +34,7 @@ class Catalogs(Subject, title="Catalogs"):
     def alter(self, call: Call) -> None:
         """As in Hive, an empty location or description leaves what there is."""
         name = given_name("catalog", call.args.rqst.name)
-        sent = _sent(call, 1, 2)
+        sent = given_struct(call, Catalog, 1, 2)
         if (sent.value.name or name).lower() != name.lower():
             raise UnsupportedOperation(f"You cannot change a catalog's name, here {name!r} to {sent.value.name!r}")
 
@@ -72,10 +71,3 @@ class Catalogs(Subject, title="Catalogs"):
         # Hive 4.0 does not send it, and expects an error; the default is that of later releases.
         if_exists = find(call.body, 0, (1, 2)) is not None and bool(request.ifExists)
         self._catalogs.drop(given_name("catalog", request.name), if_exists=if_exists)
-
-
-def _sent(call: Call, *path: int) -> Cut[Catalog]:
-    sent = call.cut(Catalog, *path)
-    if not sent:
-        raise NotGiven("the catalog is null: give one")
-    return sent[0]

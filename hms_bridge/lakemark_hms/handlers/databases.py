@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakemark_core.errors import AlreadyExists, DatabaseNotFound
+from lakemark_hms.given import given_database, given_struct
 from lakemark_hms.handlers.subject import Subject, method
-from lakemark_hms.names import DatabaseName, database_name, database_pattern, given_database, matcher
+from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
 from lakemark_hms.objects import altered_database, database_record, database_struct
 from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import encode_struct
@@ -34,7 +35,7 @@ class Databases(Subject, title="Databases"):
 
     @method("create_database", Rank.WRITE)
     def create(self, call: Call) -> None:
-        (sent,) = call.cut(Database, 1)
+        sent = given_struct(call, Database, 1)
         self._create(sent, sent.value.catalogName)
 
     @method("create_database_req", Rank.WRITE)
@@ -100,12 +101,12 @@ class Databases(Subject, title="Databases"):
 
     @method("alter_database", Rank.WRITE)
     def alter(self, call: Call) -> None:
-        (sent,) = call.cut(Database, 2)
+        sent = given_struct(call, Database, 2)
         self._alter(given_database(call.args.dbname), sent)
 
     @method("alter_database_req", Rank.WRITE)
     def alter_req(self, call: Call) -> None:
-        (sent,) = call.cut(Database, 1, 2)
+        sent = given_struct(call, Database, 1, 2)
         self._alter(database_name(call.args.alterDbReq.oldDbName, sent.value.catalogName), sent)
 
     def _alter(self, name: DatabaseName, sent: Cut[Database]) -> None:

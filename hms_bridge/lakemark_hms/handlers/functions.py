@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from lakemark_core.errors import DatabaseNotFound, InvalidArgument, UnsupportedOperation
 from lakemark_hms.errors import NotGiven
+from lakemark_hms.given import given_database, given_name, given_struct
 from lakemark_hms.handlers.subject import Subject, method
-from lakemark_hms.names import DatabaseName, given_database, given_name, matcher
+from lakemark_hms.names import DatabaseName, matcher
 from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_hms.wire.cut import I32, LIST, STRING, Cut, patch
@@ -34,7 +35,7 @@ class Functions(Subject, title="Functions"):
 
     @method("create_function", Rank.WRITE)
     def create(self, call: Call) -> None:
-        sent = _sent(call, 1)
+        sent = given_struct(call, Function, 1)
         _check(sent.value)
         database = given_database(sent.value.dbName, sent.value.catName)
         name = given_name("function", sent.value.functionName)
@@ -42,7 +43,7 @@ class Functions(Subject, title="Functions"):
 
     @method("alter_function", Rank.WRITE)
     def alter(self, call: Call) -> None:
-        sent = _sent(call, 3)
+        sent = given_struct(call, Function, 3)
         _check(sent.value)
         database = given_database(call.args.dbName)
         target = given_database(sent.value.dbName, sent.value.catName or database.catalog)
@@ -91,13 +92,6 @@ class Functions(Subject, title="Functions"):
     @method("drop_function", Rank.WRITE)
     def drop(self, call: Call) -> None:
         self._functions.drop(*given_database(call.args.dbName), given_name("function", call.args.funcName))
-
-
-def _sent(call: Call, field_id: int) -> Cut[Function]:
-    sent = call.cut(Function, field_id)
-    if not sent:
-        raise NotGiven("the function is null: give one")
-    return sent[0]
 
 
 def _check(function: Function) -> None:

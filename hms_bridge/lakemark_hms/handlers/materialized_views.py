@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakemark_core.errors import DatabaseNotFound, InvalidArgument, TableNotFound
-from lakemark_hms.errors import NotGiven
+from lakemark_hms.given import given_database, given_name, given_struct
 from lakemark_hms.handlers.subject import Subject, method
-from lakemark_hms.names import DatabaseName, database_name, given_database, given_name
+from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.objects import MATERIALIZED, is_rewritten_to, with_creation_metadata
 from lakemark_hms.wire.cut import I64, patch
 from lakemark_hms.wire.dispatch import Call
@@ -58,11 +58,9 @@ class MaterializedViews(Subject, title="Materialized views"):
     @method("update_creation_metadata", Rank.WRITE)
     def update_creation_metadata(self, call: Call) -> None:
         args = call.args
-        sent = call.cut(CreationMetadata, 4)
-        if not sent:
-            raise NotGiven("the creation metadata are null: give some")
-        metadata = sent[0].raw
-        if sent[0].value.materializationTime is None:
+        sent = given_struct(call, CreationMetadata, 4)
+        metadata = sent.raw
+        if sent.value.materializationTime is None:
             metadata = patch(metadata, {_MATERIALIZED_MS: (I64, i64_value(self._services.catalog.clock()))})
         database = database_name(args.dbname, args.catName)
 

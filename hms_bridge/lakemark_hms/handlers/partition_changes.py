@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from lakemark_core.errors import InvalidPartition, PartitionNotFound, Unimplemented
+from lakemark_hms.given import table_of_partitions
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.hive_expressions import filter_text
-from lakemark_hms.names import DatabaseName, database_name, table_of_partitions
+from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.objects import VIEW, columns_of
 from lakemark_hms.partition_objects import (
     added_partition,

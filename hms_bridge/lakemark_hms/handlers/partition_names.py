@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lakemark_core.errors import DatabaseNotFound, InvalidPartition, TableNotFound, Unimplemented
 from lakemark_core.types import parse_partition_name
+from lakemark_hms.given import table_of_partitions
 from lakemark_hms.handlers.partitions import Chosen, leading, wanted_values
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.hive_expressions import selects_all
-from lakemark_hms.names import table_of_partitions
 from lakemark_hms.partition_view import limited
 from lakemark_hms.wire.cut import LIST
 from lakemark_hms.wire.dispatch import Call

@@ -9,10 +9,11 @@ from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument, Unimplemented, UnsupportedOperation
 from lakemark_hms.constraints import CHECK, DEFAULT, FOREIGN_KEY, NOT_NULL, PRIMARY_KEY, UNIQUE, Kind, decision
 from lakemark_hms.errors import Modified, NotGiven
+from lakemark_hms.given import given_database, given_name, given_struct
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.lake_ddl import LakeDdl
 from lakemark_hms.lake_intent import check_not_meant, is_lake
-from lakemark_hms.names import DatabaseName, database_name, given_database, given_name
+from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.objects import (
     MATERIALIZED,
     VIEW,
@@ -68,17 +69,17 @@ class TableChanges(Subject, title="Changes of tables"):
     @method("create_table", Rank.WRITE)
     @method("create_table_with_environment_context", Rank.WRITE)
     def create(self, call: Call) -> None:
-        (sent,) = call.cut(Table, 1)
+        sent = given_struct(call, Table, 1)
         self._create(sent)
 
     @method("create_table_with_constraints", Rank.WRITE)
     def create_with_constraints(self, call: Call) -> None:
-        (sent,) = call.cut(Table, 1)
+        sent = given_struct(call, Table, 1)
         self._create(sent, _constraints(call, _WITH_CONSTRAINTS))
 
     @method("create_table_req", Rank.WRITE)
     def create_req(self, call: Call) -> None:
-        (sent,) = call.cut(Table, 1, 1)
+        sent = given_struct(call, Table, 1, 1)
         self._create(sent, _constraints(call, _CREATE_REQUEST))
 
     def _create(self, sent: Cut[Table], constraints: Decision | None = None) -> None:
@@ -106,19 +107,19 @@ class TableChanges(Subject, title="Changes of tables"):
     @method("alter_table", Rank.WRITE)
     @method("alter_table_with_environment_context", Rank.WRITE)
     def alter(self, call: Call) -> None:
-        (sent,) = call.cut(Table, 3)
+        sent = given_struct(call, Table, 3)
         args = call.args
         self._alter(given_database(args.dbname), args.tbl_name, sent, _properties(args))
 
     @method("alter_table_with_cascade", Rank.WRITE)
     def alter_with_cascade(self, call: Call) -> None:
-        (sent,) = call.cut(Table, 3)
+        sent = given_struct(call, Table, 3)
         args = call.args
         self._alter(given_database(args.dbname), args.tbl_name, sent, {"CASCADE": "true"} if args.cascade else {})
 
     @method("alter_table_req", Rank.WRITE)
     def alter_req(self, call: Call) -> AlterTableResponse:
-        (sent,) = call.cut(Table, 1, 4)
+        sent = given_struct(call, Table, 1, 4)
         request = call.args.req
         properties = dict(_properties(request, "environmentContext"))
         if request.expectedParameterKey is not None:

@@ -8,8 +8,9 @@ from typing import Final
 
 from lakemark_core.errors import DatabaseNotFound, InvalidArgument, InvalidPredicate, TableNotFound
 from lakemark_core.wildcards import Wildcard, pattern_of
+from lakemark_hms.given import given_database, given_name
 from lakemark_hms.handlers.subject import Subject, method
-from lakemark_hms.names import DatabaseName, database_name, database_pattern, given_database, given_name, matcher
+from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
 from lakemark_hms.projection import Projection
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_hms.wire.dispatch import Call

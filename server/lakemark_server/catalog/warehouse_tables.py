@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
@@ -28,11 +28,13 @@ from lakemark_server.catalog import (
     databases,
     directories,
     events,
+    named_content,
     partition_departures,
     tables,
     warehouse_records,
 )
 from lakemark_server.catalog.constraints import Decision, Surroundings
+from lakemark_server.catalog.named_content import TableName
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -207,7 +209,7 @@ class WarehouseTables:
                 return f"{one.name} has its directory there by another name, {one.location}"
         return self._ownership.what_keeps(tx, own)
 
-    def _with_place(self, tx: Transaction, table: HiveTable, closed: Collection[str] = ()) -> HiveTable:
+    def _with_place(self, tx: Transaction, table: HiveTable, closed: Sequence[ClosedRecord] = ()) -> HiveTable:
         """The table, which has its place now, and owns its data only if it lies where tables own theirs.
 
         Raises LocationTaken.
@@ -265,7 +267,7 @@ class WarehouseTables:
         planned: TableChange,
         new_name: str,
         cascade: Cascade | None,
-        closed: Collection[str] = (),
+        closed: Sequence[ClosedRecord] = (),
     ) -> None:
         definition = planned.definition
         base = definition.location if planned.moves or not old.record.partition_base else old.record.partition_base
@@ -283,6 +285,8 @@ class WarehouseTables:
                 if tables.find(tx, owner.database_id, new_name) is not None:
                     raise AlreadyExists(f"new table {owner.name}.{new_name} already exists", table=new_name)
                 tables.clear_name(tx, old.database.database_id, old.name)
+                here = TableName(old.database.catalog, old.database.name, old.name)
+                named_content.rename(tx, here, TableName(owner.catalog, owner.name, new_name))
                 if owner.catalog != old.database.catalog:
                     self._catalog.quotas.take(tx, owner.catalog, usage.TABLES)
                     usage.add(tx, old.database.catalog, usage.TABLES, -1)
@@ -299,7 +303,7 @@ class WarehouseTables:
         else:
             self._mutations.run(body)
 
-    def _altered(self, tx: Transaction, old: HiveTable, new: HiveTable, closed: Collection[str]) -> HiveTable:
+    def _altered(self, tx: Transaction, old: HiveTable, new: HiveTable, closed: Sequence[ClosedRecord]) -> HiveTable:
         """The new table with its place. Partitions that start from another directory keep that held, too."""
         base = new.record.partition_base
         if (old.label, old.record.location, old.record.partition_base) != (new.label, new.record.location, base):
@@ -327,6 +331,7 @@ class WarehouseTables:
             kept = self._leave(mutation, table, delete_data=delete_data)
             constraints.leave(tx, table.table_id)
             tables.clear_content(tx, table.table_id)
+            named_content.drop(tx, TableName(table.database.catalog, table.database.name, table.name))
             mutation.tell(events.of_warehouse_table(pb.TABLE_DROPPED, table, files_kept=bool(kept)))
             return table, kept
 
@@ -342,7 +347,7 @@ class WarehouseTables:
         with deadline.within(deadline.NEVER):  # data are deleted by whoever dropped them
             self._let_partitions_leave(dropped)
             if not kept:
-                directories.try_to_delete(self._store, dropped.record.location)
+                directories.try_to_delete(self._store, dropped.record.location, self._mutations.clock())
         return dropped
 
     def _let_partitions_leave(self, dropped: HiveTable) -> None:
@@ -399,9 +404,9 @@ class WarehouseTables:
         base = table.record.partition_base
         for chunk in chunks:
             locations = [row.full_location(base) for row in chunk] or [table.record.location]
-            with directories.emptying(self._store, locations, partial(check, chunk)):
+            with directories.emptying(self._store, locations, partial(check, chunk)) as tenure:
                 for location in locations:
-                    storage.empty_directory(location)
+                    storage.empty_directory(location, tenure.may_go_on)
         if partitions is None:
             self._mutations.run(lambda mutation: self._tell_truncated(mutation, table))
         else:

@@ -1,8 +1,9 @@
 """Whatever is created, moved and dropped wherever: no file is deleted that somebody else has.
 
-Draws catalogs, one of them at any place, their databases, warehouse and lake tables and partitions at locations that are the same, nested, or the
-same by another name, and processes that die at any transaction. The model is the disk itself: each object plants a file
-in its directory, and what a change may delete are files that no other object reaches.
+Draws catalogs, one of them at any place, their databases, warehouse and lake tables and partitions at locations that
+are the same, nested, or the same by another name, and processes that die at any transaction. The model is the disk
+itself: each object plants a file in its directory, and what a change may delete are files that no other object
+reaches.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from lakemark_server.catalog.warehouse_tables import (
     moves_with_its_name,
 )
 from lakemark_server.kv import Store, open_store
+from lakemark_server.ownership.tenures import LEFT_MS
 from lakemark_server.verify import verify
 from tests.lakes import FLAT, Clock
 
@@ -413,7 +415,7 @@ class Ownership(RuleBasedStateMachine):
         self.compare(before, nobody)
 
     def sweep(self) -> None:
-        self.clock.advance(left_directories.LEFT_MS + 1)
+        self.clock.advance(LEFT_MS + 1)
         left_directories.finish(self.store, self.clock())
         partition_departures.leave_what_is_left(self.catalog.mutations, self.catalog.ownership)
 
@@ -453,5 +455,6 @@ class TestOwnership(Ownership.TestCase):  # type: ignore[name-defined,misc]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)
 class TestOwnershipLong(Ownership.TestCase):  # type: ignore[name-defined,misc]
     settings = settings(max_examples=3_000, stateful_step_count=60, deadline=None)
