@@ -16,6 +16,7 @@ Neither the message nor the details have secrets of URLs in them (``lakemark_cor
     ├── InvalidArgument            the request can never work
     │   ├── OffsetUnknown           the log has no such event yet
     │   ├── InvalidName
+    │   ├── InvalidPartition        values, a name or a definition that does not fit the partitions of its table
     │   ├── InvalidPredicate
     │   ├── InvalidSchema
     │   └── InvalidFile
@@ -90,6 +91,10 @@ class InvalidArgument(LakemarkError):
 
 class InvalidName(InvalidArgument):
     code = "invalid_name"
+
+
+class InvalidPartition(InvalidArgument):
+    code = "invalid_partition"
 
 
 class InvalidPredicate(InvalidArgument):

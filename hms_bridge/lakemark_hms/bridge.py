@@ -33,8 +33,8 @@ class HmsBridge:
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
     None: no limits. ``mounted``: databases of outside Metastores. ``timeline``, ``transactions``: the process's own,
-    if it has them.
-    ``engine_schemes``, ``notification_format``: see ``Services``. Raises Unavailable if the port is taken.
+    if it has them. ``engine_schemes``, ``notification_format``, ``partitions_max``: see ``Services``. Raises
+    Unavailable if the port is taken.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class HmsBridge:
         transactions: Transactions | None = None,
         engine_schemes: Mapping[str, str] | None = None,
         notification_format: MessageFormat = JSON,
+        partitions_max: int = 0,
         mounted: Mounted | None = None,
     ) -> None:
         schemes = engine_schemes or {}
@@ -67,6 +68,7 @@ class HmsBridge:
             known,
             schemes,
             notification_format,
+            partitions_max,
         )
         handlers = all_handlers(self.services)
         if mounted is not None:

@@ -7,34 +7,70 @@ other releases know.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from lakemark_core import storage
-from lakemark_core.errors import InvalidArgument
-from lakemark_hms.wire.codec import encode_struct
-from lakemark_hms.wire.cut import I32, MAP, STRING, STRUCT, Cut, fields, patch
-from lakemark_hms.wire.splice import i32_value, string_map_value, string_value
+from lakemark_hms.wire.codec import decode_struct, encode_struct
+from lakemark_hms.wire.cut import I32, I64, LIST, MAP, STRING, STRUCT, Cut, fields, patch
+from lakemark_hms.wire.heads import TableHead
+from lakemark_hms.wire.splice import (
+    i32_value,
+    i64_value,
+    string_list_value,
+    string_map_value,
+    string_value,
+    struct_list_value,
+)
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.catalog.warehouse_tables import TableDefinition
-from lakemark_thrift.ttypes import Database, PrincipalType, Table
+from lakemark_thrift.ttypes import Database, PrincipalType, SkewedInfo, Table
 
 DDL_TIME: Final = "transient_lastDdlTime"
-MANAGED, EXTERNAL, VIEW = "MANAGED_TABLE", "EXTERNAL_TABLE", "VIRTUAL_VIEW"
+MANAGED, EXTERNAL, VIEW, MATERIALIZED = "MANAGED_TABLE", "EXTERNAL_TABLE", "VIRTUAL_VIEW", "MATERIALIZED_VIEW"
 
 # Field ids.
-_DATABASE_NAME, _DATABASE_LOCATION, _DATABASE_PRIVILEGES = 1, 3, 5
+_DATABASE_NAME, _DATABASE_DESCRIPTION, _DATABASE_LOCATION, _DATABASE_PARAMETERS, _DATABASE_PRIVILEGES = 1, 2, 3, 4, 5
+_DATABASE_OWNER_TYPE, _DATABASE_CATALOG, _DATABASE_CREATE_TIME, _DATABASE_MANAGED = 7, 8, 9, 10
+
+PUBLIC: Final = "public"
+"""The role that everybody has in Hive; it owns the database ``default``."""
 _NAME, _DB_NAME, _CREATE_TIME, _SD, _PARAMETERS, _TYPE, _PRIVILEGES = 1, 2, 4, 7, 9, 12, 13
-_SD_LOCATION = 2
+_PARTITION_KEYS, _REWRITE, _CREATION_METADATA, _CATALOG, _OWNER_TYPE, _WRITE_ID, _ID = 8, 15, 16, 17, 18, 19, 25
+_SD_LOCATION, _SD_SERDE, _SD_BUCKETS, _SD_SORTED, _SD_PARAMETERS, _SD_SKEWED = 2, 7, 8, 9, 10, 11
+_SERDE_PARAMETERS = 3
 
 Change = tuple[int, bytes] | None
+
+_NO_STRUCTS: Final = (LIST, struct_list_value(()))
+_DEFAULTS: Final[Mapping[int, Change]] = {
+    _PARTITION_KEYS: _NO_STRUCTS,
+    _OWNER_TYPE: (I32, i32_value(PrincipalType.USER)),
+    _WRITE_ID: (I64, i64_value(0)),
+}
+_SD_DEFAULTS: Final[Mapping[int, Change]] = {
+    _SD_BUCKETS: (LIST, string_list_value(())),
+    _SD_SORTED: _NO_STRUCTS,
+    _SD_PARAMETERS: (MAP, string_map_value({})),
+    _SD_SKEWED: (STRUCT, encode_struct(SkewedInfo([], [], {}))),
+}
+_DATABASE_DEFAULTS: Final[Mapping[int, Change]] = {_DATABASE_PARAMETERS: (MAP, string_map_value({}))}
+_SERDE_DEFAULTS: Final[Mapping[int, Change]] = {_SERDE_PARAMETERS: (MAP, string_map_value({}))}
 
 
 def database_struct(record: DatabaseRecord, uri: str) -> bytes:
     """The serialized Thrift Database. ``uri``: its location as engines read it."""
     if record.hive:
-        name = (STRING, string_value(record.name))
-        location = (STRING, string_value(uri))
-        return patch(record.hive, {_DATABASE_NAME: name, _DATABASE_LOCATION: location})
+        return patch(
+            record.hive,
+            {
+                _DATABASE_NAME: (STRING, string_value(record.name)),
+                _DATABASE_LOCATION: (STRING, string_value(uri)),
+                _DATABASE_CATALOG: (STRING, string_value(record.catalog)),
+                _DATABASE_CREATE_TIME: (I32, i32_value(record.created_ms // 1000)),
+            },
+        )
+    owner_type = PrincipalType.ROLE if record.owner == PUBLIC else PrincipalType.USER
     return encode_struct(
         Database(
             name=record.name,
@@ -42,7 +78,8 @@ def database_struct(record: DatabaseRecord, uri: str) -> bytes:
             locationUri=uri,
             parameters=dict(record.properties),
             ownerName=record.owner or None,
-            ownerType=PrincipalType.USER if record.owner else None,
+            ownerType=owner_type if record.owner else None,
+            catalogName=record.catalog,
             createTime=record.created_ms // 1000 or None,
         )
     )
@@ -58,8 +95,22 @@ def database_record(sent: Cut[Database], catalog: str, name: str) -> DatabaseRec
         location=database.locationUri or "",
         properties=database.parameters or {},
         owner=database.ownerName or "",
-        hive=patch(sent.raw, {_DATABASE_PRIVILEGES: None}),
+        hive=patch(sent.raw, {_DATABASE_PRIVILEGES: None} | _left_out(sent.raw, _DATABASE_DEFAULTS)),
     )
+
+
+def altered_database(old: DatabaseRecord, sent: Cut[Database]) -> DatabaseRecord:
+    """What ``ALTER DATABASE`` makes of a database, as in Hive: the name stays, and what must not be empty."""
+    before, new = decode_struct(Database, database_struct(old, old.location)), sent.value
+    kept: dict[int, Change] = {}
+    if not new.description and before.description:
+        kept[_DATABASE_DESCRIPTION] = (STRING, string_value(before.description))
+    if new.ownerType is None and before.ownerType is not None:
+        kept[_DATABASE_OWNER_TYPE] = (I32, i32_value(before.ownerType))
+    if not new.managedLocationUri and before.managedLocationUri:
+        kept[_DATABASE_MANAGED] = (STRING, string_value(before.managedLocationUri))
+    raw = patch(sent.raw, kept)
+    return database_record(Cut(decode_struct(Database, raw), raw), old.catalog, old.name)
 
 
 def is_true(parameters: Mapping[str, str], name: str) -> bool:
@@ -91,50 +142,40 @@ def sent_location(table: Table) -> str:
     return storage.normal_uri(location) if location and location.strip() else ""
 
 
-def check_table(table: Table) -> None:
-    """Raises InvalidArgument for a table that no metastore accepts."""
-    if not table.tableName or table.sd is None:
-        raise InvalidArgument("the table has no name" if not table.tableName else "the table has no storage descriptor")
-    if table.sd.cols is None:
-        raise InvalidArgument(f"table {table.tableName!r} has no column list")
-    seen: set[str] = set()
-    for column in [*table.sd.cols, *(table.partitionKeys or ())]:
-        name = (column.name or "").lower()
-        if not name or column.type is None:
-            raise InvalidArgument(f"table {table.tableName!r} has a column without a name or type")
-        if name in seen:
-            raise InvalidArgument(f"table {table.tableName!r} has the column {name!r} twice")
-        seen.add(name)
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the service says of a table, not the client. ``create_time`` is in seconds."""
+
+    table_id: int
+    catalog: str
+    database: str
+    name: str
+    create_time: int
 
 
-def definition(
-    sent: Cut[Table],
-    *,
-    database: str,
-    name: str,
-    location: str,
-    create_time: int,
-    now: int,
-) -> TableDefinition:
-    """The table to store, with these names, location (a URI or "") and times in seconds."""
+def definition(sent: Cut[Table], identity: Identity, *, location: str, now: int) -> TableDefinition:
+    """The table to store, at this location (a URI or ""). ``now`` is in seconds.
+
+    What the client left out gets Hive's defaults: its clients ask for the length of lists that are null here.
+    """
     table = sent.value
     hive_type = table_type(table)
     parameters = dict(table.parameters or {})
     parameters.setdefault(DDL_TIME, str(now))
-    hive = patch(
-        sent.raw,
-        {
-            _NAME: (STRING, string_value(name)),
-            _DB_NAME: (STRING, string_value(database)),
-            _CREATE_TIME: (I32, i32_value(create_time)),
-            _SD: (STRUCT, _storage_at(sent.raw, location)),
-            _PARAMETERS: (MAP, string_map_value(parameters)),
-            _TYPE: (STRING, string_value(hive_type)),
-            _PRIVILEGES: None,
-        },
-    )
+    own: dict[int, Change] = {
+        _NAME: (STRING, string_value(identity.name)),
+        _DB_NAME: (STRING, string_value(identity.database)),
+        _CREATE_TIME: (I32, i32_value(identity.create_time)),
+        _SD: (STRUCT, _storage_at(sent.raw, location)),
+        _PARAMETERS: (MAP, string_map_value(parameters)),
+        _TYPE: (STRING, string_value(hive_type)),
+        _PRIVILEGES: None,
+        _CATALOG: (STRING, string_value(identity.catalog)),
+        _ID: (I64, i64_value(identity.table_id)),
+    }
+    hive = patch(sent.raw, own | _left_out(sent.raw, _DEFAULTS))
     return TableDefinition(
-        name=name,
+        name=identity.name,
         hive=hive,
         hive_type=hive_type,
         location=location,
@@ -142,6 +183,54 @@ def definition(
         partition_columns=partition_columns(table),
         comment=parameters.get("comment", ""),
     )
+
+
+class TableNames(NamedTuple):
+    catalog: str
+    database: str
+    table: str
+
+
+def names_of(hive: bytes) -> TableNames:
+    """The names in the stored struct of a table, which has no catalog that can be relied on."""
+    head = decode_struct(TableHead, hive)
+    return TableNames("", head.dbName or "", head.tableName or "")
+
+
+def columns_of(hive: bytes) -> dict[str, str]:
+    """The types of the columns in the stored struct of a table, of partition columns too, by name in lower case."""
+    table = decode_struct(Table, hive)
+    columns = [*((table.sd.cols if table.sd is not None else None) or ()), *(table.partitionKeys or ())]
+    return {(column.name or "").lower(): column.type or "" for column in columns}
+
+
+def location_of(hive: bytes) -> str:
+    """The location in the stored struct of a table; "" if it has none."""
+    descriptor = fields(hive).get(_SD)
+    field = fields(hive, descriptor.start).get(_SD_LOCATION) if descriptor is not None else None
+    return hive[field.start + 4 : field.end].decode() if field is not None else ""
+
+
+def parameters_of(hive: bytes) -> dict[str, str]:
+    """The parameters in the stored struct of a table."""
+    return decode_struct(TableHead, hive).parameters or {}
+
+
+def with_creation_metadata(hive: bytes, metadata: bytes | None) -> bytes:
+    """The stored struct of a materialized view with these serialized metadata of its creation; None: without any."""
+    return patch(hive, {_CREATION_METADATA: None if metadata is None else (STRUCT, metadata)})
+
+
+def creation_metadata_of(hive: bytes) -> bytes | None:
+    """The serialized metadata of a materialized view's creation, if there are any."""
+    field = fields(hive).get(_CREATION_METADATA)
+    return None if field is None else hive[field.start : field.end]
+
+
+def is_rewritten_to(hive: bytes) -> bool:
+    """Whether the stored struct is a materialized view to which queries may be rewritten."""
+    field = fields(hive).get(_REWRITE)
+    return field is not None and hive[field.start] != 0
 
 
 def with_parameters(hive: bytes, parameters: Mapping[str, str]) -> bytes:
@@ -169,4 +258,17 @@ def storage_of(hive: bytes) -> bytes:
 def _storage_at(table: bytes, location: str) -> bytes:
     storage_field = fields(table)[_SD]
     descriptor = table[storage_field.start : storage_field.end]
-    return patch(descriptor, {_SD_LOCATION: (STRING, string_value(location))}) if location else descriptor
+    changes = _left_out(descriptor, _SD_DEFAULTS)
+    serde = fields(descriptor).get(_SD_SERDE)
+    if serde is not None:
+        of_serde = descriptor[serde.start : serde.end]
+        changes[_SD_SERDE] = (STRUCT, patch(of_serde, _left_out(of_serde, _SERDE_DEFAULTS)))
+    if location:
+        changes[_SD_LOCATION] = (STRING, string_value(location))
+    return patch(descriptor, changes)
+
+
+def _left_out(struct: bytes, defaults: Mapping[int, Change]) -> dict[int, Change]:
+    """Those defaults that the struct has no field for."""
+    given = fields(struct)
+    return {field_id: default for field_id, default in defaults.items() if field_id not in given}

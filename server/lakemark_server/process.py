@@ -300,6 +300,7 @@ class Service:
             transactions=self.transactions,
             engine_schemes=given.engine_schemes,
             notification_format=BY_SETTING[given.hms_notification_format],
+            partitions_max=given.hms_partitions_max,
             mounted=self._mounted,
         )
 

@@ -81,8 +81,9 @@ class Settings(BaseSettings):
     hms_notification_format: Literal["json", "gzip"] = Field(
         "json", description="messages of Hive's notifications: json-0.2, or gzip(json-2.0) as Hive 4 writes by default"
     )
+    hms_partitions_max: int = Field(0, ge=0, description="of one Metastore answer; more are refused. 0: any number")
     hms_waiting_max: int = Field(1_024, ge=0, description="calls that wait for a thread; more are refused")
-    client_catalogs: bool = Field(False, description="whether the first database of a catalog makes the catalog")
+    client_catalogs: bool = Field(False, description="whether clients make catalogs")
     quota_requests_per_second: float = Field(Limits().requests_per_second, ge=0, description="of a tenant, per process")
     quota_request_burst: int = Field(Limits().request_burst, ge=0, description="at once after a pause")
     quota_concurrent_requests: int = Field(Limits().concurrent_requests, ge=0, description="of a tenant, per process")

@@ -62,6 +62,12 @@ def table(
     )
 
 
+def placed(client: Any, new: Table) -> Table:
+    """A definition for ``alter_table``, with the location that the table has: Hive wants clients to send it."""
+    new.sd.location = client.get_table(new.dbName, new.tableName).sd.location
+    return new
+
+
 def partition(values: Sequence[str], *, of: str, db: str = "default", location: str | None = None) -> Partition:
     return Partition(values=list(values), dbName=db, tableName=of, sd=storage(location=location), parameters={})
 

@@ -27,7 +27,7 @@ class Raw:
         assert header.kind == codec.REPLY, data
         return data[header.body :]
 
-    def call(self, name: str, **arguments: Any) -> Any:
+    def call(self, name: str, /, **arguments: Any) -> Any:
         """The result struct: ``success``, or one of the declared exceptions under its name."""
         method = METHODS[name]
         args = method.args(**arguments)

@@ -11,9 +11,11 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
     FunctionType,
     InvalidObjectException,
     LongColumnStatsData,
+    MetaException,
     NoSuchObjectException,
     PartitionsStatsRequest,
     PrimaryKeysRequest,
+    PrincipalType,
     ResourceType,
     ResourceUri,
     TableStatsRequest,
@@ -25,7 +27,7 @@ from tests.integration.hms_objects import database, partition, table
 
 def function(name: str, kind: str = "x.Y") -> Function:
     resources = [ResourceUri(ResourceType.JAR, "file:/a.jar")]
-    return Function(name, "default", kind, "ann", functionType=FunctionType.JAVA, resourceUris=resources)
+    return Function(name, "default", kind, "ann", PrincipalType.USER, 0, FunctionType.JAVA, resourceUris=resources)
 
 
 def test_functions(client: Client) -> None:
@@ -46,15 +48,67 @@ def test_functions(client: Client) -> None:
     assert client.get_function("default", "add").className == "x.Z"
     with pytest.raises(NoSuchObjectException):
         client.get_function("default", "plus")
-    with pytest.raises(Exception, match="not legal"):
+    with pytest.raises(MetaException, match="not legal"):
         client.alter_function("default", "add", function("", "x.Z"))
     assert [one.functionName for one in client.get_all_functions().functions] == ["add", "minus"]
     client.drop_function("default", "add")
     with pytest.raises(NoSuchObjectException):
         client.drop_function("default", "add")
     with pytest.raises(NoSuchObjectException):
-        client.create_function(Function("f", "nowhere", "x.Y", functionType=FunctionType.JAVA, resourceUris=[]))
+        client.create_function(Function("f", "nowhere", "x.Y", "", PrincipalType.USER, 0, FunctionType.JAVA))
     assert client.get_functions("default", "*") == ["minus"]
+
+
+def test_a_function_moves_to_another_database(client: Client) -> None:
+    client.create_database(database("d"))
+    client.create_function(function("plus"))
+    before = client.get_function("default", "plus")
+    moved = function("Add", "x.Z")
+    moved.dbName = "D"
+    client.alter_function("default", "PLUS", moved)
+    found = client.get_function("d", "add")
+    assert (found.dbName, found.functionName, found.className) == ("d", "add", "x.Z")
+    assert found.createTime == before.createTime
+    assert client.get_functions("default", "*") == []
+    client.create_function(function("plus"))
+    with pytest.raises(MetaException, match=r"function d\.add already exists"):
+        client.alter_function("default", "plus", moved)
+    moved.dbName = "none"
+    with pytest.raises(MetaException, match="no database 'none'"):
+        client.alter_function("default", "plus", moved)
+    with pytest.raises(MetaException, match=r"Function default\.none does not exist"):
+        client.alter_function("default", "none", function("x"))
+    assert client.get_functions("default", "*") == ["plus"]
+
+
+@pytest.mark.parametrize(
+    ("field", "error", "said"),
+    [
+        ("functionName", MetaException, "name of the function is null"),
+        ("dbName", MetaException, "name of the database is null"),
+        ("ownerType", MetaException, "no ownerType"),
+        ("functionType", MetaException, "no functionType"),
+        ("className", InvalidObjectException, "no class"),
+    ],
+)
+def test_a_function_without_what_every_function_has(
+    client: Client, field: str, error: type[Exception], said: str
+) -> None:
+    client.create_function(function("plus"))
+    bad = function("minus")
+    setattr(bad, field, None)
+    with pytest.raises(error, match=said):
+        client.create_function(bad)
+    with pytest.raises(MetaException, match=said):
+        client.alter_function("default", "plus", bad)
+    assert client.get_functions("default", "*") == ["plus"]
+
+
+def test_a_function_without_resources_has_an_empty_list_of_them(client: Client) -> None:
+    bare = function("plus")
+    bare.resourceUris = None
+    client.create_function(bare)
+    assert client.get_function("default", "plus").resourceUris == []
 
 
 def numbers(column: str, high: int) -> ColumnStatisticsObj:
@@ -105,6 +159,6 @@ def test_configuration(client: Client) -> None:
 
 def test_a_database_with_functions_is_not_empty(client: Client) -> None:
     client.create_database(database("d"))
-    client.create_function(Function("f", "d", "x.Y", functionType=FunctionType.JAVA, resourceUris=[]))
+    client.create_function(Function("f", "d", "x.Y", "", PrincipalType.USER, 0, FunctionType.JAVA))
     with pytest.raises(Exception, match="functions"):
         client.drop_database("d", True, False)

@@ -9,6 +9,7 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
     GetTableRequest,
     InvalidObjectException,
     InvalidOperationException,
+    MetaException,
     NoSuchObjectException,
     ShowCompactRequest,
     UnknownDBException,
@@ -22,7 +23,7 @@ from lakemark_hms.wire.splice import string_value, struct, struct_field, value_f
 from lakemark_thrift import ttypes
 from lakemark_thrift.services import METHODS
 from tests.integration.conftest import Client
-from tests.integration.hms_objects import columns, database, partition, path, table
+from tests.integration.hms_objects import columns, database, partition, path, placed, table
 from tests.integration.hms_raw import Raw
 
 
@@ -87,8 +88,11 @@ def test_dropping_deletes_the_data_that_the_table_owns(
 def test_a_table_has_neither_the_warehouse_nor_what_is_around_it(
     client: Client, warehouse: Path, parameters: dict[str, str]
 ) -> None:
-    for place in (warehouse, warehouse.parent, "/", f"{warehouse}/../{warehouse.name}"):
+    for place in (warehouse, warehouse.parent, f"{warehouse}/../{warehouse.name}"):
         with pytest.raises(InvalidObjectException, match="lies there, which is kept for the service"):
+            client.create_table(table("t", location=str(place), parameters=parameters))
+    for place in ("/", "hdfs://names", "s3a://bucket/"):
+        with pytest.raises(InvalidObjectException, match="t location must not be root path"):
             client.create_table(table("t", location=str(place), parameters=parameters))
 
 
@@ -96,7 +100,7 @@ def test_errors_are_the_declared_ones(client: Client) -> None:
     client.create_table(table("t"))
     with pytest.raises(AlreadyExistsException, match=r"Table default\.t already exists"):
         client.create_table(table("T"))
-    with pytest.raises(NoSuchObjectException, match="nowhere"):
+    with pytest.raises(InvalidObjectException, match="nowhere"):
         client.create_table(table("t", db="nowhere"))
     with pytest.raises(InvalidObjectException, match="not legal"):
         client.create_table(table("no-dash"))
@@ -158,7 +162,7 @@ def test_alter_changes_columns_and_parameters_and_keeps_what_is_not_its_own(clie
     before = client.get_table("default", "t")
     changed = table("t", cols="a bigint, b string, c double", parameters={"k": "v"})
     changed.createTime = 17
-    client.alter_table("default", "t", changed)
+    client.alter_table("default", "t", placed(client, changed))
     after = client.get_table("default", "t")
     assert [c.type for c in after.sd.cols] == ["bigint", "string", "double"]
     assert after.createTime == before.createTime
@@ -170,9 +174,9 @@ def test_alter_changes_columns_and_parameters_and_keeps_what_is_not_its_own(clie
 def test_partition_columns_cannot_be_altered(client: Client) -> None:
     client.create_table(table("t", keys="p string"))
     with pytest.raises(InvalidOperationException, match="partition keys can not be changed"):
-        client.alter_table("default", "t", table("t", keys="q string"))
-    with pytest.raises(InvalidOperationException, match="cannot become"):
-        client.alter_table("default", "t", table("t", keys="p string", kind="VIRTUAL_VIEW"))
+        client.alter_table("default", "t", placed(client, table("t", keys="q string")))
+    with pytest.raises(InvalidOperationException, match="partition keys can not be changed"):
+        client.alter_table("default", "t", table("t", kind="VIRTUAL_VIEW"))
 
 
 def test_renaming_a_managed_table_moves_its_directory_and_its_partitions(client: Client, tmp_path: Path) -> None:
@@ -234,18 +238,18 @@ def test_cascade_gives_partitions_the_new_columns(client: Client) -> None:
     client.create_table(table("t", keys="p string"))
     for value in ("1", "2"):
         client.add_partition(partition([value], of="t"))
-    client.alter_table("default", "t", table("t", cols="a int, b string, c date", keys="p string"))
+    client.alter_table("default", "t", placed(client, table("t", cols="a int, b string, c date", keys="p string")))
     assert [len(one.sd.cols) for one in client.get_partitions("default", "t", -1)] == [2, 2]
     client.alter_table_with_environment_context(
         "default",
         "t",
-        table("t", cols="a int, b string, c date, d date", keys="p string"),
+        placed(client, table("t", cols="a int, b string, c date, d date", keys="p string")),
         EnvironmentContext({"CASCADE": "true"}),
     )
     found = client.get_partitions("default", "t", -1)
     assert [[c.name for c in one.sd.cols] for one in found] == [["a", "b", "c", "d"]] * 2
     assert [path(one.sd.location).name for one in found] == ["p=1", "p=2"]
-    client.alter_table_with_cascade("default", "t", table("t", cols="a int", keys="p string"), True)
+    client.alter_table_with_cascade("default", "t", placed(client, table("t", cols="a int", keys="p string")), True)
     assert [[c.name for c in one.sd.cols] for one in client.get_partitions("default", "t", -1)] == [["a"]] * 2
 
 
@@ -254,12 +258,11 @@ def test_expected_parameters_make_alter_a_compare_and_swap(client: Client) -> No
 
     def swap(expected: str, new: str) -> None:
         context = {"expected_parameter_key": "metadata_location", "expected_parameter_value": expected}
-        client.alter_table_with_environment_context(
-            "default", "t", table("t", parameters={"metadata_location": new}), EnvironmentContext(context)
-        )
+        changed = placed(client, table("t", parameters={"metadata_location": new}))
+        client.alter_table_with_environment_context("default", "t", changed, EnvironmentContext(context))
 
     swap("v1", "v2")
-    with pytest.raises(InvalidOperationException, match="The table has been modified"):
+    with pytest.raises(MetaException, match="The table has been modified"):
         swap("v1", "v3")
     assert client.get_table("default", "t").parameters["metadata_location"] == "v2"
 
@@ -313,17 +316,19 @@ def test_the_request_forms_of_later_releases(client: Client, raw: Raw) -> None:
     new = ttypes.Table(
         tableName="t",
         dbName="default",
-        sd=ttypes.StorageDescriptor(cols=[ttypes.FieldSchema("a", "int", None)]),
+        sd=ttypes.StorageDescriptor(cols=[ttypes.FieldSchema("a", "int", None)], serdeInfo=ttypes.SerDeInfo()),
         parameters={},
         tableType="MANAGED_TABLE",
     )
     raw.call("create_table_req", request=ttypes.CreateTableRequest(table=new))
     assert client.get_all_tables("default") == ["t"]
+    assert new.sd is not None
+    new.sd.location = client.get_table("default", "t").sd.location
     new.parameters = {"k": "v"}
     request = ttypes.AlterTableRequest(
         catName="hive", dbName="default", tableName="t", table=new, expectedParameterKey="k", expectedParameterValue="x"
     )
-    assert "modified" in raw.call("alter_table_req", req=request).o1.message
+    assert "modified" in raw.call("alter_table_req", req=request).o2.message
     request.expectedParameterKey = None
     assert raw.call("alter_table_req", req=request).o1 is None
     assert client.get_table("default", "t").parameters["k"] == "v"

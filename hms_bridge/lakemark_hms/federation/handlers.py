@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lakemark_core.errors import UnsupportedOperation
+from lakemark_hms.admission import tenant_of
 from lakemark_hms.federation.mounted import Mounted
 from lakemark_hms.federation.places import database_in, renamed
 from lakemark_hms.handlers import rank_of
@@ -44,7 +45,8 @@ def _routed(handler: Handler, mounted: Mounted) -> Handler:
             return handler(call)
         text = database_in(call.name, call.args)
         mount = mounts.get(database_name(text).name) if text else None
-        if mount is None:
+        # Another catalog may have the name for itself.
+        if mount is None or database_name(text, tenant_of(call)).catalog != DEFAULT_CATALOG:
             return handler(call)
         if rank_of(call.name) is Rank.WRITE and call.name not in _READS:
             raise _refusal(mount)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lakemark_hms.handlers.catalogs import Catalogs
 from lakemark_hms.handlers.columns import Columns
 from lakemark_hms.handlers.configuration import Configuration
 from lakemark_hms.handlers.connection import Connection
@@ -12,6 +13,7 @@ from lakemark_hms.handlers.databases import Databases
 from lakemark_hms.handlers.functions import Functions
 from lakemark_hms.handlers.grants import Grants
 from lakemark_hms.handlers.locks import Locks
+from lakemark_hms.handlers.materialized_views import MaterializedViews
 from lakemark_hms.handlers.metastore import Metastore
 from lakemark_hms.handlers.notifications import Notifications
 from lakemark_hms.handlers.partition_changes import PartitionChanges
@@ -29,9 +31,11 @@ from lakemark_server.admission.ranks import Rank
 SUBJECTS: Final[tuple[type[Subject], ...]] = (
     Connection,
     Configuration,
+    Catalogs,
     Databases,
     Tables,
     TableChanges,
+    MaterializedViews,
     Columns,
     Constraints,
     Partitions,

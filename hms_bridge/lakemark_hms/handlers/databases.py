@@ -1,13 +1,14 @@
-"""Databases and catalogs."""
+"""Databases."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakemark_core.errors import AlreadyExists, DatabaseNotFound, NotFound, UnsupportedOperation
+from lakemark_core.errors import AlreadyExists, DatabaseNotFound
+from lakemark_hms.given import given_database, given_struct
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
-from lakemark_hms.objects import database_record, database_struct
+from lakemark_hms.objects import altered_database, database_record, database_struct
 from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import encode_struct
 from lakemark_hms.wire.cut import Cut
@@ -17,17 +18,15 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog import directories
 from lakemark_server.catalog.names import DEFAULT_CATALOG
+from lakemark_server.catalog.service import require_droppable
 from lakemark_thrift.ttypes import (
     AsyncOperationResp,
-    Catalog,
     CreateDatabaseRequest,
     Database,
-    GetCatalogResponse,
-    GetCatalogsResponse,
 )
 
 
-class Databases(Subject, title="Databases and catalogs"):
+class Databases(Subject, title="Databases"):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._catalog = services.catalog
@@ -36,7 +35,7 @@ class Databases(Subject, title="Databases and catalogs"):
 
     @method("create_database", Rank.WRITE)
     def create(self, call: Call) -> None:
-        (sent,) = call.cut(Database, 1)
+        sent = given_struct(call, Database, 1)
         self._create(sent, sent.value.catalogName)
 
     @method("create_database_req", Rank.WRITE)
@@ -57,23 +56,22 @@ class Databases(Subject, title="Databases and catalogs"):
         self._create(Cut(database, encode_struct(database)), request.catalogName)
 
     def _create(self, sent: Cut[Database], catalog: str | None) -> None:
-        name = database_name(sent.value.name, catalog)
-        _require_catalog(name.catalog)
+        name = given_database(sent.value.name, catalog)
         record = database_record(sent, name.catalog, name.name)
         try:
-            self._catalog.create_database(record)
+            self._catalog.create_database(record, may_make_catalog=False)
         except AlreadyExists:
             raise AlreadyExists(f"Database {name.name} already exists", database=name.name) from None
 
     @method("get_database", Rank.READ)
     def get(self, call: Call) -> bytes:
-        record = self._catalog.get_database(*database_name(call.args.name))
+        record = self._catalog.get_database(*given_database(call.args.name))
         return reply_struct(call.name, call.seqid, self._struct(record))
 
     @method("get_database_req", Rank.READ)
     def get_req(self, call: Call) -> bytes:
         request = call.args.request
-        record = self._catalog.get_database(*database_name(request.name, request.catalogName))
+        record = self._catalog.get_database(*given_database(request.name, request.catalogName))
         return reply_struct(call.name, call.seqid, self._struct(record))
 
     def _struct(self, record: DatabaseRecord) -> bytes:
@@ -103,24 +101,22 @@ class Databases(Subject, title="Databases and catalogs"):
 
     @method("alter_database", Rank.WRITE)
     def alter(self, call: Call) -> None:
-        (sent,) = call.cut(Database, 2)
-        self._alter(database_name(call.args.dbname), sent)
+        sent = given_struct(call, Database, 2)
+        self._alter(given_database(call.args.dbname), sent)
 
     @method("alter_database_req", Rank.WRITE)
     def alter_req(self, call: Call) -> None:
-        (sent,) = call.cut(Database, 1, 2)
+        sent = given_struct(call, Database, 1, 2)
         self._alter(database_name(call.args.alterDbReq.oldDbName, sent.value.catalogName), sent)
 
     def _alter(self, name: DatabaseName, sent: Cut[Database]) -> None:
-        new_name = database_name(sent.value.name).name
-        if new_name and new_name != name.name:
-            raise UnsupportedOperation(f"database {name.name!r} cannot be renamed", database=name.name)
-        self._services.warehouse.alter_database(*name, lambda _old: database_record(sent, name.catalog, name.name))
+        """As in Hive, a database keeps its name whatever the new definition says."""
+        self._services.warehouse.alter_database(*name, lambda old: altered_database(old, sent))
 
     @method("drop_database", Rank.WRITE)
     def drop(self, call: Call) -> None:
         args = call.args
-        self._drop(database_name(args.name), delete_data=bool(args.deleteData), cascade=bool(args.cascade))
+        self._drop(given_database(args.name), delete_data=bool(args.deleteData), cascade=bool(args.cascade))
 
     @method("drop_database_req", Rank.WRITE)
     def drop_req(self, call: Call) -> AsyncOperationResp:
@@ -137,31 +133,9 @@ class Databases(Subject, title="Databases and catalogs"):
         return AsyncOperationResp(id="", finished=True)
 
     def _drop(self, name: DatabaseName, *, delete_data: bool, cascade: bool) -> None:
+        require_droppable(*name)
         self._catalog.get_database(*name)
-        if name.name == "default":
-            raise UnsupportedOperation("Can not drop default database in catalog hive")
         if cascade:
             self._services.warehouse.drop_content(*name, delete_data=delete_data)
         with directories.leaving_files():
             self._catalog.drop_database(*name, delete_data=delete_data)
-
-    # -- catalogs: there is one
-
-    @method("get_catalogs", Rank.READ)
-    def get_catalogs(self, _call: Call) -> GetCatalogsResponse:
-        return GetCatalogsResponse(names=[DEFAULT_CATALOG])
-
-    @method("get_catalog", Rank.READ)
-    def get_catalog(self, call: Call) -> GetCatalogResponse:
-        _require_catalog((call.args.catName.name or "").lower())
-        catalog = Catalog(
-            name=DEFAULT_CATALOG,
-            description="Lakemark",
-            locationUri=self._services.for_engines(self._catalog.warehouse),
-        )
-        return GetCatalogResponse(catalog=catalog)
-
-
-def _require_catalog(name: str) -> None:
-    if name != DEFAULT_CATALOG:
-        raise NotFound(f"there is no catalog {name!r}: the only one is {DEFAULT_CATALOG!r}", catalog=name)

@@ -6,32 +6,40 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from lakemark_core import storage
-from lakemark_core.errors import FailedPrecondition, InvalidArgument, Unimplemented, UnsupportedOperation
+from lakemark_core.errors import InvalidArgument, Unimplemented, UnsupportedOperation
+from lakemark_hms.constraints import CHECK, DEFAULT, FOREIGN_KEY, NOT_NULL, PRIMARY_KEY, UNIQUE, Kind, decision
+from lakemark_hms.errors import Modified, NotGiven
+from lakemark_hms.given import given_database, given_name, given_struct
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.lake_ddl import LakeDdl
 from lakemark_hms.lake_intent import check_not_meant, is_lake
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.objects import (
+    MATERIALIZED,
     VIEW,
-    check_table,
+    Identity,
+    creation_metadata_of,
     definition,
     partition_columns,
     sent_location,
     table_type,
+    with_creation_metadata,
     with_parameters,
 )
 from lakemark_hms.partition_objects import values_of_name, with_columns
 from lakemark_hms.services import Services
+from lakemark_hms.table_checks import check_stored_as, check_table, columns_of
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_hms.wire.cut import Cut, fields
 from lakemark_hms.wire.dispatch import Call
 from lakemark_server.admission.ranks import Rank
+from lakemark_server.catalog.constraints import Decision
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition
 from lakemark_server.catalog.warehouse_tables import (
     TableChange,
-    TableDefinition,
     default_location,
     moves_with_its_name,
+    with_struct,
 )
 from lakemark_thrift.ttypes import (
     AlterTableResponse,
@@ -44,14 +52,9 @@ from lakemark_thrift.ttypes import (
 
 _EXPECTED_KEY: Final = "expected_parameter_key"
 _EXPECTED_VALUE: Final = "expected_parameter_value"
-_CONSTRAINTS: Final = (
-    "primaryKeys",
-    "foreignKeys",
-    "uniqueConstraints",
-    "notNullConstraints",
-    "defaultConstraints",
-    "checkConstraints",
-)
+_FIELDS: Final = {PRIMARY_KEY: 2, UNIQUE: 4, FOREIGN_KEY: 3, NOT_NULL: 5, DEFAULT: 6, CHECK: 7}
+_WITH_CONSTRAINTS: Final = {kind: (field,) for kind, field in _FIELDS.items()}
+_CREATE_REQUEST: Final = {kind: (1, field + 1) for kind, field in _FIELDS.items()}
 _COLUMNS = 1
 
 
@@ -66,56 +69,57 @@ class TableChanges(Subject, title="Changes of tables"):
     @method("create_table", Rank.WRITE)
     @method("create_table_with_environment_context", Rank.WRITE)
     def create(self, call: Call) -> None:
-        (sent,) = call.cut(Table, 1)
+        sent = given_struct(call, Table, 1)
         self._create(sent)
 
     @method("create_table_with_constraints", Rank.WRITE)
     def create_with_constraints(self, call: Call) -> None:
-        _refuse_constraints(call.args)
-        self.create(call)
+        sent = given_struct(call, Table, 1)
+        self._create(sent, _constraints(call, _WITH_CONSTRAINTS))
 
     @method("create_table_req", Rank.WRITE)
     def create_req(self, call: Call) -> None:
-        _refuse_constraints(call.args.request)
-        (sent,) = call.cut(Table, 1, 1)
-        self._create(sent)
+        sent = given_struct(call, Table, 1, 1)
+        self._create(sent, _constraints(call, _CREATE_REQUEST))
 
-    def _create(self, sent: Cut[Table]) -> None:
+    def _create(self, sent: Cut[Table], constraints: Decision | None = None) -> None:
         table = sent.value
         check_table(table)
-        owner = self._services.catalog.get_database(*database_name(table.dbName, table.catName))
+        owner = self._services.catalog.get_database(*given_database(table.dbName, table.catName))
         if is_lake(table):
+            if constraints:
+                raise UnsupportedOperation("lake tables have no constraints: create the table without them")
             self._lake.create(owner, table)
             return
         check_not_meant(table)
+        check_stored_as(table)
         name = (table.tableName or "").lower()
         location = sent_location(table)
         if not location and table_type(table) != VIEW:
             location = self._services.for_engines(default_location(owner, name))
         now = self._services.now()
-        new = definition(
-            sent, database=owner.name, name=name, location=location, create_time=table.createTime or now, now=now
-        )
-        self._tables.create(owner, new)
+        table_id = self._services.catalog.table_ids.next()
+        identity = Identity(table_id, owner.catalog, owner.name, name, table.createTime or now)
+        self._tables.create(owner, definition(sent, identity, location=location, now=now), table_id, constraints)
 
     # -- alter
 
     @method("alter_table", Rank.WRITE)
     @method("alter_table_with_environment_context", Rank.WRITE)
     def alter(self, call: Call) -> None:
-        (sent,) = call.cut(Table, 3)
+        sent = given_struct(call, Table, 3)
         args = call.args
-        self._alter(database_name(args.dbname), args.tbl_name, sent, _properties(args))
+        self._alter(given_database(args.dbname), args.tbl_name, sent, _properties(args))
 
     @method("alter_table_with_cascade", Rank.WRITE)
     def alter_with_cascade(self, call: Call) -> None:
-        (sent,) = call.cut(Table, 3)
+        sent = given_struct(call, Table, 3)
         args = call.args
-        self._alter(database_name(args.dbname), args.tbl_name, sent, {"CASCADE": "true"} if args.cascade else {})
+        self._alter(given_database(args.dbname), args.tbl_name, sent, {"CASCADE": "true"} if args.cascade else {})
 
     @method("alter_table_req", Rank.WRITE)
     def alter_req(self, call: Call) -> AlterTableResponse:
-        (sent,) = call.cut(Table, 1, 4)
+        sent = given_struct(call, Table, 1, 4)
         request = call.args.req
         properties = dict(_properties(request, "environmentContext"))
         if request.expectedParameterKey is not None:
@@ -126,39 +130,44 @@ class TableChanges(Subject, title="Changes of tables"):
         return AlterTableResponse()
 
     def _alter(self, database: DatabaseName, name: str | None, sent: Cut[Table], properties: Mapping[str, str]) -> None:
-        check_table(sent.value)
-        named = self._services.find(database, name)
+        new = sent.value
+        check_table(new)
+        named = self._services.find(database, given_name("table", name))
+        target = given_database(new.dbName, new.catName or database.catalog)
+        if target.catalog != database.catalog:
+            raise UnsupportedOperation(
+                f"a table cannot be moved to another catalog, here from {database.catalog!r} to {target.catalog!r}: "
+                "create it there and copy its data"
+            )
         if named.hive is None:
-            self._lake.alter(named, sent.value)
+            self._lake.alter(named, new)
             return
-        new_owner = self._services.catalog.get_database(*database_name(sent.value.dbName or database.name, database[0]))
+        new_owner = self._services.catalog.get_database(*target)
+        new_name = (new.tableName or "").lower()
         now = self._services.now()
 
         def change(old: HiveTable) -> TableChange:
             before = decode_struct(Table, old.record.hive)
             _require_expected(before, properties)
-            renamed = (sent.value.tableName or "").lower() != old.name or new_owner.name != old.database.name
-            _check_alter(old, before, sent.value, renamed)
-            given = sent_location(sent.value)
+            renamed = new_name != old.name or new_owner.name != old.database.name
+            _check_alter(old, before, new, renamed)
+            given = sent_location(new)
             stays = not given or storage.is_same_place(given, old.record.location)
             moves = renamed and stays and moves_with_its_name(old)
             location = (
-                self._services.for_engines(default_location(new_owner, sent.value.tableName or ""))
+                self._services.for_engines(default_location(new_owner, new_name))
                 if moves
                 else given or old.record.location
             )
-            new = definition(
-                sent,
-                database=new_owner.name,
-                name=(sent.value.tableName or "").lower(),
-                location=location,
-                create_time=before.createTime or now,
-                now=now,
-            )
-            return TableChange(new_owner, new, moves)
+            identity = Identity(old.table_id, new_owner.catalog, new_owner.name, new_name, before.createTime or now)
+            with_metadata = sent
+            if new.creationMetadata is None and table_type(new) == MATERIALIZED:  # clients of Hive 2 know of none
+                kept = with_creation_metadata(sent.raw, creation_metadata_of(old.record.hive))
+                with_metadata = Cut(new, kept)
+            return TableChange(new_owner, definition(with_metadata, identity, location=location, now=now), moves)
 
         cascades = properties.get("CASCADE", "").lower() == "true"
-        self._tables.alter(*database, (name or "").lower(), change, _to_partitions if cascades else None)
+        self._tables.alter(*database, named.name, change, _to_partitions if cascades else None)
 
     @method("update_table_params", Rank.WRITE)
     def update_params(self, call: Call) -> None:
@@ -177,7 +186,7 @@ class TableChanges(Subject, title="Changes of tables"):
             before = decode_struct(Table, old.record.hive)
             _require_expected(before, expected)
             parameters = dict(before.parameters or {}) | dict(update.params or {})
-            return TableChange(old.database, _with_parameters(old, parameters))
+            return TableChange(old.database, with_struct(old, with_parameters(old.record.hive, parameters)))
 
         self._tables.alter(*database, update.table_name or "", change)
 
@@ -188,7 +197,7 @@ class TableChanges(Subject, title="Changes of tables"):
     def drop(self, call: Call) -> None:
         args = call.args
         purge = _is_purge(_properties(args))
-        self._drop(database_name(args.dbname), args.name, delete_data=bool(args.deleteData), purge=purge)
+        self._drop(given_database(args.dbname), args.name, delete_data=bool(args.deleteData), purge=purge)
 
     @method("drop_table_req", Rank.WRITE)
     def drop_req(self, call: Call) -> AsyncOperationResp:
@@ -199,7 +208,7 @@ class TableChanges(Subject, title="Changes of tables"):
         return AsyncOperationResp(id="", finished=True)
 
     def _drop(self, database: DatabaseName, name: str | None, *, delete_data: bool, purge: bool) -> None:
-        named = self._services.find(database, name)
+        named = self._services.find(database, given_name("table", name))
         if named.hive is not None:
             self._tables.drop(*database, named.name, delete_data=delete_data)
         else:
@@ -208,7 +217,7 @@ class TableChanges(Subject, title="Changes of tables"):
     @method("truncate_table", Rank.WRITE)
     def truncate(self, call: Call) -> None:
         args = call.args
-        self._truncate(database_name(args.dbName), args.tableName, args.partNames)
+        self._truncate(given_database(args.dbName), args.tableName, args.partNames)
 
     @method("truncate_table_req", Rank.WRITE)
     def truncate_req(self, call: Call) -> TruncateTableResponse:
@@ -220,15 +229,18 @@ class TableChanges(Subject, title="Changes of tables"):
         table = self._services.hive_table(database, name)
         partitions = self._services.warehouse.partitions
         if part_names:
-            self._tables.truncate(table, [partitions.get(table, values_of_name(table, part)) for part in part_names])
+            wanted = [values_of_name(table, part) for part in part_names] if table.columns else []
+            rows = partitions.named(table, wanted)
+            if rows:  # as in Hive, names without a partition are left out
+                self._tables.truncate(table, rows)
         else:
             self._tables.truncate(table, partitions.all(table).rows if table.columns else None)
 
 
-def _refuse_constraints(request: Any) -> None:
-    given = [name for name in _CONSTRAINTS if getattr(request, name)]
-    if given:
-        raise UnsupportedOperation(f"constraints are not kept: create the table without {', '.join(given)}")
+def _constraints(call: Call, paths: Mapping[Kind, Sequence[int]]) -> Decision | None:
+    """What makes the constraints that come with a new table; None: there are none."""
+    sent = [(kind, call.cut(kind.struct, *path)) for kind, path in paths.items()]
+    return decision(sent) if any(structs for _, structs in sent) else None
 
 
 def _properties(args: Any, name: str = "environment_context") -> Mapping[str, str]:
@@ -242,14 +254,14 @@ def _is_purge(properties: Mapping[str, str]) -> bool:
 
 
 def _require_expected(table: Table, properties: Mapping[str, str]) -> None:
-    """Iceberg's compare-and-swap. Raises FailedPrecondition. Its text begins as Hive's, for which clients look."""
+    """Iceberg's compare-and-swap. Raises Modified. Its text begins as Hive's, for which clients look."""
     key = properties.get(_EXPECTED_KEY)
     if key is None:
         return
     expected = properties.get(_EXPECTED_VALUE)
     stored = (table.parameters or {}).get(key)
     if stored != expected:
-        raise FailedPrecondition(
+        raise Modified(
             f"The table has been modified. The parameter value for key '{key}' is '{stored}'. "
             f"The expected was value was '{expected}'"
         )
@@ -260,9 +272,11 @@ def _check_alter(old: HiveTable, before: Table, new: Table, renamed: bool) -> No
     if is_lake(new):
         raise UnsupportedOperation(f"{label} is a warehouse table: it cannot be turned into a lake table")
     check_not_meant(new, before)
-    if old.entry.hive_type == VIEW or table_type(new) == VIEW:
-        if (old.entry.hive_type == VIEW) != (table_type(new) == VIEW):
-            raise UnsupportedOperation(f"{label}: a view cannot become a table, nor a table a view")
+    check_stored_as(new, {column.type or "" for column in columns_of(before)})
+    is_view = table_type(new) == VIEW
+    if not is_view and not renamed and not sent_location(new):
+        raise NotGiven(f"table {label} would have no location (sd.location is null): send the one that it has")
+    if is_view and old.entry.hive_type == VIEW:
         return
     names = [name for name, _ in partition_columns(new)]
     if names != list(old.columns) or (
@@ -275,19 +289,6 @@ def _to_partitions(old: HiveTable, new: HiveTable) -> Callable[[Partition], Part
     """What gives every partition the columns of its table; None if they do not change."""
     columns = _columns_of(new.record.hive)
     return None if columns == _columns_of(old.record.hive) else lambda row: with_columns(new, row, columns)
-
-
-def _with_parameters(old: HiveTable, parameters: Mapping[str, str]) -> TableDefinition:
-    record = old.record
-    return TableDefinition(
-        name=old.name,
-        hive=with_parameters(record.hive, parameters),
-        hive_type=old.entry.hive_type,
-        location=record.location,
-        owns_data=record.owns_data,
-        partition_columns=list(zip(record.partition_columns, record.partition_types, strict=True)),
-        comment=record.comment,
-    )
 
 
 def _columns_of(table: bytes) -> bytes:

@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lakemark_core.errors import InvalidPredicate, TableNotFound
+from lakemark_core.errors import DatabaseNotFound, InvalidArgument, InvalidPredicate, TableNotFound
 from lakemark_core.wildcards import Wildcard, pattern_of
+from lakemark_hms.given import given_database, given_name
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
+from lakemark_hms.projection import Projection
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import reply_struct, reply_struct_list, struct, struct_field, struct_list_field
@@ -28,7 +30,7 @@ class Tables(Subject, title="Tables"):
     @method("get_table", Rank.READ)
     def get(self, call: Call) -> bytes:
         args = call.args
-        named = self._services.find(database_name(args.dbname), args.tbl_name)
+        named = self._services.find(given_database(args.dbname), given_name("table", args.tbl_name))
         return reply_struct(call.name, call.seqid, self._services.table_struct(named))
 
     @method("get_table_req", Rank.READ)
@@ -41,18 +43,39 @@ class Tables(Subject, title="Tables"):
     @method("get_table_objects_by_name", Rank.READ)
     def get_by_names(self, call: Call) -> bytes:
         args = call.args
-        structs = self._structs(database_name(args.dbname), args.tbl_names or [])
+        structs = self._structs(given_database(args.dbname), _given_names(args.tbl_names))
         return reply_struct_list(call.name, call.seqid, structs)
 
     @method("get_table_objects_by_name_req", Rank.READ)
     def get_by_names_req(self, call: Call) -> bytes:
         request = call.args.req
-        database = database_name(request.dbName, request.catName)
-        names = request.tblNames
-        if names is None:
-            names = self._names(database, request.tablesPattern)
-        structs = self._structs(database, names)
+        database = given_database(request.dbName, request.catName)
+        projection = Projection.of(request.projectionSpec)
+        if request.tablesPattern is not None:
+            structs = self._matching_structs(database, request.tablesPattern, request.tblNames)
+        else:
+            structs = self._structs(database, _given_names(request.tblNames))
+        if projection is not None:
+            structs = [projection.apply(one) for one in structs]
         return reply_struct(call.name, call.seqid, struct(struct_list_field(1, structs)))
+
+    def _matching_structs(self, database: DatabaseName, pattern: str, names: Sequence[str] | None) -> list[bytes]:
+        """Those that fit the pattern, and are among the names if there are any.
+
+        The name of the database is a pattern, too, as in Hive. Raises DatabaseNotFound for a plain name.
+        """
+        among = None if names is None else {name.lower() for name in names}
+        if "*" not in database.name and "|" not in database.name:
+            owners = [database]
+        else:
+            fits = matcher(database.name)
+            listed = self._services.catalog.list_databases(database.catalog)
+            owners = [DatabaseName(database.catalog, owner.name) for owner in listed if fits(owner.name)]
+        structs: list[bytes] = []
+        for owner in owners:
+            fitting = [name for name in self._names(owner, pattern) if among is None or name in among]
+            structs += self._structs(owner, fitting)
+        return structs
 
     def _structs(self, database: DatabaseName, names: Sequence[str]) -> list[bytes]:
         """The structs of the tables that exist. Names without a table are left out, as in Hive."""
@@ -67,18 +90,30 @@ class Tables(Subject, title="Tables"):
 
     @method("get_all_tables", Rank.READ)
     def get_all(self, call: Call) -> list[str]:
-        return self._names(database_name(call.args.db_name), None)
+        return self._names_if_any(given_database(call.args.db_name), None)
 
     @method("get_tables", Rank.READ)
     def get_matching(self, call: Call) -> list[str]:
-        return self._names(database_name(call.args.db_name), call.args.pattern)
+        return self._names_if_any(given_database(call.args.db_name), call.args.pattern)
 
     @method("get_tables_by_type", Rank.READ)
     def get_by_type(self, call: Call) -> list[str]:
         wanted = call.args.tableType
-        return self._names(
-            database_name(call.args.db_name), call.args.pattern, lambda entry: not wanted or entry.hive_type == wanted
+        return self._names_if_any(
+            given_database(call.args.db_name), call.args.pattern, lambda entry: not wanted or entry.hive_type == wanted
         )
+
+    def _names_if_any(
+        self,
+        database: DatabaseName,
+        pattern: str | None,
+        wanted: Callable[[TableEntry], bool] = lambda _: True,
+    ) -> list[str]:
+        """Like ``_names``; none of a database that there is not, as in Hive."""
+        try:
+            return self._names(database, pattern, wanted)
+        except DatabaseNotFound:
+            return []
 
     def _names(
         self,
@@ -144,6 +179,12 @@ class Tables(Subject, title="Tables"):
         except TableNotFound:
             return {}
         return decode_struct(Table, table.record.hive).parameters or {}
+
+
+def _given_names(names: Sequence[str] | None) -> Sequence[str]:
+    if names is None:
+        raise InvalidArgument("the list of table names is null: give one, which may be empty, or a pattern")
+    return names
 
 
 def _comparison(operator: str, wanted: str) -> Callable[[str | None], bool]:

@@ -33,6 +33,7 @@ __all__ = [
     "struct_field",
     "struct_list_field",
     "struct_list_map_field",
+    "struct_list_value",
     "value_field",
 ]
 
@@ -106,6 +107,10 @@ def string_list_value(texts: Sequence[str]) -> bytes:
 def string_map_value(texts: Mapping[str, str]) -> bytes:
     head = bytes((STRING, STRING)) + _COUNT.pack(len(texts))
     return head + b"".join(string_value(text) for item in texts.items() for text in item)
+
+
+def struct_list_value(values: Sequence[bytes]) -> bytes:
+    return b"".join(_struct_list(values))
 
 
 def _struct_list(values: Sequence[bytes]) -> Pieces:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, cast
+from typing import Final
 
 import structlog
 
@@ -18,7 +18,7 @@ from lakemark_server.admission import usage
 from lakemark_server.admission.limits import Limits, changed, merged, to_quota
 from lakemark_server.admission.usage import Tenant
 from lakemark_server.context.clock import ClockMs, now_ms
-from lakemark_server.kv import ReadTransaction, Space, Store, Transaction, strinc
+from lakemark_server.kv import ReadTransaction, Store, Transaction, next_name
 from lakemark_server.store.keyspace import DATABASES, QUOTAS
 from lakemark_server.store.mutations import Mutation, Mutations
 
@@ -134,7 +134,7 @@ class Quotas:
             tenants: list[TenantQuota] = []
             name = after
             while not limit or len(tenants) < limit:
-                following = [_next(tx, space, name) for space in (QUOTAS, DATABASES)]
+                following = [next_name(tx, space, name) for space in (QUOTAS, DATABASES)]
                 name = min((catalog for catalog in following if catalog is not None), default="")
                 if not name:
                     break
@@ -158,10 +158,3 @@ class Quotas:
     def _own(tx: ReadTransaction, catalog: str) -> Quota:
         stored = tx.get(QUOTAS.key(catalog), snapshot=True)
         return Quota() if stored is None else Quota.FromString(stored)
-
-
-def _next(tx: ReadTransaction, space: Space, after: str) -> str | None:
-    """The first catalog behind ``after`` that has a key in the space."""
-    begin, end = space.range()
-    first = tx.get_range(strinc(space.key(after)) if after else begin, end, limit=1)
-    return cast(str, space.unpack(first[0][0])[0]) if first else None

@@ -16,15 +16,16 @@ from typing import Final, NamedTuple, TypeAlias, cast
 import structlog
 
 from lakemark_core.errors import TableNotFound
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, Holder, TableEntry
+from lakemark_proto.store.v1.store_pb2 import CatalogRecord, DatabaseRecord, Holder, TableEntry
 from lakemark_proto.v1.catalog_pb2 import LAKE
-from lakemark_server.catalog import lake, partition_places, warehouse_records
+from lakemark_server.catalog import catalogs, lake, partition_places, warehouse_records
 from lakemark_server.catalog.table_places import base_of, holding_of
 from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition
 from lakemark_server.kv import Store, Transaction, keys_below
 from lakemark_server.ownership import places
 from lakemark_server.ownership.rules import Holding
 from lakemark_server.store.keyspace import (
+    CATALOGS,
     DATABASES,
     DROPPED,
     EARLIER_LOCATIONS,
@@ -83,6 +84,8 @@ Here: TypeAlias = Holding | InTable
 
 def who_is_where(store: Store) -> Iterator[Here]:
     """Everybody who has a directory, from their own records."""
+    for _, value in keys_below(store, CATALOGS):
+        yield catalogs.holding(CatalogRecord.FromString(value), owns=True)
     databases = {}
     for _, value in keys_below(store, DATABASES):
         database = DatabaseRecord.FromString(value)

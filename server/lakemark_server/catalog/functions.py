@@ -40,20 +40,36 @@ class Functions:
 
         self._mutations.run(body)
 
-    def alter(self, catalog: str, database: str, name: str, new_name: str, hive: bytes) -> None:
-        """Raises DatabaseNotFound, FunctionNotFound, AlreadyExists for the new name, InvalidName."""
+    def alter(
+        self,
+        catalog: str,
+        database: str,
+        name: str,
+        new_database: str,
+        new_name: str,
+        change: Callable[[bytes], bytes],
+    ) -> None:
+        """Replaces a function by what ``change`` makes of it, and gives it these names.
+
+        Raises DatabaseNotFound, FunctionNotFound, AlreadyExists for the new names, InvalidName.
+        """
         legal = _legal(new_name)
-        place = catalog_name(catalog), database.lower()
+        place, target = (catalog_name(catalog), database.lower()), (catalog_name(catalog), new_database.lower())
 
         def body(mutation: Mutation) -> None:
             tx = mutation.tx
-            old, new = _key(tx, catalog, database, name.lower()), _key(tx, catalog, database, legal)
+            old, new = _key(tx, catalog, database, name.lower()), _key(tx, catalog, new_database, legal)
             before = (name.lower(), _require(tx, old, database, name))
             if new != old and tx.get(new) is not None:
-                raise AlreadyExists(f"function {database}.{legal} already exists", function=legal)
+                raise AlreadyExists(f"function {new_database}.{legal} already exists", function=legal)
+            after = (legal, change(before[1]))
             tx.clear(old)
-            tx.set(new, hive)
-            mutation.tell(events.of_function(pb.FUNCTION_ALTERED, *place, before, (legal, hive)))
+            tx.set(new, after[1])
+            if place == target:
+                mutation.tell(events.of_function(pb.FUNCTION_ALTERED, *place, before, after))
+            else:  # an event is of one database
+                mutation.tell(events.of_function(pb.FUNCTION_DROPPED, *place, before, ("", b"")))
+                mutation.tell(events.of_function(pb.FUNCTION_CREATED, *target, ("", b""), after))
 
         self._mutations.run(body)
 

@@ -8,13 +8,13 @@ its own (``ownership``). Both notes may be written and cleared again without har
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from lakemark_core.storage import is_within
 from lakemark_core.types import partition_name
 from lakemark_core.types.partitions import unescape_path_name
-from lakemark_proto.store.v1.store_pb2 import Holder
+from lakemark_proto.store.v1.store_pb2 import ClosedRecord, Holder
 from lakemark_server.catalog import warehouse_records
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values
 from lakemark_server.kv import ReadTransaction, Transaction, pack
@@ -53,7 +53,7 @@ def take(
     rows: Iterable[Partition],
     *,
     keeping: bool = False,
-    closed: Collection[str] = (),
+    closed: Sequence[ClosedRecord] = (),
 ) -> None:
     """Notes where partitions have their files. ``keeping``: where they had them before stays noted, too.
 
@@ -67,10 +67,13 @@ def take(
         if closures.any_inside(tx, wanted[0]):
             wanted = [places.place_of(row.full_location(base)) for row in inner]
         closures.require_open(tx, wanted, but=closed)
+    mine = {place: [record] for record in closed for place in closures.places_of(record)}
     for row in rows:
         if not row.relative:
             claim = holding(table, row)
-            ownership.take(tx, claim, database_id=table.database.database_id, closed=closed, keeping=keeping)
+            ownership.take(
+                tx, claim, database_id=table.database.database_id, closed=mine.get(claim.place, ()), keeping=keeping
+            )
         elif not is_named(table.columns, row):
             note(tx, table, row)
 
@@ -123,7 +126,7 @@ def what_keeps(
         one
         for one in places.around_and_inside(tx, base)
         if not (one.id == table.table_id and one.kind == Holder.WAREHOUSE_TABLE)
-        and not (one.is_database and is_within(base, one.place))
+        and not ((one.is_database or one.is_catalog) and is_within(base, one.place))
     ]
     reasons = {row.values: _what_keeps_one(tx, ownership, table, row, base, bool(strangers)) for row in rows}
     return {values: reason for values, reason in reasons.items() if reason}

@@ -20,9 +20,10 @@ from lakemark_core.errors import (
     TableNotFound,
     UnknownOutcome,
 )
+from lakemark_core.file_layout import layout_of
 from lakemark_core.table_kind import check_change, kind_of
 from lakemark_core.types import Schema, assign_ids
-from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, Holder, LakeTableRecord, TableEntry
+from lakemark_proto.store.v1.store_pb2 import CatalogRecord, DatabaseRecord, Holder, LakeTableRecord, TableEntry
 from lakemark_proto.v1 import catalog_pb2 as pb
 from lakemark_proto.v1 import events_pb2
 from lakemark_server.admission import usage
@@ -67,7 +68,7 @@ class Catalog:
 
     The attribute ``dropped`` drops lake tables and brings them back, for ``dropped_retain_ms`` after the drop.
     ``measure`` tells how large a lake table is. ``ownership``: by default, directories in the warehouse are owned.
-    ``client_catalogs``: whether the first database of a catalog makes it.
+    ``client_catalogs``: whether clients make catalogs, also by the first database of one.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Catalog:
         record = DatabaseRecord(
             catalog=DEFAULT_CATALOG,
             name=DEFAULT_DATABASE,
-            description="Default Lakemark database",
+            description="Default Hive database",
             location=self.warehouse,
             owner="public",
         )
@@ -112,9 +113,16 @@ class Catalog:
     # -- databases ----------------------------------------------------------------------------------------------------
 
     def create_database(
-        self, record: DatabaseRecord, *, if_not_exists: bool = False, request_id: str = ""
+        self,
+        record: DatabaseRecord,
+        *,
+        if_not_exists: bool = False,
+        may_make_catalog: bool = True,
+        request_id: str = "",
     ) -> DatabaseRecord:
         """Fills in id, time and (if empty) location, and makes the directory.
+
+        ``may_make_catalog``: the database may be what makes its catalog, if clients may make catalogs at all.
 
         Raises AlreadyExists, InvalidName, NotFound for the catalog, QuotaExceeded.
         """
@@ -122,46 +130,69 @@ class Catalog:
         new.CopyFrom(record)
         new.catalog = catalog_name(record.catalog)
         new.name = legal_name("database", record.name)
-        self.store.read(lambda tx: catalogs.require(tx, new.catalog, or_may_be_made=self.client_catalogs))
-        new.location = self._database_location(new)
+
+        may_make = may_make_catalog and self.client_catalogs
+
+        def look(tx: ReadTransaction) -> CatalogRecord | None:
+            catalogs.require(tx, new.catalog, or_may_be_made=may_make)
+            return catalogs.find(tx, new.catalog)
+
+        defined = self.store.read(look)
+        new.location = self._database_location(new, defined)
         if if_not_exists:
             existing = self.store.read(lambda tx: databases.find(tx, new.catalog, new.name))
             if existing is not None:
                 return existing
         new.database_id = self.database_ids.next()
-        place = places.place_of(new.location)
-        owns = self.ownership.may_own_database(place, was_empty=False)
-        if not owns:  # elsewhere, it depends on what lies there
-            owns = self.ownership.may_own_database(place, was_empty=storage.is_empty(new.location))
+        owns = self.may_own_new(new.location) and (defined is None or new.location != defined.directory)
 
         def create(mutation: Mutation) -> DatabaseRecord:
             existing = databases.find(mutation.tx, new.catalog, new.name)
             if existing is not None and if_not_exists:
                 return existing
-            if existing is not None:
-                raise AlreadyExists(f"database {new.name!r} exists already", database=new.name)
-            if mutation.tx.get(MOUNTS.key(new.catalog, new.name)) is not None:
-                raise AlreadyExists(
-                    f"a database of an outside Metastore is mounted under the name {new.name!r}", database=new.name
-                )
-            catalogs.require(mutation.tx, new.catalog, or_may_be_made=self.client_catalogs)
-            self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
-            self.take_database_place(mutation.tx, new, owns=owns)
-            new.created_ms = mutation.now_ms
-            databases.put(mutation.tx, new)
-            mutation.tell(events.of_database(events_pb2.DATABASE_CREATED, after=new, request_id=request_id))
+            catalogs.require(mutation.tx, new.catalog, or_may_be_made=may_make)
+            self.add_database(mutation, new, owns=owns, request_id=request_id)
             return new
 
         kind = f"CreateDatabase {new.name}"
-        return self._with_directory(
+        return self.with_directory(
             new.location, lambda: self.mutations.once(request_id, kind, DatabaseRecord, create).answer
         )
 
-    def _database_location(self, record: DatabaseRecord) -> str:
+    def may_own_new(self, location: str) -> bool:
+        """Whether a new database or catalog owns its directory. Elsewhere it depends on what lies there."""
+        place = places.place_of(location)
+        if self.ownership.may_own_database(place, was_empty=False):
+            return True
+        return self.ownership.may_own_database(place, was_empty=storage.is_empty(location))
+
+    def add_database(self, mutation: Mutation, new: DatabaseRecord, *, owns: bool, request_id: str = "") -> None:
+        """Writes a new database, which has its id and location. Raises AlreadyExists, QuotaExceeded, LocationTaken."""
+        if databases.find(mutation.tx, new.catalog, new.name) is not None:
+            raise AlreadyExists(f"database {new.name!r} exists already", database=new.name)
+        if mutation.tx.get(MOUNTS.key(new.catalog, new.name)) is not None:
+            raise AlreadyExists(
+                f"a database of an outside Metastore is mounted under the name {new.name!r}", database=new.name
+            )
+        self.quotas.take(mutation.tx, new.catalog, usage.DATABASES)
+        self.take_database_place(mutation.tx, new, owns=owns)
+        new.created_ms = mutation.now_ms
+        databases.put(mutation.tx, new)
+        mutation.tell(events.of_database(events_pb2.DATABASE_CREATED, after=new, request_id=request_id))
+
+    def _database_location(self, record: DatabaseRecord, defined: CatalogRecord | None) -> str:
         if record.location:
             return storage.canonical_uri(record.location)
-        above = () if record.catalog == DEFAULT_CATALOG else (f"{record.catalog}.catalog",)
-        return storage.join(self.warehouse, *above, f"{record.name}.db")
+        above = self.catalog_location(record.catalog, defined)
+        if defined is not None and record.name == DEFAULT_DATABASE:
+            return above
+        return storage.stored_uri(storage.join(above, f"{record.name}.db"))
+
+    def catalog_location(self, catalog: str, defined: CatalogRecord | None) -> str:
+        """Where databases of a catalog are made; ``defined``: what was defined of it."""
+        if defined is not None:
+            return defined.location
+        return self.warehouse if catalog == DEFAULT_CATALOG else storage.join(self.warehouse, f"{catalog}.catalog")
 
     def take_database_place(self, tx: Transaction, record: DatabaseRecord, *, owns: bool) -> None:
         """Raises LocationTaken."""
@@ -183,23 +214,15 @@ class Catalog:
         renamed into another database, or one that was dropped and can be brought back. Raises DatabaseNotFound,
         NotEmpty; FilesLeft if the database is dropped but its directory is not deleted.
         """
-        if name.lower() == DEFAULT_DATABASE:
-            raise InvalidArgument("the database 'default' cannot be dropped")
+        require_droppable(catalog, name)
 
         def drop(mutation: Mutation) -> DatabaseRecord:
-            tx, record = mutation.tx, databases.find(mutation.tx, catalog, name)
+            record = databases.find(mutation.tx, catalog, name)
             if record is None:
                 if if_exists:
                     return DatabaseRecord()
                 raise DatabaseNotFound(f"there is no database {name!r}", database=name)
-            _check_empty(tx, record)
-            databases.clear(tx, record)
-            named_content.drop_database(tx, record.catalog, record.name)
-            usage.add(tx, record.catalog, usage.DATABASES, -1)
-            for holding in self.ownership.leave(tx, Holder.DATABASE, record.database_id):
-                if delete_data and holding.owns and not self.ownership.what_keeps(tx, holding):
-                    directories.begin_deletion(tx, record.location, mutation.now_ms, aside=True)
-            mutation.tell(events.of_database(events_pb2.DATABASE_DROPPED, before=record, request_id=request_id))
+            self.remove_database(mutation, record, delete_data=delete_data, request_id=request_id)
             return record
 
         record, repeated = self.mutations.once(request_id, f"DropDatabase {name}", DatabaseRecord, drop)
@@ -207,13 +230,27 @@ class Catalog:
             _log.info("dropped a database", database=record.name, location=record.location, by=caller.current())
         if delete_data and record.location:
             try:
-                directories.finish_deletion(self.store, record.location)
+                directories.finish_deletion(self.store, record.location, self.mutations.clock())
             except LakemarkError as error:  # it says that nothing was applied, which holds for the files only
                 raise FilesLeft(
                     f"database {name!r} is dropped, but not its directory: {error.message}; ask again with the same "
                     "request id, or it is done within minutes",
                     location=record.location,
                 ) from error
+
+    def remove_database(
+        self, mutation: Mutation, record: DatabaseRecord, *, delete_data: bool, request_id: str = ""
+    ) -> None:
+        """Drops an empty database. Its directory is closed, to be deleted after the commit. Raises NotEmpty."""
+        tx = mutation.tx
+        _check_empty(tx, record)
+        databases.clear(tx, record)
+        named_content.drop_database(tx, record.catalog, record.name)
+        usage.add(tx, record.catalog, usage.DATABASES, -1)
+        for holding in self.ownership.leave(tx, Holder.DATABASE, record.database_id):
+            if delete_data and holding.owns and not self.ownership.what_keeps(tx, holding):
+                directories.begin_deletion(tx, record.location, mutation.now_ms, aside=True)
+        mutation.tell(events.of_database(events_pb2.DATABASE_DROPPED, before=record, request_id=request_id))
 
     # -- lake tables --------------------------------------------------------------------------------------------------
 
@@ -236,6 +273,7 @@ class Catalog:
         first, new.last_column_id = assign_ids(without_ids(schema))
         first = replace(first, schema_id=1)
         kind_of(new.properties).check(first)
+        layout_of(new.properties).fields(first)
         engine_names.check_columns(first)
         new.schema_id = 1
         database = self.get_database(new.catalog, new.database)
@@ -264,7 +302,7 @@ class Catalog:
             return new
 
         kind = f"CreateTable {new.database}.{new.name}"
-        table = self._with_directory(new.location, lambda: self._change(request_id, kind, create), own=not new.external)
+        table = self.with_directory(new.location, lambda: self._change(request_id, kind, create), own=not new.external)
         if table.record.location != new.location:  # it was there before
             storage.remove_if_empty(new.location)
         return table
@@ -323,6 +361,7 @@ class Catalog:
                 raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
             check_change(record.properties, properties)
             lake.check_properties(properties)
+            layout_of(properties).fields(table.schema)
             if "comment" in removed or "comment" in properties:
                 record.comment = properties.pop("comment", "")
             record.properties.clear()
@@ -386,7 +425,7 @@ class Catalog:
 
         return self.store.read(body)
 
-    def _with_directory(self, location: str, create: Callable[[], T], *, own: bool = False) -> T:
+    def with_directory(self, location: str, create: Callable[[], T], *, own: bool = False) -> T:
         """Makes the directory, then runs ``create``; if that fails, a directory that was made is removed again.
 
         ``own``: nobody else can have chosen this directory.
@@ -400,6 +439,12 @@ class Catalog:
             if made and not isinstance(error, in_use):
                 storage.remove_if_empty(location)
             raise
+
+
+def require_droppable(catalog: str, name: str) -> None:
+    """Raises InvalidArgument for the one database that every metastore has."""
+    if (catalog_name(catalog), name.lower()) == (DEFAULT_CATALOG, DEFAULT_DATABASE):
+        raise InvalidArgument("the database 'default' of the catalog 'hive' cannot be dropped: empty it instead")
 
 
 def _own_directory(database: DatabaseRecord, name: str) -> str:

@@ -9,8 +9,10 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_proto.v1 import events_pb2
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.catalog import databases, directories, events
+from lakemark_server.catalog.catalog_definitions import CatalogDefinitions
 from lakemark_server.catalog.client_notes import ClientNotes
 from lakemark_server.catalog.column_statistics import ColumnStatistics
+from lakemark_server.catalog.constraints import Constraints
 from lakemark_server.catalog.functions import Functions
 from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -28,8 +30,10 @@ class Warehouse:
         self.catalog = catalog
         self.partitions = WarehousePartitions(catalog, sets)
         self.tables = WarehouseTables(catalog, sets, self.partitions)
+        self.catalogs = CatalogDefinitions(catalog)
         self.functions = Functions(catalog.mutations)
         self.statistics = ColumnStatistics(catalog.mutations)
+        self.constraints = Constraints(catalog.mutations)
         self.notes = ClientNotes(catalog.mutations)
 
     def alter_database(self, catalog: str, name: str, change: Callable[[DatabaseRecord], DatabaseRecord]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
@@ -24,6 +24,7 @@ from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.admission import usage
 from lakemark_server.catalog import (
+    constraints,
     databases,
     directories,
     events,
@@ -32,6 +33,7 @@ from lakemark_server.catalog import (
     tables,
     warehouse_records,
 )
+from lakemark_server.catalog.constraints import Decision, Surroundings
 from lakemark_server.catalog.named_content import TableName
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
@@ -109,6 +111,20 @@ def moves_with_its_name(table: HiveTable) -> bool:
     return record.owns_data and storage.is_same_place(record.location, default_location(table.database, table.name))
 
 
+def with_struct(table: HiveTable, hive: bytes) -> TableDefinition:
+    """The table with another Thrift struct, from which nothing follows that the service must know."""
+    record = table.record
+    return TableDefinition(
+        name=table.name,
+        hive=hive,
+        hive_type=table.entry.hive_type,
+        location=record.location,
+        owns_data=record.owns_data,
+        partition_columns=list(zip(record.partition_columns, record.partition_types, strict=True)),
+        comment=record.comment,
+    )
+
+
 class WarehouseTables:
     """Thread-safe. Every change is one store transaction; directories are made before and deleted after it."""
 
@@ -152,10 +168,20 @@ class WarehouseTables:
         owner = DatabaseRecord(catalog=catalog, name=database)
         return HiveTable(owner, name, TableEntry(table_id=table_id, kind=WAREHOUSE), record)
 
-    def create(self, database: DatabaseRecord, definition: TableDefinition) -> HiveTable:
-        """Makes the directory, too. Raises AlreadyExists, DatabaseNotFound, InvalidName, Unavailable."""
+    def create(
+        self,
+        database: DatabaseRecord,
+        definition: TableDefinition,
+        table_id: int = 0,
+        decide: Decision | None = None,
+    ) -> HiveTable:
+        """Makes the directory, too. ``table_id``: one of ``Catalog.table_ids``; 0 takes the next one.
+
+        ``decide`` makes the table's constraints, which are added with it. Raises AlreadyExists, DatabaseNotFound,
+        InvalidName, Unavailable, and for constraints what ``Constraints.add`` raises.
+        """
         name = legal_name("table", definition.name)
-        table_id = self._catalog.table_ids.next()
+        table_id = table_id or self._catalog.table_ids.next()
         entry = TableEntry(table_id=table_id, kind=WAREHOUSE, hive_type=definition.hive_type)
         record = definition.record(definition.location)
 
@@ -168,6 +194,8 @@ class WarehouseTables:
             table = self._with_place(tx, HiveTable(owner, name, entry, record))
             tables.put(tx, owner.database_id, name, entry)
             warehouse_records.put_table(tx, table_id, table.record)
+            if decide:
+                constraints.put_new(tx, table, decide(Surroundings(tx, owner.catalog), table))
             mutation.tell(events.of_warehouse_table(pb.TABLE_CREATED, after=table))
             return table
 
@@ -181,7 +209,7 @@ class WarehouseTables:
                 return f"{one.name} has its directory there by another name, {one.location}"
         return self._ownership.what_keeps(tx, own)
 
-    def _with_place(self, tx: Transaction, table: HiveTable, closed: Collection[str] = ()) -> HiveTable:
+    def _with_place(self, tx: Transaction, table: HiveTable, closed: Sequence[ClosedRecord] = ()) -> HiveTable:
         """The table, which has its place now, and owns its data only if it lies where tables own theirs.
 
         Raises LocationTaken.
@@ -225,7 +253,7 @@ class WarehouseTables:
                         table_id=old.table_id,
                     )
                     keeps = partial(self._what_keeps_in_place, table=old)
-                    directories.with_moved_directory(self._store, move, keeps, apply)
+                    directories.with_moved_directories(self._store, [move], keeps, apply)
                 else:
                     directories.with_directories([planned.definition.location] if elsewhere else [], apply)
             except (_ChangedMeanwhileError, PartitionNotFound):  # or one of those that it cascades to was dropped
@@ -239,7 +267,7 @@ class WarehouseTables:
         planned: TableChange,
         new_name: str,
         cascade: Cascade | None,
-        closed: Collection[str] = (),
+        closed: Sequence[ClosedRecord] = (),
     ) -> None:
         definition = planned.definition
         base = definition.location if planned.moves or not old.record.partition_base else old.record.partition_base
@@ -275,7 +303,7 @@ class WarehouseTables:
         else:
             self._mutations.run(body)
 
-    def _altered(self, tx: Transaction, old: HiveTable, new: HiveTable, closed: Collection[str]) -> HiveTable:
+    def _altered(self, tx: Transaction, old: HiveTable, new: HiveTable, closed: Sequence[ClosedRecord]) -> HiveTable:
         """The new table with its place. Partitions that start from another directory keep that held, too."""
         base = new.record.partition_base
         if (old.label, old.record.location, old.record.partition_base) != (new.label, new.record.location, base):
@@ -301,6 +329,7 @@ class WarehouseTables:
             tables.clear_name(tx, table.database.database_id, table.name)
             usage.add(tx, table.database.catalog, usage.TABLES, -1)
             kept = self._leave(mutation, table, delete_data=delete_data)
+            constraints.leave(tx, table.table_id)
             tables.clear_content(tx, table.table_id)
             named_content.drop(tx, TableName(table.database.catalog, table.database.name, table.name))
             mutation.tell(events.of_warehouse_table(pb.TABLE_DROPPED, table, files_kept=bool(kept)))
@@ -318,7 +347,7 @@ class WarehouseTables:
         with deadline.within(deadline.NEVER):  # data are deleted by whoever dropped them
             self._let_partitions_leave(dropped)
             if not kept:
-                directories.try_to_delete(self._store, dropped.record.location)
+                directories.try_to_delete(self._store, dropped.record.location, self._mutations.clock())
         return dropped
 
     def _let_partitions_leave(self, dropped: HiveTable) -> None:
@@ -375,9 +404,9 @@ class WarehouseTables:
         base = table.record.partition_base
         for chunk in chunks:
             locations = [row.full_location(base) for row in chunk] or [table.record.location]
-            with directories.emptying(self._store, locations, partial(check, chunk)):
+            with directories.emptying(self._store, locations, partial(check, chunk)) as tenure:
                 for location in locations:
-                    storage.empty_directory(location)
+                    storage.empty_directory(location, tenure.may_go_on)
         if partitions is None:
             self._mutations.run(lambda mutation: self._tell_truncated(mutation, table))
         else:

@@ -28,7 +28,7 @@ from .api import (
 from .backends import backend_of, open_store, public_url
 from .keys import Space, pack, range_of, stamp_of, stamped_key, unpack
 from .memo import ReadMemo
-from .pages import keys_below, pairs_between
+from .pages import keys_below, next_name, pairs_between
 
 __all__ = [
     "STAMP_BYTES",
@@ -55,6 +55,7 @@ __all__ = [
     "backend_of",
     "counter",
     "keys_below",
+    "next_name",
     "open_store",
     "pack",
     "pairs_between",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, cast
 
-from .api import KeyValue, Store
+from .api import KeyValue, ReadTransaction, Store, strinc
 from .keys import Space
 
 PAGE_KEYS: Final = 500
@@ -27,3 +27,10 @@ def keys_below(
     """All keys below ``items``, in order: the further items of each key, and its value."""
     for key, value in pairs_between(store, *space.range(*items), page):
         yield space.unpack(key)[len(items) :], value
+
+
+def next_name(tx: ReadTransaction, space: Space, after: str) -> str | None:
+    """The first text behind ``after`` with which keys of the space begin, however many keys each text has."""
+    begin, end = space.range()
+    first = tx.get_range(strinc(space.key(after)) if after else begin, end, limit=1)
+    return cast(str, space.unpack(first[0][0])[0]) if first else None

@@ -17,6 +17,7 @@ _KINDS = {
     Holder.LAKE_TABLE: "lake table",
     Holder.WAREHOUSE_TABLE: "table",
     Holder.PARTITION: "partition",
+    Holder.CATALOG: "catalog",
 }
 
 
@@ -43,6 +44,10 @@ class Holding:
         return self.kind == Holder.DATABASE
 
     @property
+    def is_catalog(self) -> bool:
+        return self.kind == Holder.CATALOG
+
+    @property
     def is_lake_table(self) -> bool:
         return self.kind == Holder.LAKE_TABLE
 
@@ -67,14 +72,15 @@ class Bounds:
 
 
 def may_own(claim: Holding, others: Iterable[Holding], bounds: Bounds, database_id: int) -> bool:
-    """Whether the directory is where things own theirs: below a root, or in the database's own directory."""
+    """Whether the directory is where things own theirs: below a root, or in the database's own directory.
+
+    The database ``default`` of a catalog has the catalog's directory, and does not own it itself.
+    """
+    around = [one for one in others if one.place != claim.place and is_within(claim.place, one.place)]
+    own = [one for one in around if one.is_database and one.id == database_id]
+    owned = {one.place for one in around if one.is_catalog and one.owns}
     return not bounds.kept_in(claim.place) and (
-        bounds.is_below_a_root(claim.place)
-        or any(
-            other.is_database and other.id == database_id and other.owns and other.place != claim.place
-            for other in others
-            if is_within(claim.place, other.place)
-        )
+        bounds.is_below_a_root(claim.place) or any(one.owns or one.place in owned for one in own)
     )
 
 
@@ -99,6 +105,10 @@ def in_the_way(claim: Holding, others: Iterable[Holding], bounds: Bounds, databa
 
 def _excludes(claim: Holding, other: Holding, *, at: bool, around: bool, database_id: int) -> bool:
     """``around``: the other one's place is that of the claim, or around it; else it lies inside."""
+    if claim.is_catalog:  # what lies inside would be deleted with it
+        return (other.owns and (at or around or claim.owns)) or (other.is_lake_table and not other.dropped)
+    if other.is_catalog:
+        return other.owns and (at or not around) and (claim.owns or not claim.is_database)
     if claim.is_lake_table:
         if other.is_database:
             own = other.id == database_id
@@ -129,6 +139,6 @@ def what_keeps(holding: Holding, others: Iterable[Holding], bounds: Bounds) -> s
         if not is_within(holding.place, other.place):
             return f"{other.name} has its directory in it, {other.place}"
         own_table = other.kind == Holder.WAREHOUSE_TABLE and other.id == holding.id
-        if not other.is_database and not (own_table and holding.kind == Holder.PARTITION):
+        if not other.is_database and not other.is_catalog and not (own_table and holding.kind == Holder.PARTITION):
             return f"{other.name} has the directory around it, {other.place}"
     return ""

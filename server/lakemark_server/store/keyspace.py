@@ -14,6 +14,7 @@ MAIN: Final = "main"
 
 META: Final = Space.of("meta")  # ("format") -> the format of the store
 IDS: Final = Space.of("ids")  # (kind) -> the next free id
+CATALOGS: Final = Space.of("catalog")  # (catalog) -> CatalogRecord, of catalogs that clients have defined
 DATABASES: Final = Space.of("db")  # (catalog, name) -> DatabaseRecord
 TABLE_NAMES: Final = Space.of("name")  # (database id, name) -> TableEntry
 LAKE_TABLES: Final = Space.of("lake")  # (table id) -> LakeTableRecord
@@ -35,6 +36,8 @@ PARTITION_CHANGES: Final = Space.of("partv")  # (table id, 0) -> counter of chan
 # (table id, 1, batch, number) -> PartitionChangeRecord with what the batch has added
 PENDING_PARTITIONS: Final = Space.of("partp")
 COLUMN_STATISTICS: Final = Space.of("stats")  # (table id, partition or "", column) -> Thrift ColumnStatisticsObj
+CONSTRAINTS: Final = Space.of("constr")  # (table id, name) -> ConstraintRecord
+REFERENCES: Final = Space.of("constrp")  # (table id, id of a table, name) -> empty: that foreign key refers to this one
 FUNCTIONS: Final = Space.of("func")  # (database id, name) -> Thrift Function
 HEADS: Final = Space.of("head")  # (table id, branch) -> HeadRecord
 LAST_INSTANT: Final = Space.of("lasti")  # (table id) -> the greatest instant handed out
@@ -126,5 +129,5 @@ OF_TABLE: Final = (
     LAKE_TABLES, SCHEMAS, SCHEMA_VERSIONS, HIVE_TABLES, PARTITIONS, PARTITION_PLACES, PARTITION_CHANGES,
     COLUMN_STATISTICS, HEADS, LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED,
     BASES, BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS, MERGES, CLEANED,
-    PENDING_PARTITIONS, LEFT_FILES, CLEANS,
+    PENDING_PARTITIONS, LEFT_FILES, CLEANS, CONSTRAINTS, REFERENCES,
 )  # fmt: skip

@@ -1,9 +1,10 @@
-"""The registry of places says what databases, tables and partitions say, and no owner is in another's directory."""
+"""The registry of places says what all who have a directory say, and no owner is in another's directory."""
 
 from __future__ import annotations
 
 from typing import cast
 
+from lakemark_core.storage import is_within
 from lakemark_proto.store.v1.store_pb2 import Holder, PlaceRecord
 from lakemark_server.catalog import partition_places
 from lakemark_server.catalog.earlier_places import InTable, who_is_where
@@ -77,8 +78,12 @@ def _in_the_way(store: Store, holdings: dict[_Key, Holding]) -> list[str]:
             others = store.read(lambda tx, own=own: places.around_and_inside(tx, own.place, [own]))  # type: ignore[misc]
             # A table that is renamed into another database stays where it is.
             others = [
-                one for one in others if one.owns and one.kind and not one.is_database and not _same_table(own, one)
+                one
+                for one in others
+                if one.owns and one.kind and not one.is_database and not one.is_catalog and not _same_table(own, one)
             ]
+            if own.is_catalog:  # what lies in it has its own directories
+                others = [one for one in others if is_within(own.place, one.place)]
             reason = rules.in_the_way(own, others, _NOWHERE, database_id=0)
             if reason:
                 problems.append(

@@ -23,7 +23,7 @@ from lakemark_server.store.keyspace import (
     REQUEST_TIMES,
     REQUESTS,
 )
-from lakemark_server.verify import bases, events, grants, places, transactions, warehouse
+from lakemark_server.verify import bases, constraints, events, grants, places, transactions, warehouse
 from lakemark_server.verify import lake as lake_tables
 from lakemark_server.verify.lake import Problems
 from lakemark_server.verify.names import Name, names_of
@@ -55,6 +55,7 @@ def verify(store: Store) -> Problems:
             problems += _settled(_on(bases.check_bases, store, name.entry.table_id, name.full))
     checks = (
         places.check,
+        constraints.check,
         _check_dropped,
         _check_content,
         _check_usage,

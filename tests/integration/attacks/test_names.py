@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hmsclient.genthrift.hive_metastore.ttypes import Function, InvalidObjectException
+from hmsclient.genthrift.hive_metastore.ttypes import Function, FunctionType, InvalidObjectException, PrincipalType
 from thrift.Thrift import TException
 
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
@@ -58,7 +58,7 @@ def test_names_that_are_not_legal_are_refused_in_words(wire: Wire, client: Clien
         lambda: client.create_database(database(name)),
         lambda: client.create_table(table(name)),
         lambda: client.create_table(table(name, parameters={"lakemark.type": "lake"})),
-        lambda: client.create_function(Function(functionName=name, dbName="default", className="x")),
+        lambda: client.create_function(Function(name, "default", "x", "", PrincipalType.USER, 0, FunctionType.JAVA)),
     ):
         with pytest.raises(TException, match=r"not legal|at most 128|@catalog#database|there is no catalog"):
             call()

@@ -53,6 +53,14 @@ def test_reads_go_through(client: Client, here: Metastore, there: Metastore, mou
     assert [(one.name, one.kind) for one in client.tables.list("legacy")] == [("days", "warehouse")]
 
 
+def test_another_catalog_may_have_the_name_for_itself(client: Client, here: Metastore, mounted: str) -> None:
+    client.quotas.set("tenant", databases=5)
+    here.call("create_database", database=objects.database(mounted, catalogName="tenant"))
+    assert here.call("get_all_tables", db_name=f"@tenant#{mounted}") == []
+    assert here.call("get_database", name=f"@tenant#{mounted}").catalogName == "tenant"
+    assert here.call("get_all_tables", db_name=mounted) == ["days"]
+
+
 def test_writes_are_refused_with_the_reason(here: Metastore, there: Metastore, mounted: str) -> None:
     days = get(here, "legacy", "days")
     writes = {

@@ -1,8 +1,9 @@
 """Whatever is created, moved and dropped wherever: no file is deleted that somebody else has.
 
-Draws databases of two catalogs, warehouse and lake tables and partitions at locations that are the same, nested, or the
-same by another name, and processes that die at any transaction. The model is the disk itself: each object plants a file
-in its directory, and what a change may delete are files that no other object reaches.
+Draws catalogs, one of them at any place, their databases, warehouse and lake tables and partitions at locations that
+are the same, nested, or the same by another name, and processes that die at any transaction. The model is the disk
+itself: each object plants a file in its directory, and what a change may delete are files that no other object
+reaches.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ from lakemark_server.catalog.warehouse_tables import (
     moves_with_its_name,
 )
 from lakemark_server.kv import Store, open_store
+from lakemark_server.ownership.tenures import LEFT_MS
 from lakemark_server.verify import verify
 from tests.lakes import FLAT, Clock
 
-CATALOGS = ("hive", "other")
+DEFINED = "defined"
+CATALOGS = ("hive", "other", DEFINED)
 DATABASES = ("default", "d", "e")
 TABLES = ("t", "u", "v")
 IN_MEMORY = "/dev/shm"  # noqa: S108 - a store there need not wait for a disk
@@ -222,6 +225,28 @@ class Ownership(RuleBasedStateMachine):
 
         self.attempt(drop, dies_at, nobody)
 
+    @rule(at=paths, spelling=spellings)
+    def create_or_alter_catalog(self, at: str, spelling: str) -> None:
+        location = self.location(at, spelling)
+
+        def change() -> None:
+            if DEFINED in self.warehouse.catalogs.names():
+                self.warehouse.catalogs.alter(DEFINED, lambda _: (location, b""))
+            else:
+                self.warehouse.catalogs.create(DEFINED, location, b"")
+
+        self.attempt(change, None, nobody)
+
+    @rule(dies_at=deaths, empty_it=st.booleans())
+    def drop_catalog(self, dies_at: int | None, empty_it: bool) -> None:
+        def drop() -> None:
+            for database in self.catalog.list_databases(DEFINED) if empty_it else ():
+                self.warehouse.drop_content(DEFINED, database.name, delete_data=True)
+                self.catalog.drop_database(DEFINED, database.name)
+            self.warehouse.catalogs.drop(DEFINED, if_exists=True)
+
+        self.attempt(drop, dies_at, nobody)
+
     @rule(name=names, at=paths, spelling=spellings, chosen=st.booleans(), owns=st.booleans())
     def create_table(self, name: tuple[str, str, str], at: str, spelling: str, chosen: bool, owns: bool) -> None:
         def create() -> None:
@@ -328,6 +353,30 @@ class Ownership(RuleBasedStateMachine):
         self.sweep()
         self.compare(before, lambda key: False)
 
+    @rule(pick=picks, other=picks, values=some_values, dies_at=deaths)
+    def exchange_partitions(self, pick: int, other: int, values: list[str], dies_at: int | None) -> None:
+        names = self.hive_table(pick), self.hive_table(other)
+
+        def exchange() -> None:
+            source, target = (self.warehouse.tables.get(*name) for name in names)
+            rows = self.warehouse.partitions.named(source, [(value,) for value in values])
+            if rows and source.table_id != target.table_id:
+                self.warehouse.partitions.exchange(source, target, rows)
+
+        ids = {named(table): table.table_id for table in self.warehouse_tables()}
+        source_id, target_id = (ids.get(name) for name in names)
+        before = self.reached()
+        self.attempt(exchange, dies_at, everybody)
+        self.sweep()
+        # What lies in the directories of its partitions is the table's, too; it follows them into the other table.
+        self.compare(before, lambda key: key == ("table", source_id))
+        after = self.reached()
+        for value in values:
+            key = ("partition", source_id, (value,))
+            if key in before and key not in after:
+                moved = {file.name for file in after["partition", target_id, (value,)]}
+                self.lost += [file for file in before[key] if file.name not in moved]
+
     @rule(name=names, at=paths, spelling=spellings, chosen=st.booleans())
     def create_lake_table(self, name: tuple[str, str, str], at: str, spelling: str, chosen: bool) -> None:
         def create() -> None:
@@ -366,7 +415,7 @@ class Ownership(RuleBasedStateMachine):
         self.compare(before, nobody)
 
     def sweep(self) -> None:
-        self.clock.advance(left_directories.LEFT_MS + 1)
+        self.clock.advance(LEFT_MS + 1)
         left_directories.finish(self.store, self.clock())
         partition_departures.leave_what_is_left(self.catalog.mutations, self.catalog.ownership)
 
@@ -406,5 +455,6 @@ class TestOwnership(Ownership.TestCase):  # type: ignore[name-defined,misc]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)
 class TestOwnershipLong(Ownership.TestCase):  # type: ignore[name-defined,misc]
     settings = settings(max_examples=3_000, stateful_step_count=60, deadline=None)

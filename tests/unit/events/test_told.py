@@ -417,15 +417,25 @@ def test_a_batch_in_several_transactions_is_one_event(
 def test_functions(warehouse: Warehouse, told: Told) -> None:
     functions = warehouse.functions
     functions.create(HIVE, "default", "F", b"1")
-    functions.alter(HIVE, "default", "f", "g", b"2")
+    functions.alter(HIVE, "default", "f", "default", "g", lambda old: old + b"2")
     functions.drop(HIVE, "default", "g")
     created, altered, dropped = told()
     assert [event.kind for event in (created, altered, dropped)] == [
         pb.FUNCTION_CREATED, pb.FUNCTION_ALTERED, pb.FUNCTION_DROPPED,
     ]  # fmt: skip
     change = altered.function_change
-    assert (change.name_before, change.hive_before, change.name_after, change.hive_after) == ("f", b"1", "g", b"2")
+    assert (change.name_before, change.hive_before, change.name_after, change.hive_after) == ("f", b"1", "g", b"12")
     assert (dropped.function_change.name_before, dropped.function_change.name_after) == ("g", "")
+
+
+def test_a_function_that_moves_is_told_of_in_both_databases(warehouse: Warehouse, told: Told) -> None:
+    warehouse.catalog.create_database(DatabaseRecord(name="sales"))
+    warehouse.functions.create(HIVE, "default", "f", b"1")
+    told()
+    warehouse.functions.alter(HIVE, "default", "f", "sales", "g", lambda _: b"2")
+    assert [(event.kind, event.database) for event in told()] == [
+        (pb.FUNCTION_DROPPED, "default"), (pb.FUNCTION_CREATED, "sales"),
+    ]  # fmt: skip
 
 
 def test_statistics(warehouse: Warehouse, hive_table: HiveTable, told: Told) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from lakemark_core import errors
-from lakemark_hms.errors import to_declared
+from lakemark_hms.errors import Modified, NotGiven, to_declared
 from lakemark_thrift import ttypes
 from lakemark_thrift.services import METHODS
 
@@ -27,6 +27,16 @@ def _all(kind: type[errors.LakemarkError]) -> set[type[errors.LakemarkError]]:
         ("drop_database", errors.NotEmpty, ttypes.InvalidOperationException),
         ("drop_partition", errors.UnsupportedOperation, ttypes.MetaException),
         ("get_table", errors.Unavailable, ttypes.MetaException),
+        ("create_table", NotGiven, ttypes.MetaException),
+        ("create_table", errors.DatabaseNotFound, ttypes.InvalidObjectException),
+        ("create_table_req", errors.DatabaseNotFound, ttypes.InvalidObjectException),
+        ("alter_table", Modified, ttypes.MetaException),
+        ("alter_function", errors.AlreadyExists, ttypes.MetaException),
+        ("alter_function", errors.FunctionNotFound, ttypes.MetaException),
+        ("create_function", errors.DatabaseNotFound, ttypes.NoSuchObjectException),
+        ("drop_database", errors.InvalidArgument, ttypes.MetaException),
+        ("drop_catalog", errors.NotEmpty, ttypes.InvalidOperationException),
+        ("drop_catalog", errors.InvalidArgument, ttypes.MetaException),
     ],
 )
 def test_the_exception_that_says_it_best(

@@ -3,6 +3,8 @@
 import pytest
 
 from lakemark_core.errors import InvalidName
+from lakemark_hms.errors import NotGiven
+from lakemark_hms.given import given_database, given_name
 from lakemark_hms.names import database_name, database_pattern, matcher
 
 
@@ -27,6 +29,20 @@ def test_a_catalog_may_stand_before_a_database(
 def test_an_at_sign_without_a_hash_is_no_name() -> None:
     with pytest.raises(InvalidName, match="@catalog#database"):
         database_name("@hive")
+
+
+@pytest.mark.parametrize("text", [None, "@hive#", "@#"])
+def test_null_is_no_name_of_a_database(text: str | None) -> None:
+    with pytest.raises(NotGiven, match="name of the database is null"):
+        given_database(text)
+
+
+def test_an_empty_name_is_one() -> None:
+    assert given_database("@hive#!") == ("hive", "")
+    assert given_database("", "Spark") == ("spark", "")
+    assert given_name("table", "") == ""
+    with pytest.raises(NotGiven, match="name of the table is null"):
+        given_name("table", None)
 
 
 def test_patterns_may_have_a_catalog_too() -> None:
