@@ -138,7 +138,7 @@ class TableChanges(Subject, title="Changes of tables"):
         target = given_database(new.dbName, new.catName or database.catalog)
         if target.catalog != database.catalog:
             raise UnsupportedOperation(
-                f"a table cannot be moved to another catalog, here from {database.catalog!r} to {short(target.catalog)}: "
+                f"a table cannot be moved to another catalog, from {database.catalog!r} to {short(target.catalog)}: "
                 "create it there and copy its data"
             )
         if named.hive is None:
