@@ -24,6 +24,8 @@ def s3a_settings(version: str, endpoint: str, *, committers: bool = False) -> di
         "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.hadoop.fs.s3a.access.key": ACCESS_KEY,
         "spark.hadoop.fs.s3a.secret.key": SECRET_KEY,
+        # The default of later Hadoops; servers that really have directories refuse to delete them.
+        "spark.hadoop.fs.s3a.directory.marker.retention": "keep",
         # A server for tests answers slowly at worst, and never goes away.
         "spark.hadoop.fs.s3a.retry.interval": "20ms",
         "spark.hadoop.fs.s3a.retry.throttle.interval": "20ms",

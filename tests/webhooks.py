@@ -92,7 +92,11 @@ class _Handler(BaseHTTPRequestHandler):
         return server.receiver
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        size = int(self.headers["Content-Length"])
+        body = self.rfile.read(size)
+        if len(body) < size:  # its sender died over it, and nobody waits for an answer
+            self.close_connection = True
+            return
         with self.receiver.lock:
             script = self.receiver.script
             behave = script.popleft() if script else self.receiver.otherwise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,11 +72,11 @@ def test_a_second_clean_waits_for_the_first_as_long_as_its_client_does(
             except DeadlineExceeded as error:
                 second.append(error)
 
-        def meanwhile(location: str) -> None:
+        def meanwhile(location: str, *more: Any) -> None:
             thread = threading.Thread(target=other)
             thread.start()
             thread.join()
-            delete(location)
+            delete(location, *more)
 
         monkeypatch.setattr(directories, "delete_directory", meanwhile)
         assert lake.cleaner.clean(table, retain).files == 2

@@ -135,10 +135,10 @@ def test_a_drop_stands_when_files_cannot_be_deleted(
 ) -> None:
     """As in Hive's service, which logs it."""
 
-    def fails(uri: str) -> None:
+    def fails(uri: str, *_: object) -> None:
         raise Unavailable(f"{uri} cannot be deleted")
 
-    def cannot_be_moved(source: str, _target: str) -> storage.Move:
+    def cannot_be_moved(source: str, *_: object) -> storage.Move:
         raise Unavailable(f"{source} cannot be moved")
 
     client.create_database(database("d"))

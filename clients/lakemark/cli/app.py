@@ -17,6 +17,7 @@ from lakemark.cli import (
     files,
     health,
     listeners,
+    migration,
     mounts,
     process,
     quota,
@@ -57,6 +58,8 @@ app.add_typer(listeners.app, name="listeners")
 app.add_typer(mounts.app, name="mounts")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
+app.command("import-hms")(migration.import_hms)
+app.command("export-hms")(migration.export_hms)
 app.command("plan")(files.plan)
 app.command("health")(health.health)
 app.command("serve")(process.serve)

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +19,7 @@ from pyspark.sql import DataFrame
 import lakemark
 import lakemark_spark
 from lakemark.demo.flights import COLUMNS, NAMES, Flights
+from lakemark.demo.outside import outside_metastore, wait_until_it_followed
 from lakemark.demo.report import Report
 from lakemark.demo.session import Sql
 from lakemark.demo.watch import Watch
@@ -28,12 +31,15 @@ TABLE = "air.flights"
 class LakeTour:
     """Expects the database ``air``, and the view ``source`` over all flights."""
 
-    def __init__(self, sql: Sql, report: Report, flights: Flights, client: lakemark.Client, server: str) -> None:
+    def __init__(
+        self, sql: Sql, report: Report, flights: Flights, client: lakemark.Client, server: str, directory: Path
+    ) -> None:
         self.sql = sql
         self.report = report
         self.flights = flights
         self.client = client
         self.server = server
+        self.directory = directory
 
     def run(self) -> None:
         self._create()
@@ -47,6 +53,7 @@ class LakeTour:
         self.report.check("a watcher was told of each version when it was made, in order", told, True)
         self._plan()
         self._refuse_insert()
+        self._mirror()
         self._drop()
         watch.join()
 
@@ -155,7 +162,25 @@ class LakeTour:
         self.report.check("a plain INSERT into a lake table is refused", bool(reason), True)
         self.report.say(reason)
 
+    def _mirror(self) -> None:
+        self.report.chapter("An outside Hive Metastore follows")
+        with ExitStack() as stack:
+            with self.report.step("starting Hive's own metastore, and a second Spark that knows only that one"):
+                outside = stack.enter_context(outside_metastore(self.directory / "outside"))
+            self.report.say(f"lakemark listeners create outside {outside.uri} {TABLE}")
+            self.client.listeners.create("outside", outside.uri, [TABLE])
+            self.report.check("what the listener cannot mirror", wait_until_it_followed(self.client, "outside"), "")
+            totals = f"SELECT count(*), sum(distance) FROM {TABLE}"
+            self.report.sql(totals)
+            self.report.check("flights, miles by the other Spark", outside.rows(totals), [self._totals(TABLE)])
+            commit = lakemark_spark.append(self._source("month = 3 AND day = 1"), TABLE, server=self.server)
+            wait_until_it_followed(self.client, "outside")
+            there = outside.rows(totals)
+            self.report.check(f"and after version {commit.version}", there, [self._totals(TABLE)])
+            self.client.listeners.drop("outside")
+
     def _drop(self) -> None:
+        self.report.chapter("Leaving nothing behind")
         self.sql(f"DROP VIEW {TABLE}")
         self.client.tables.drop("air.by_grpc")
         self.client.tables.drop("air.by_cli")

@@ -45,4 +45,4 @@ def _tour(directory: Path, report: Report) -> None:
         sql = session.Sql(spark, report)
         warehouse.tour(sql, report, data)
         with lakemark.connect(served.grpc) as client:
-            LakeTour(sql, report, data, client, served.grpc).run()
+            LakeTour(sql, report, data, client, served.grpc, directory).run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pyarrow import fs
@@ -13,7 +13,13 @@ from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, 
 from lakemark_core.storage.calls import short_call
 from lakemark_core.storage.connections import open_location, storage_error
 from lakemark_core.storage.s3 import S3Directory
-from lakemark_core.storage.uris import is_s3, join, local_path
+from lakemark_core.storage.uris import is_hdfs, is_s3, join, local_path
+
+Check = Callable[[], None]
+
+
+def _always() -> None:
+    """Nothing stops it."""
 
 
 def is_directory(uri: str) -> bool:
@@ -85,17 +91,20 @@ def _make_directory(uri: str) -> bool:
     return True
 
 
-def delete_directory(uri: str) -> None:
+def delete_directory(uri: str, may_go_on: Check = _always) -> None:
     """Deletes the directory and what is in it; nothing happens if it is not there. Raises Unavailable, StorageRefused.
 
-    On S3 multipart uploads that go on in it end, too.
+    On S3 multipart uploads that go on in it end, too. ``may_go_on`` is called before each part, and stops the deletion
+    by what it raises.
     """
     if is_s3(uri):
-        S3Directory(uri).delete()
+        S3Directory(uri).delete(may_go_on)
         return
     system, path = open_location(uri)
     try:
         if system.get_file_info(path).type == fs.FileType.Directory:
+            _delete_inner(uri, system, path, may_go_on)
+            may_go_on()
             system.delete_dir(path)
     except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be deleted: {error}", location=uri) from error
@@ -127,34 +136,54 @@ def delete_with_directories(uri: str, paths: Iterable[str]) -> dict[str, Lakemar
     return left
 
 
+def _delete_inner(uri: str, system: fs.FileSystem, path: str, may_go_on: Check) -> None:
+    """Deletes the directories in a directory, one after the other. HDFS deletes all of it by one request later."""
+    if is_hdfs(uri):
+        return
+    local = local_path(uri)
+    if local is not None:
+        # A link is deleted with the directory that it is in, and nothing that it points at.
+        inner = [str(one) for one in local.iterdir() if one.is_dir() and not one.is_symlink()] if local.is_dir() else []
+    else:
+        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        inner = [info.path for info in infos if info.type == fs.FileType.Directory]
+    for one in inner:
+        may_go_on()
+        system.delete_dir(one)
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A directory on the way from ``source`` to ``target``, where it can be read already.
 
-    Either ``finish`` or ``undo`` ends it. ``happened``: there was something to move.
+    Either ``finish`` or ``undo`` ends it. ``happened``: there was something to move. ``may_go_on``: as in
+    ``begin_move``.
     """
 
     source: str
     target: str
     happened: bool
+    may_go_on: Check = _always
 
     def finish(self) -> None:
         """On S3 deletes what was copied. Raises Unavailable, StorageRefused."""
         if self.happened and is_s3(self.source):
-            S3Directory(self.source).delete()
+            S3Directory(self.source).delete(self.may_go_on)
 
     def undo(self) -> None:
         """Raises Unavailable, StorageRefused, AlreadyExists."""
         if not self.happened:
             return
         if is_s3(self.target):
-            S3Directory(self.target).delete()
+            S3Directory(self.target).delete(self.may_go_on)
         else:
-            begin_move(self.target, self.source)
+            begin_move(self.target, self.source, self.may_go_on)
 
 
-def begin_move(source: str, target: str) -> Move:
+def begin_move(source: str, target: str, may_go_on: Check = _always) -> Move:
     """Moves a directory within one file system, making the parents. On S3 it is copied, object by object.
+
+    ``may_go_on`` is called before each part, and stops the move by what it raises.
 
     Raises AlreadyExists if there is something at ``target`` (an empty directory may be), Unavailable, StorageRefused,
     InvalidArgument if ``target`` is on another file system.
@@ -166,31 +195,37 @@ def begin_move(source: str, target: str) -> Move:
     if is_s3(source):
         if not is_empty(target):
             raise _taken(target)
-        return Move(source, target, S3Directory(source).copy_to(S3Directory(target)))
+        return Move(source, target, S3Directory(source).copy_to(S3Directory(target), may_go_on), may_go_on)
     try:
         if system.get_file_info(path).type != fs.FileType.Directory:
-            return Move(source, target, happened=False)
+            return Move(source, target, happened=False, may_go_on=may_go_on)
         remove_if_empty(target)
         if system.get_file_info(target_path).type != fs.FileType.NotFound:
             raise _taken(target)
         system.create_dir(posixpath.dirname(target_path), recursive=True)
+        may_go_on()
         system.move(path, target_path)
     except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {source!r} cannot be moved to {target!r}: {error}", location=source) from error
-    return Move(source, target, happened=True)
+    return Move(source, target, happened=True, may_go_on=may_go_on)
 
 
 def _taken(target: str) -> AlreadyExists:
     return AlreadyExists(f"the directory {target!r} exists already", location=target)
 
 
-def empty_directory(uri: str) -> None:
-    """Deletes what is in the directory and keeps it where there are directories. Raises Unavailable, StorageRefused."""
+def empty_directory(uri: str, may_go_on: Check = _always) -> None:
+    """Deletes what is in the directory and keeps it where there are directories. Raises Unavailable, StorageRefused.
+
+    ``may_go_on`` is called before each part, and stops it by what it raises.
+    """
     if is_s3(uri):
-        S3Directory(uri).delete(uploads=False)
+        S3Directory(uri).delete(may_go_on, uploads=False)
         return
     system, path = open_location(uri)
     try:
+        _delete_inner(uri, system, path, may_go_on)
+        may_go_on()
         system.delete_dir_contents(path, missing_dir_ok=True)
     except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise Unavailable(f"directory {uri!r} cannot be emptied: {error}", location=uri) from error

@@ -7,7 +7,7 @@ single keys one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
@@ -52,17 +52,23 @@ class S3Directory:
         with self._telling("cannot be made"):
             self._first_keys(1)
 
-    def delete(self, *, uploads: bool = True) -> None:
-        """Deletes all keys in it, by ``KEYS_A_REQUEST``. ``uploads``: ends multipart uploads that go on in it, too."""
+    def delete(self, may_go_on: Callable[[], None], *, uploads: bool = True) -> None:
+        """Deletes all keys in it, by ``KEYS_A_REQUEST``. ``uploads``: ends multipart uploads that go on in it, too.
+
+        ``may_go_on`` is called before each request that deletes, and raises if nothing must be deleted any more.
+        """
         self._require_not_bucket()
         with self._telling("cannot be deleted"):
             markers: list[str] = []
             for page in self._pages():
+                may_go_on()
                 # The other way round, markers come after what lies in their directories.
                 markers += self._delete([str(each["Key"]) for each in reversed(page)])
             if markers:
+                may_go_on()
                 self._delete(markers[::-1])
             if uploads:
+                may_go_on()
                 self._abort_uploads()
 
     def delete_keys(self, keys: Sequence[str]) -> dict[str, LakemarkError]:
@@ -76,17 +82,21 @@ class S3Directory:
                 failed.update(dict.fromkeys(batch, error))
         return failed
 
-    def copy_to(self, target: S3Directory) -> bool:
-        """Copies all keys, within the server; False if there is none. What was copied is deleted if a copy fails."""
+    def copy_to(self, target: S3Directory, may_go_on: Callable[[], None]) -> bool:
+        """Copies all keys, within the server; False if there is none. What was copied is deleted if a copy fails.
+
+        ``may_go_on`` is called before each page, and raises if nothing must be copied or deleted any more.
+        """
         copied = False
         try:
             with self._telling(f"cannot be copied to {target.uri!r}"), ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
                 for page in self._pages():
+                    may_go_on()
                     copied = True
                     list(pool.map(lambda each: self._copy(each, target.place), page))
         except LakemarkError:
             if copied:
-                target.delete()
+                target.delete(may_go_on)
             raise
         return copied
 

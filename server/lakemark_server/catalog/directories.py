@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeVar
@@ -22,6 +22,8 @@ from lakemark_proto.store.v1.store_pb2 import ClosedRecord
 from lakemark_server.catalog.warehouse_records import parents_between
 from lakemark_server.kv import Store, Transaction
 from lakemark_server.ownership import closures, places
+from lakemark_server.ownership.closures import TakenOver
+from lakemark_server.ownership.tenures import Tenure, at_work
 
 _ASIDE: Final = ".lakemark-deleted-"
 
@@ -64,8 +66,10 @@ def _made(location: str) -> list[str]:
 # -- deletion ---------------------------------------------------------------------------------------------------------
 
 
-def begin_deletion(tx: Transaction, location: str, now_ms: int, *, aside: bool) -> None:
-    """Closes a directory that is to be deleted when the transaction is durable: ``finish_deletion`` does it.
+def begin_deletion(tx: Transaction, location: str, now_ms: int, *, aside: bool) -> ClosedRecord:
+    """Closes a directory that is to be deleted when the transaction is durable.
+
+    ``finish_deletion`` does it, or ``delete_in_place`` what is not ``aside``.
 
     ``aside``: it is renamed first, where that is possible. Raises LocationTaken while it is emptied or moved.
     """
@@ -73,71 +77,90 @@ def begin_deletion(tx: Transaction, location: str, now_ms: int, *, aside: bool) 
     away = ""
     if aside and storage.keeps_directories(location):
         away = f"{posixpath.dirname(location)}/{_ASIDE}{secrets.token_hex(8)}"
-    closures.close(tx, ClosedRecord(since_ms=now_ms, why=ClosedRecord.DELETED, location=location, aside=away))
+    closed = ClosedRecord(since_ms=now_ms, why=ClosedRecord.DELETED, location=location, aside=away)
+    closures.close(tx, closed)
+    return closed
 
 
-def finish_deletion(store: Store, location: str) -> None:
+def finish_deletion(store: Store, location: str, now_ms: int) -> None:
     """Deletes a directory for which ``begin_deletion`` was called, if it is still there, and opens its name.
 
-    Raises Unavailable, StorageRefused; it can be called again then. A directory that was put aside may be left until
-    later: it is in nobody's way.
+    Raises Unavailable, StorageRefused; it can be called again then, by any process. A directory that was put aside may
+    be left until later: it is in nobody's way.
     """
     record = store.read(lambda tx: closures.find(tx, location))
+    if record is not None and record.why == ClosedRecord.DELETED and record.worker != closures.WORKER:
+        record = store.transact(partial(closures.take_over, record=record, now_ms=now_ms))
     if record is None or record.why != ClosedRecord.DELETED:
         return
-    away = _put_aside(store, record) if record.aside else None
-    if away is not None:
-        delete_in_place(store, [away])
-        return
-    storage.delete_directory(record.location)
-    store.transact(lambda tx: closures.reopen(tx, record))
+    with at_work(store, [record]) as tenure:
+        aside = _put_aside(store, record, tenure) if record.aside else None
+        if aside is None:
+            storage.delete_directory(record.location, tenure.may_go_on)
+            store.transact(lambda tx: closures.reopen(tx, [record]))
+    if aside is not None:
+        delete_in_place(store, [aside])
 
 
-def _put_aside(store: Store, record: ClosedRecord) -> str | None:
-    """Moves the directory away and opens its name; where it is now. Done again, it moves nothing. None: it cannot."""
+def _put_aside(store: Store, record: ClosedRecord, tenure: Tenure) -> ClosedRecord | None:
+    """Moves the directory away and opens its name; what is closed now. Done again, it moves nothing. None: it cannot.
+
+    Raises TakenOver.
+    """
+    moved = None
     if storage.is_directory(record.location) and not storage.is_directory(record.aside):
         try:
-            storage.begin_move(record.location, record.aside)
+            moved = storage.begin_move(record.location, record.aside, tenure.may_go_on)
+        except TakenOver:
+            raise
         except LakemarkError as error:
             _log.debug("a directory is deleted where it is", location=record.location, reason=error.message)
             return None
+    aside = ClosedRecord(since_ms=record.since_ms, why=record.why, location=record.aside)
 
     def body(tx: Transaction) -> None:
-        closures.reopen(tx, record)
-        closures.close(tx, ClosedRecord(since_ms=record.since_ms, why=record.why, location=record.aside))
+        closures.renew(tx, record, 0)
+        closures.reopen(tx, [record])
+        closures.close(tx, aside)
 
-    store.transact(body)
-    return record.aside
+    try:
+        store.transact(body)
+    except TakenOver:
+        if moved is not None:  # what was moved may be what somebody has put there since the other process was done
+            moved.undo()
+        raise
+    return aside
 
 
-def try_to_delete(store: Store, location: str) -> None:
+def try_to_delete(store: Store, location: str, now_ms: int) -> None:
     """Like ``finish_deletion``, but tells a failure in the log only, as Hive's service does."""
     try:
-        finish_deletion(store, location)
+        finish_deletion(store, location, now_ms)
     except LakemarkError as error:
         _log.warning("what was dropped has left its files; it is tried again", location=location, reason=error.message)
 
 
-def delete_in_place(store: Store, locations: Sequence[str]) -> None:
-    """Deletes directories that are closed, and opens them together. Failures are told in the log."""
+def delete_in_place(store: Store, closed: Sequence[ClosedRecord]) -> None:
+    """Deletes directories that this process has closed, and opens them together. Failures are told in the log."""
+    if not closed:
+        return
     gone = []
-    for location in locations:
-        try:
-            storage.delete_directory(location)
-            gone.append(location)
-        except LakemarkError as error:
-            _log.warning("what was dropped has left its files; it is tried again", reason=error.message)
-
-    def body(tx: Transaction) -> None:
-        for location in gone:
-            closures.reopen(tx, ClosedRecord(location=location))
-
-    if gone:
-        store.transact(body)
+    with at_work(store, closed) as tenure:
+        for record in closed:
+            try:
+                storage.delete_directory(record.location, tenure.may_go_on)
+                gone.append(record)
+            except TakenOver as error:
+                _log.warning("another process goes on with what was dropped", reason=error.message)
+                break
+            except LakemarkError as error:
+                _log.warning("what was dropped has left its files; it is tried again", reason=error.message)
+        if gone:
+            store.transact(partial(closures.reopen, records=gone))
 
 
 @contextmanager
-def emptying(store: Store, locations: Sequence[str], check: Callable[[Transaction], int]) -> Iterator[None]:
+def emptying(store: Store, locations: Sequence[str], check: Callable[[Transaction], int]) -> Iterator[Tenure]:
     """Closes the directories while their content is deleted. ``check`` may refuse it, and returns the time."""
 
     def begin(tx: Transaction) -> list[ClosedRecord]:
@@ -149,15 +172,11 @@ def emptying(store: Store, locations: Sequence[str], check: Callable[[Transactio
         return records
 
     records = store.transact(begin)
-    try:
-        yield
-    finally:
-        store.transact(partial(_reopen_all, records))
-
-
-def _reopen_all(records: Iterable[ClosedRecord], tx: Transaction) -> None:
-    for record in records:
-        closures.reopen(tx, record)
+    with at_work(store, records) as tenure:
+        try:
+            yield tenure
+        finally:
+            store.transact(partial(closures.reopen, records=records))
 
 
 @contextmanager
@@ -182,12 +201,13 @@ def with_moved_directory(
     store: Store,
     closed: ClosedRecord,
     keeps: Callable[[Transaction], str],
-    change: Callable[[Collection[str]], T],
+    change: Callable[[ClosedRecord], T],
 ) -> T:
     """Moves the directory ``closed.location`` to ``closed.target``, then runs ``change``.
 
-    Both are closed meanwhile; ``change`` takes their places. If it fails, the directory is moved back. ``keeps`` says
-    why the directory must not be moved, as ``Ownership.what_keeps``.
+    Both are closed meanwhile; ``change`` takes their places, and checks that they are still closed by ``closed``. If
+    it fails, the directory is moved back. ``keeps`` says why the directory must not be moved, as
+    ``Ownership.what_keeps``.
 
     Raises FailedPrecondition if others have files in the directory, AlreadyExists if there is something at the target,
     Unavailable, and what ``change`` raises.
@@ -202,22 +222,24 @@ def with_moved_directory(
         closures.close(tx, closed)
 
     store.transact(begin)
-    try:
-        answer = _moved(closed.location, closed.target, partial(change, both))
-    except UnknownOutcome:
-        raise  # ``left_directories`` finds out which of the two it is, and opens both
-    except LakemarkError:
-        store.transact(partial(closures.reopen, record=closed))
-        raise
-    store.transact(partial(closures.reopen, record=closed))
+    with at_work(store, [closed]) as tenure:
+        try:
+            answer = _moved(closed.location, closed.target, tenure, partial(change, closed))
+        except (UnknownOutcome, TakenOver):
+            raise  # ``left_directories`` finds out how far it has come, and opens both
+        except LakemarkError:
+            store.transact(partial(closures.reopen, records=[closed]))
+            raise
+        store.transact(partial(closures.reopen, records=[closed]))
     return answer
 
 
-def _moved(source: str, target: str, change: Callable[[], T]) -> T:
-    move = storage.begin_move(source, target)
+def _moved(source: str, target: str, tenure: Tenure, change: Callable[[], T]) -> T:
+    move = storage.begin_move(source, target, tenure.may_go_on)
     try:
+        tenure.may_go_on()
         answer = change()
-    except UnknownOutcome:
+    except (UnknownOutcome, TakenOver):
         raise
     except LakemarkError:
         move.undo()

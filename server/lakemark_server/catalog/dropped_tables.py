@@ -42,7 +42,6 @@ from lakemark_server.catalog import (
     drop_policy,
     events,
     lake,
-    left_directories,
     tables,
 )
 from lakemark_server.catalog.lake import LakeTable
@@ -51,6 +50,7 @@ from lakemark_server.context import caller
 from lakemark_server.context.clock import time_text
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.ownership import Ownership, closures, places
+from lakemark_server.ownership.tenures import LEFT_MS
 from lakemark_server.store.keyspace import DROPPED, DROPPED_DUE, RESTORED
 from lakemark_server.store.mutations import Mutation, Mutations
 
@@ -326,7 +326,7 @@ class DroppedTables:
                 _tell("deleted a dropped table", record, None)
                 names.append(f"{record.database}.{record.name}")
                 if self._store.read(partial(_is_being_deleted, record=record)):
-                    directories.try_to_delete(self._store, record.location)
+                    directories.try_to_delete(self._store, record.location, self._clock())
                     self._leave_database(record)
         return names
 
@@ -346,12 +346,12 @@ class DroppedTables:
 
     def _delete_files_of(self, record: LakeTableRecord) -> None:
         try:
-            directories.finish_deletion(self._store, record.location)
+            directories.finish_deletion(self._store, record.location, self._clock())
         except LakemarkError as error:  # it says that nothing was applied, which holds for the files only
             _log.warning("files of a dropped table cannot be deleted yet", reason=error.message)
             raise FilesLeft(
                 f"the table is dropped, but {record.location} is still being deleted; ask again with the same request "
-                f"id, or it is done within {left_directories.LEFT_MS // 60_000 + 1} minutes",
+                f"id, or it is done within {LEFT_MS // 60_000 + 1} minutes",
                 location=record.location,
             ) from error
         self._leave_database(record)

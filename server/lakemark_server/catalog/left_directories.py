@@ -13,9 +13,7 @@ from lakemark_proto.store.v1.store_pb2 import ClosedRecord
 from lakemark_server.catalog import directories, warehouse_records
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.ownership import closures, places
-
-LEFT_MS: Final = 10 * 60_000
-"""Whoever closed a directory longer ago is taken for dead (docs/locations.md says what if not)."""
+from lakemark_server.ownership.tenures import LEFT_MS, Tenure, at_work, is_at
 
 _AT_ONCE_MAX: Final = 100
 
@@ -27,8 +25,13 @@ def finish(store: Store, now_ms: int) -> list[str]:
     left = store.read(lambda tx: closures.older_than(tx, now_ms - LEFT_MS, _AT_ONCE_MAX))
     done: dict[str, None] = {}
     for record in left:
+        if is_at(record):
+            continue
+        taken = store.transact(partial(closures.take_over, record=record, now_ms=now_ms))
+        if taken is None:  # its worker lives after all
+            continue
         try:
-            _finish(store, record)
+            _finish(store, taken, now_ms)
         except LakemarkError as error:
             _log.warning("what was left half way cannot be ended; it is tried again", reason=error.message)
         else:
@@ -36,25 +39,36 @@ def finish(store: Store, now_ms: int) -> list[str]:
     return list(done)
 
 
-def _finish(store: Store, record: ClosedRecord) -> None:
+def _finish(store: Store, record: ClosedRecord, now_ms: int) -> None:
     if record.why == ClosedRecord.DELETED:
-        directories.finish_deletion(store, record.location)
+        directories.finish_deletion(store, record.location, now_ms)
         return
-    # What was to be emptied may have new files by now, which a writer need not ask anybody for.
-    if record.why == ClosedRecord.MOVED and not _has_moved(store, record) and not storage.is_directory(record.location):
-        storage.begin_move(record.target, record.location).finish()
-    store.transact(partial(closures.reopen, record=record))
+    with at_work(store, [record]) as tenure:
+        # What was to be emptied may have new files by now, which a writer need not ask anybody for.
+        if record.why == ClosedRecord.MOVED:
+            _end_move(store, record, tenure)
+        store.transact(partial(closures.reopen, records=[record]))
 
 
-def _has_moved(store: Store, record: ClosedRecord) -> bool:
-    """Whether the table or partition says so, or is no more."""
+def _end_move(store: Store, record: ClosedRecord, tenure: Tenure) -> None:
+    """Undoes it unless the table or partition says that it has moved; if that is no more, everything stays."""
+    location = store.read(partial(_location, record=record))
+    if not location:
+        return
+    stays = places.place_of(location) == places.place_of(record.location)
+    if storage.keeps_directories(record.location):
+        if stays and not storage.is_directory(record.location):
+            storage.begin_move(record.target, record.location, tenure.may_go_on)
+        return
+    # Of a move on S3 that is undone the copies stay, because what is at the target may have been there before.
+    if places.place_of(location) == places.place_of(record.target):
+        storage.Move(record.location, record.target, happened=True, may_go_on=tenure.may_go_on).finish()
 
-    def body(tx: ReadTransaction) -> str:
-        table = warehouse_records.find_record(tx, record.table_id)
-        if table is None or not record.values:
-            return "" if table is None else table.location
-        row = warehouse_records.find_partition(tx, record.table_id, tuple(record.values))
-        return "" if row is None else row.full_location(table.partition_base)
 
-    location = store.read(body)
-    return not location or places.place_of(location) != places.place_of(record.location)
+def _location(tx: ReadTransaction, record: ClosedRecord) -> str:
+    """Of the table or partition that was moved; "" if it is no more."""
+    table = warehouse_records.find_record(tx, record.table_id)
+    if table is None or not record.values:
+        return "" if table is None else table.location
+    row = warehouse_records.find_partition(tx, record.table_id, tuple(record.values))
+    return "" if row is None else row.full_location(table.partition_base)

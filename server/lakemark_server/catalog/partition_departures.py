@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from lakemark_proto.store.v1.store_pb2 import Holder
+from lakemark_proto.store.v1.store_pb2 import ClosedRecord, Holder
 from lakemark_server.catalog import directories
 from lakemark_server.kv import Transaction, keys_below
 from lakemark_server.ownership import Ownership, places
@@ -31,7 +31,7 @@ def begin(tx: Transaction, table_id: int, *, deletes: bool) -> None:
 def leave_all(mutations: Mutations, ownership: Ownership, table_id: int) -> None:
     """Does what ``begin`` noted, if anything."""
 
-    def some(mutation: Mutation) -> tuple[list[str], bool]:
+    def some(mutation: Mutation) -> tuple[list[ClosedRecord], bool]:
         tx = mutation.tx
         noted = tx.get(LEAVING.key(table_id))
         if noted is None:
@@ -44,14 +44,13 @@ def leave_all(mutations: Mutations, ownership: Ownership, table_id: int) -> None
         closed = []
         for holding in held:
             if noted == _DELETES and holding.owns and not ownership.what_keeps(tx, holding):
-                closed.append(holding.location)
-                directories.begin_deletion(tx, holding.location, mutation.now_ms, aside=False)
+                closed.append(directories.begin_deletion(tx, holding.location, mutation.now_ms, aside=False))
         return closed, bool(held)
 
     more = True
     while more:
-        locations, more = mutations.run(some)
-        directories.delete_in_place(mutations.store, locations)
+        closed, more = mutations.run(some)
+        directories.delete_in_place(mutations.store, closed)
 
 
 def leave_what_is_left(mutations: Mutations, ownership: Ownership) -> None:

@@ -8,13 +8,13 @@ its own (``ownership``). Both notes may be written and cleared again without har
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from lakemark_core.storage import is_within
 from lakemark_core.types import partition_name
 from lakemark_core.types.partitions import unescape_path_name
-from lakemark_proto.store.v1.store_pb2 import Holder
+from lakemark_proto.store.v1.store_pb2 import ClosedRecord, Holder
 from lakemark_server.catalog import warehouse_records
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values
 from lakemark_server.kv import ReadTransaction, Transaction, pack
@@ -53,7 +53,7 @@ def take(
     rows: Iterable[Partition],
     *,
     keeping: bool = False,
-    closed: Collection[str] = (),
+    closed: ClosedRecord | None = None,
 ) -> None:
     """Notes where partitions have their files. ``keeping``: where they had them before stays noted, too.
 

@@ -229,7 +229,7 @@ class Catalog:
             _log.info("dropped a database", database=record.name, location=record.location, by=caller.current())
         if delete_data and record.location:
             try:
-                directories.finish_deletion(self.store, record.location)
+                directories.finish_deletion(self.store, record.location, self.mutations.clock())
             except LakemarkError as error:  # it says that nothing was applied, which holds for the files only
                 raise FilesLeft(
                     f"database {name!r} is dropped, but not its directory: {error.message}; ask again with the same "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -178,7 +178,7 @@ class WarehousePartitions:
         base = table.record.partition_base
         source, target = old.full_location(base), new.full_location(base)
 
-        def apply(closed: Collection[str] = ()) -> Partition:
+        def apply(closed: ClosedRecord | None = None) -> Partition:
             return self._mutations.run(partial(self._rename, table, old, new, closed))
 
         if not old.located or source == target:
@@ -200,7 +200,7 @@ class WarehousePartitions:
         return directories.with_directories([target], apply)
 
     def _rename(
-        self, table: HiveTable, old: Partition, new: Partition, closed: Collection[str], mutation: Mutation
+        self, table: HiveTable, old: Partition, new: Partition, closed: ClosedRecord | None, mutation: Mutation
     ) -> Partition:
         tx = mutation.tx
         warehouse_records.require_table(tx, table)
@@ -291,7 +291,7 @@ class WarehousePartitions:
         """Deletes directories of dropped partitions. One stays in which others have files, or the partition again."""
         base = table.record.partition_base
 
-        def begin(mutation: Mutation) -> list[str]:
+        def begin(mutation: Mutation) -> list[ClosedRecord]:
             now = warehouse_records.find_partitions(mutation.tx, table.table_id, [row.values for row in dropped])
             kept = partition_places.what_keeps(mutation.tx, self._ownership, table, dropped)
             closed = []
@@ -301,14 +301,14 @@ class WarehousePartitions:
                 if reason:
                     _log.warning("a dropped partition has left its files", location=row.location, reason=reason)
                     continue
-                closed.append(row.full_location(base))
-                directories.begin_deletion(mutation.tx, closed[-1], mutation.now_ms, aside=False)
+                location = row.full_location(base)
+                closed.append(directories.begin_deletion(mutation.tx, location, mutation.now_ms, aside=False))
             return closed
 
-        locations = self._mutations.run(begin)
-        directories.delete_in_place(self._store, locations)
-        for location in locations:
-            directories.remove_empty_parents(location, table.record.location)
+        closed = self._mutations.run(begin)
+        directories.delete_in_place(self._store, closed)
+        for record in closed:
+            directories.remove_empty_parents(record.location, table.record.location)
 
     def tell_truncated(self, table: HiveTable, partitions: Sequence[Partition]) -> None:
         """Tells that the files of these partitions were deleted, as far as they are still there.
@@ -455,7 +455,7 @@ class WarehousePartitions:
         mutation: Mutation,
         table: HiveTable,
         changes: Sequence[PartitionChange],
-        closed: Collection[str] = (),
+        closed: ClosedRecord | None = None,
     ) -> None:
         tx = mutation.tx
         for change in changes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
@@ -196,7 +196,7 @@ class WarehouseTables:
                 return f"{one.name} has its directory there by another name, {one.location}"
         return self._ownership.what_keeps(tx, own)
 
-    def _with_place(self, tx: Transaction, table: HiveTable, closed: Collection[str] = ()) -> HiveTable:
+    def _with_place(self, tx: Transaction, table: HiveTable, closed: ClosedRecord | None = None) -> HiveTable:
         """The table, which has its place now, and owns its data only if it lies where tables own theirs.
 
         Raises LocationTaken.
@@ -254,7 +254,7 @@ class WarehouseTables:
         planned: TableChange,
         new_name: str,
         cascade: Cascade | None,
-        closed: Collection[str] = (),
+        closed: ClosedRecord | None = None,
     ) -> None:
         definition = planned.definition
         base = definition.location if planned.moves or not old.record.partition_base else old.record.partition_base
@@ -288,7 +288,7 @@ class WarehouseTables:
         else:
             self._mutations.run(body)
 
-    def _altered(self, tx: Transaction, old: HiveTable, new: HiveTable, closed: Collection[str]) -> HiveTable:
+    def _altered(self, tx: Transaction, old: HiveTable, new: HiveTable, closed: ClosedRecord | None) -> HiveTable:
         """The new table with its place. Partitions that start from another directory keep that held, too."""
         base = new.record.partition_base
         if (old.label, old.record.location, old.record.partition_base) != (new.label, new.record.location, base):
@@ -330,7 +330,7 @@ class WarehouseTables:
         with deadline.within(deadline.NEVER):  # data are deleted by whoever dropped them
             self._let_partitions_leave(dropped)
             if not kept:
-                directories.try_to_delete(self._store, dropped.record.location)
+                directories.try_to_delete(self._store, dropped.record.location, self._mutations.clock())
         return dropped
 
     def _let_partitions_leave(self, dropped: HiveTable) -> None:
@@ -387,9 +387,9 @@ class WarehouseTables:
         base = table.record.partition_base
         for chunk in chunks:
             locations = [row.full_location(base) for row in chunk] or [table.record.location]
-            with directories.emptying(self._store, locations, partial(check, chunk)):
+            with directories.emptying(self._store, locations, partial(check, chunk)) as tenure:
                 for location in locations:
-                    storage.empty_directory(location)
+                    storage.empty_directory(location, tenure.may_go_on)
         if partitions is None:
             self._mutations.run(lambda mutation: self._tell_truncated(mutation, table))
         else:

@@ -1,16 +1,18 @@
 """Directories that are closed: their files are being deleted or moved, so that nothing may begin in them.
 
-A directory is closed in the transaction that decides on the change, and opened again when the files are gone. What a
-process leaves closed because it died is found by its age.
+A directory is closed in the transaction that decides on the change, and opened again when the files are gone, by the
+worker that closed it. A worker that lives renews its closures (``working``); what one leaves closed because it died is
+found by its age, and another one takes it over.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterable
-from typing import cast
+from typing import Final, cast
 
 from lakemark_core import storage
-from lakemark_core.errors import LocationTaken
+from lakemark_core.errors import FailedPrecondition, LocationTaken
 from lakemark_proto.store.v1.store_pb2 import ClosedRecord
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.ownership import places
@@ -25,17 +27,74 @@ _DOING = {
 }
 
 
+WORKER: Final = secrets.token_bytes(8)
+"""This process, in the records of what it closes."""
+
+
+class TakenOver(FailedPrecondition):
+    """Another process took this one for dead and goes on with its directory: nothing more must be done there."""
+
+    code = "taken_over"
+
+
 def close(tx: Transaction, record: ClosedRecord) -> None:
-    """Closes ``record.location``, and of a move its target."""
-    for location in filter(None, (record.location, record.target)):
-        tx.set(CLOSED.key(places.place_of(location)), record.SerializeToString())
+    """Closes ``record.location``, and of a move its target, for this process, which is set in ``record``."""
+    record.worker = WORKER
+    for place in _places_of(record):
+        tx.set(CLOSED.key(place), record.SerializeToString())
 
 
-def reopen(tx: Transaction, record: ClosedRecord) -> None:
-    """Opens what ``close`` closed, which need not be closed any more."""
-    for location in filter(None, (record.location, record.target)):
-        for place in {places.place_of(location), location}:  # earlier builds closed the location as it is
-            tx.clear(CLOSED.key(place))
+def reopen(tx: Transaction, records: Collection[ClosedRecord]) -> None:
+    """Opens what ``close`` or ``take_over`` closed, as far as it is still closed for the same worker."""
+    for record in records:
+        for key, stored in _stored(tx, record):
+            if stored.worker == record.worker:
+                tx.clear(key)
+
+
+def renew(tx: Transaction, record: ClosedRecord, passed_ms: int) -> None:
+    """Notes that the worker of ``record`` was at it until ``passed_ms`` after the last time. Raises TakenOver."""
+    for key, stored in _own(tx, record):
+        stored.since_ms += passed_ms
+        tx.set(key, stored.SerializeToString())
+
+
+def take_over(tx: Transaction, record: ClosedRecord, now_ms: int) -> ClosedRecord | None:
+    """Closes the directory for this process instead of another one. None: it is not as ``record`` says any more."""
+    there = _stored(tx, record)
+    if not there or any((stored.worker, stored.since_ms) != (record.worker, record.since_ms) for _, stored in there):
+        return None
+    taken = ClosedRecord()
+    taken.CopyFrom(record)
+    taken.since_ms, taken.worker = now_ms, WORKER
+    for key, _ in there:
+        tx.set(key, taken.SerializeToString())
+    return taken
+
+
+def _own(tx: ReadTransaction, record: ClosedRecord) -> list[tuple[bytes, ClosedRecord]]:
+    there = _stored(tx, record)
+    if not there or any(stored.worker != record.worker for _, stored in there):
+        raise TakenOver(
+            f"another process goes on with {record.location}, because this one was not heard of for too long",
+            location=record.location,
+        )
+    return there
+
+
+def _places_of(record: ClosedRecord) -> list[str]:
+    return [places.place_of(location) for location in (record.location, record.target) if location]
+
+
+def _stored(tx: ReadTransaction, record: ClosedRecord) -> list[tuple[bytes, ClosedRecord]]:
+    # Earlier builds closed the location as it is.
+    names = dict.fromkeys((*_places_of(record), *filter(None, (record.location, record.target))))
+    keys = [CLOSED.key(name) for name in names]
+    return [
+        (key, _parse(name, value))
+        for name, key, value in zip(names, keys, tx.get_many(keys), strict=True)
+        if value is not None
+    ]
 
 
 def find(tx: ReadTransaction, location: str) -> ClosedRecord | None:
@@ -47,9 +106,15 @@ def find(tx: ReadTransaction, location: str) -> ClosedRecord | None:
     return None
 
 
-def require_open(tx: ReadTransaction, wanted: Iterable[str], but: Collection[str] = ()) -> None:
-    """Raises LocationTaken if one of the places lies in a directory that is closed and none of ``but``."""
-    over = sorted({above for place in wanted for above in (place, *storage.places_above(place))} - set(but))
+def require_open(tx: ReadTransaction, wanted: Iterable[str], but: ClosedRecord | None = None) -> None:
+    """Raises LocationTaken if one of the places lies in a directory that is closed and none of ``but``.
+
+    ``but`` is what the caller has closed. Raises TakenOver if it is not the caller's any more.
+    """
+    if but is not None:
+        _own(tx, but)
+    mine = () if but is None else _places_of(but)
+    over = sorted({above for place in wanted for above in (place, *storage.places_above(place))} - set(mine))
     for place, stored in zip(over, tx.get_many([CLOSED.key(place) for place in over]), strict=True):
         if stored is not None:
             doing = _DOING[_parse(place, stored).why]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from lakemark_core.errors import LocationTaken
-from lakemark_proto.store.v1.store_pb2 import Holder
+from lakemark_proto.store.v1.store_pb2 import ClosedRecord, Holder
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.ownership import closures, places, rules
 from lakemark_server.ownership.rules import Bounds, Holding
@@ -31,7 +31,7 @@ class Ownership:
         *,
         database_id: int = 0,
         chosen: bool = False,
-        closed: Collection[str] = (),
+        closed: ClosedRecord | None = None,
         keeping: bool = False,
     ) -> Holding:
         """Notes that the claim's holder has the place, and takes away what it had under the same kind, id and part.
@@ -39,8 +39,8 @@ class Ownership:
         ``keeping``: it keeps that, too, for the time being.
 
         It owns the place only if ``claim.owns``, and if it lies where things own their directories, or was ``chosen``
-        by the service. ``database_id``: the database of the claim, in whose directory it may lie. ``closed``: places
-        that the caller has closed. A partition that cannot own the place reads it.
+        by the service. ``database_id``: the database of the claim, in whose directory it may lie. ``closed``: what
+        the caller has closed. A partition that cannot own the place reads it.
 
         Raises LocationTaken.
         """

@@ -170,7 +170,7 @@ def test_what_was_dropped_is_not_deleted_when_somebody_else_lives_there(
 ) -> None:
     """A drop that left its files holds the directory until they are gone."""
 
-    def fails(uri: str) -> None:
+    def fails(uri: str, *_: object) -> None:
         raise Unavailable(f"{uri}: not now")
 
     with monkeypatch.context() as patched:

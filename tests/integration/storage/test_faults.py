@@ -153,7 +153,7 @@ def test_a_directory_that_is_not_empty_keeps_its_marker_and_nothing_else(
     assert directory.delete_keys(["many/a", "many/"]) == {}
     assert asked == [["many/a", "many/"]]
     asked.clear()
-    directory.delete()
+    directory.delete(lambda: None)
     assert asked == [["many/deep/b", "many/a", "many/"], ["many/"]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from lakemark_core import storage
 from lakemark_core.errors import DatabaseNotFound, FilesLeft, LocationTaken, TableNotFound, Unavailable
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
 from lakemark_server.catalog import left_directories
+from lakemark_server.ownership.tenures import LEFT_MS
 from lakemark_server.verify import verify
 from tests.lakes import SCHEMA, Lake
 
@@ -18,13 +20,13 @@ def test_nothing_is_made_where_files_are_being_deleted(lake: Lake, monkeypatch: 
     table = lake.table()
     delete, seen = storage.delete_directory, []
 
-    def slow(uri: str) -> None:
+    def slow(uri: str, may_go_on: Callable[[], None]) -> None:
         for place in (uri, f"{uri}/below"):
             wanted = LakeTableRecord(database="default", name="wanted", location=place)
             with pytest.raises(LocationTaken, match="still being deleted"):
                 lake.catalog.create_lake_table(wanted, SCHEMA)
         seen.append(uri)
-        delete(uri)
+        delete(uri, may_go_on)
 
     monkeypatch.setattr(storage, "delete_directory", slow)
     lake.catalog.dropped.drop("", "default", "t", now=True, request_id="drop")
@@ -35,7 +37,7 @@ def test_nothing_is_made_where_files_are_being_deleted(lake: Lake, monkeypatch: 
     assert verify(lake.store) == []
 
 
-def fails(uri: str, _target: str = "") -> None:
+def fails(uri: str, *_: object) -> None:
     raise Unavailable(f"{uri}: nothing was applied")
 
 
@@ -50,7 +52,7 @@ def test_what_a_drop_left_is_deleted_later(lake: Lake, monkeypatch: pytest.Monke
     place = Path(table.record.location.removeprefix("file:"))
     assert place.is_dir()
     assert left_directories.finish(lake.store, lake.clock()) == [], "somebody may be at it"
-    lake.clock.advance(left_directories.LEFT_MS + 1)
+    lake.clock.advance(LEFT_MS + 1)
     assert left_directories.finish(lake.store, lake.clock()) == [table.record.location]
     assert not place.exists()
     lake.table()
@@ -87,7 +89,7 @@ def test_a_database_that_was_put_aside_is_deleted_later(lake: Lake, monkeypatch:
     again = made(lake)
     assert (again, [one.name for one in again.iterdir()]) == (place, ["file"])
     (aside,) = place.parent.glob(".lakemark-deleted-*/file")
-    lake.clock.advance(left_directories.LEFT_MS + 1)
+    lake.clock.advance(LEFT_MS + 1)
     assert left_directories.finish(lake.store, lake.clock()) == [f"file:{aside.parent}"]
     assert not aside.parent.exists()
     assert (again / "file").exists()

@@ -36,6 +36,7 @@ from lakemark_server.catalog.warehouse_tables import (
     moves_with_its_name,
 )
 from lakemark_server.kv import Store, open_store
+from lakemark_server.ownership.tenures import LEFT_MS
 from lakemark_server.verify import verify
 from tests.lakes import FLAT, Clock
 
@@ -390,7 +391,7 @@ class Ownership(RuleBasedStateMachine):
         self.compare(before, nobody)
 
     def sweep(self) -> None:
-        self.clock.advance(left_directories.LEFT_MS + 1)
+        self.clock.advance(LEFT_MS + 1)
         left_directories.finish(self.store, self.clock())
         partition_departures.leave_what_is_left(self.catalog.mutations, self.catalog.ownership)
 
@@ -430,5 +431,6 @@ class TestOwnership(Ownership.TestCase):  # type: ignore[name-defined,misc]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)
 class TestOwnershipLong(Ownership.TestCase):  # type: ignore[name-defined,misc]
     settings = settings(max_examples=3_000, stateful_step_count=60, deadline=None)

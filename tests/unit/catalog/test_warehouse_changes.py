@@ -197,7 +197,7 @@ def test_a_table_is_not_dropped_while_it_is_emptied(
 ) -> None:
     """Its name would be free, and what is made there would be emptied."""
 
-    def dropped_meanwhile(_: str) -> None:
+    def dropped_meanwhile(*_: object) -> None:
         with pytest.raises(LocationTaken, match="is being emptied; try again in a moment"):
             warehouse.tables.drop("hive", "default", "t", delete_data=True)
 

@@ -26,6 +26,7 @@ BOOKKEEPING = {
     "store/requests.py::forget": "answers that nobody asks for any more",
     "catalog/partition_batches.py": "ends batches whose partitions have changed, or takes back what nobody has seen",
     "catalog/directories.py": "directories that are closed while files are deleted or moved",
+    "ownership/tenures.py": "closures that are renewed",
     "catalog/left_directories.py": "that such a directory is open again after a process died",
     "catalog/earlier_places.py": "places that everybody has anyway",
     "timeline/instants/staging.py::stage": "blocks that count as staged by a later transaction",

@@ -1,0 +1,370 @@
+"""Brings one object after the other of a Metastore in line with the one that it is copied from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from lakemark_hms.listener.decisions import altered_table
+from lakemark_hms.migration.sameness import differences, plain
+from lakemark_hms.migration.sides import CONSTRAINTS, ConstraintKind, Side
+from lakemark_hms.outside import OutsideRefused, copy_of
+from lakemark_thrift import ttypes as t
+from lakemark_thrift.ttypes import Database, Partition, Table
+
+PARTITIONS_AT_ONCE: Final = 500
+STATISTICS_AT_ONCE: Final = 100
+_DEFAULT: Final = "default"
+_NAMES_TOLD: Final = 3
+
+
+class What(Enum):
+    """What became of an object. ``DIFFERENT``: it was only looked at. ``LEFT``: it cannot be copied."""
+
+    EQUAL = "equal"
+    MADE = "made"
+    ALTERED = "altered"
+    DROPPED = "dropped"
+    DIFFERENT = "different"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``count`` objects of one kind, ``name`` is one of them or what they belong to. ``reason``: in words, of what is
+    not equal."""
+
+    kind: str
+    name: str
+    what: What
+    reason: str = ""
+    count: int = 1
+
+
+class Copier:
+    """Copies between two sides, for one thread.
+
+    ``applies``: whether it changes the copy, or only compares. ``drops``: what the source does not have any more goes;
+    files never do. ``statistics``: those of columns, too. ``pulse`` is called between pages, and raises if it has to
+    stop. Methods yield what became of the objects, and raise OutsideUnavailable.
+    """
+
+    def __init__(
+        self,
+        source: Side,
+        copy: Side,
+        *,
+        applies: bool,
+        drops: bool,
+        statistics: bool,
+        pulse: Callable[[], None],
+    ) -> None:
+        self._source, self._copy = source, copy
+        self._applies, self._drops, self._statistics = applies, drops, statistics
+        self._pulse = pulse
+
+    # -- databases and functions --------------------------------------------------------------------------------------
+
+    def database(self, name: str) -> Iterator[Outcome]:
+        source, copy = self._source.database(name), self._copy.database(name)
+        if source is None:
+            return
+        if copy is None:
+            yield self._made("database", name, "create_database", database=_new_database(source))
+            return
+        wanted = copy_of(source)
+        if name == _DEFAULT:  # every Metastore has its own
+            wanted.locationUri, wanted.description = copy.locationUri, copy.description
+            wanted.managedLocationUri = copy.managedLocationUri
+        reason = differences(wanted, copy)
+        if not reason:
+            yield Outcome("database", name, What.EQUAL)
+            return
+        yield self._altered("database", name, reason, lambda: self._alter_database(name, wanted))
+
+    def _alter_database(self, name: str, wanted: Database) -> None:
+        self._copy.metastore.call("alter_database", dbname=name, db=wanted)
+
+    def functions(self, database: str) -> Iterator[Outcome]:
+        for name in self._source.function_names(database):
+            source, copy = self._source.function(database, name), self._copy.function(database, name)
+            label = f"{database}.{name}"
+            if source is None:
+                continue
+            source = copy_of(source)
+            if copy is None:
+                yield self._made("function", label, "create_function", func=source)
+                continue
+            reason = differences(source, copy)
+            if not reason:
+                yield Outcome("function", label, What.EQUAL)
+                continue
+            arguments = {"dbName": database, "funcName": name, "newFunc": source}
+            yield self._altered("function", label, reason, self._call("alter_function", **arguments))
+
+    def surplus(self, database: str, tables: Sequence[str]) -> Iterator[Outcome]:
+        """Tables that only the copy has; ``tables`` are those of the source."""
+        for name in sorted(set(self._copy.table_names(database)) - set(tables)):
+            self._pulse()
+            label, reason = f"{database}.{name}", "only the copy has it"
+            if not self._drops:
+                yield Outcome("table", label, What.LEFT if self._applies else What.DIFFERENT, reason)
+                continue
+            drop = self._call("drop_table", dbname=database, name=name, deleteData=False)
+            yield self._changed("table", label, reason, drop, What.DROPPED)
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def table(self, database: str, name: str) -> Iterator[Outcome]:
+        """The table with its partitions and statistics, but without constraints."""
+        source, copy = self._source.table(database, name), self._copy.table(database, name)
+        label = f"{database}.{name}"
+        if source is None:
+            return
+        kind = _LAKE if _is_lake(source) or (copy is not None and _is_lake(copy)) else ""
+        if kind:
+            yield Outcome("table", label, What.LEFT, kind)
+            return
+        if copy is None:
+            outcome = self._made("table", label, "create_table", tbl=_new_table(source))
+        else:
+            outcome = self._table(label, source, copy)
+        yield outcome
+        if outcome.what is What.LEFT or (copy is None and not self._applies):
+            return
+        if source.partitionKeys:
+            yield from self._partitions(database, name, source)
+        if self._statistics and source.tableType != "VIRTUAL_VIEW":
+            yield from self._table_statistics(database, name, _columns(source))
+
+    def _table(self, label: str, source: Table, copy: Table) -> Outcome:
+        reason = differences(source, copy)
+        if not reason:
+            return Outcome("table", label, What.EQUAL)
+        if plain(source.partitionKeys) != plain(copy.partitionKeys) or _kind(source) != _kind(copy):
+            return Outcome(
+                "table", label, What.LEFT, f"another table has the name: {reason}; drop or rename one of them"
+            )
+        wanted = _new_table(source)
+        return self._altered("table", label, reason, lambda: self._copy.metastore.run(altered_table(wanted)))
+
+    def _partitions(self, database: str, name: str, table: Table) -> Iterator[Outcome]:
+        names = self._source.partition_names(database, name)
+        there = set(self._copy.partition_names(database, name))
+        missing = [one for one in names if one not in there]
+        for page in _pages(missing, PARTITIONS_AT_ONCE):
+            self._pulse()
+            yield from self._add(database, name, page)
+        for page in _pages([one for one in names if one in there], PARTITIONS_AT_ONCE):
+            self._pulse()
+            yield from self._compare(database, name, page)
+        surplus = sorted(there - set(names))
+        for page in _pages(surplus, PARTITIONS_AT_ONCE):
+            self._pulse()
+            yield self._surplus_partitions(database, name, page)
+        if self._statistics:
+            columns = _columns(table)
+            for page in _pages(names, STATISTICS_AT_ONCE):
+                self._pulse()
+                yield from self._partition_statistics(database, name, page, columns)
+
+    def _add(self, database: str, table: str, names: Sequence[str]) -> Iterator[Outcome]:
+        label = f"{database}.{table}"
+        if not self._applies:
+            yield Outcome("partition", label, What.DIFFERENT, _missing(names), len(names))
+            return
+        parts = [_new_partition(one) for one in self._source.partitions(database, table, names)]
+        request = t.AddPartitionsRequest(
+            dbName=database, tblName=table, parts=parts, ifNotExists=True, needResult=False
+        )
+        if parts:
+            call = self._call("add_partitions_req", request=request)
+            yield self._changed("partition", label, _missing(names), call, What.MADE, len(parts))
+
+    def _compare(self, database: str, name: str, names: Sequence[str]) -> Iterator[Outcome]:
+        label = f"{database}.{name}"
+        source = {tuple(one.values or ()): one for one in self._source.partitions(database, name, names)}
+        copy = {tuple(one.values or ()): one for one in self._copy.partitions(database, name, names)}
+        differing = {
+            values: reason
+            for values, one in source.items()
+            if (reason := differences(one, copy[values]) if values in copy else "it was dropped meanwhile")
+        }
+        if len(source) > len(differing):
+            yield Outcome("partition", label, What.EQUAL, count=len(source) - len(differing))
+        if differing:
+            values, reason = next(iter(differing.items()))
+            words = f"{len(differing)} differ, the first is {'/'.join(values)}: {reason}"
+            parts = [_new_partition(source[one]) for one in differing if one in copy]
+            call = self._call("alter_partitions", db_name=database, tbl_name=name, new_parts=parts)
+            yield self._changed("partition", label, words, call, What.ALTERED, len(differing))
+
+    def _surplus_partitions(self, database: str, table: str, names: Sequence[str]) -> Outcome:
+        label = f"{database}.{table}"
+        reason = f"only the copy has {_first(names)}"
+        if not self._drops:
+            return Outcome("partition", label, What.LEFT if self._applies else What.DIFFERENT, reason, len(names))
+        request = t.DropPartitionsRequest(
+            dbName=database,
+            tblName=table,
+            parts=t.RequestPartsSpec(names=list(names)),
+            deleteData=False,
+            ifExists=True,
+            needResult=False,
+        )
+        drop = self._call("drop_partitions_req", req=request)
+        return self._changed("partition", label, reason, drop, What.DROPPED, len(names))
+
+    # -- statistics of columns ----------------------------------------------------------------------------------------
+
+    def _table_statistics(self, database: str, table: str, columns: Sequence[str]) -> Iterator[Outcome]:
+        source = self._source.statistics(database, table, columns)
+        if source:
+            copy = self._copy.statistics(database, table, columns)
+            yield from self._set_statistics(database, table, {"": source}, {"": copy})
+
+    def _partition_statistics(
+        self, database: str, table: str, names: Sequence[str], columns: Sequence[str]
+    ) -> Iterator[Outcome]:
+        source = self._source.partition_statistics(database, table, names, columns)
+        if source:
+            copy = self._copy.partition_statistics(database, table, list(source), columns)
+            yield from self._set_statistics(database, table, source, copy)
+
+    def _set_statistics(
+        self, database: str, table: str, source: dict[str, list[Any]], copy: dict[str, list[Any]]
+    ) -> Iterator[Outcome]:
+        """By name of the partition; "": of the table."""
+        label = f"{database}.{table}"
+        differing = [name for name, columns in source.items() if _by_column(columns) != _by_column(copy.get(name, ()))]
+        equal = sum(len(columns) for name, columns in source.items() if name not in set(differing))
+        if equal:
+            yield Outcome("column statistics", label, What.EQUAL, count=equal)
+        if not differing:
+            return
+        told = [
+            t.ColumnStatistics(
+                statsDesc=t.ColumnStatisticsDesc(
+                    isTblLevel=not name, dbName=database, tableName=table, partName=name or None
+                ),
+                statsObj=source[name],
+                engine="hive",
+            )
+            for name in differing
+        ]
+        count = sum(len(source[name]) for name in differing)
+        request = t.SetPartitionsStatsRequest(colStats=told, needMerge=False, engine="hive")
+        call = self._call("set_aggr_stats_for", request=request)
+        reason = f"missing or different{': ' + _first(differing) if differing[0] else ''}"
+        yield self._changed("column statistics", label, reason, call, What.ALTERED, count)
+
+    # -- constraints --------------------------------------------------------------------------------------------------
+
+    def constraints(self, kind: ConstraintKind, database: str, table: str) -> Iterator[Outcome]:
+        """Of one table. Those of foreign keys need the primary keys of the other tables."""
+        source = _by_name(self._source.constraints(kind, database, table), kind)
+        if not source:
+            return
+        label = f"{database}.{table}"
+        there = self._copy.constraints(kind, database, table)
+        if there is None:
+            yield Outcome(kind.words, label, What.LEFT, "the other Metastore has no such constraints", len(source))
+            return
+        copy = _by_name(there, kind)
+        for name, columns in source.items():
+            if _constraint(columns) == _constraint(copy.get(name, ())):
+                yield Outcome(kind.words, f"{label}: {name}", What.EQUAL)
+            elif name in copy:
+                yield Outcome(kind.words, f"{label}: {name}", What.LEFT, "another constraint has the name")
+            else:
+                add = self._call(kind.add, req=kind.adds([copy_of(column) for column in columns]))
+                yield self._changed(kind.words, f"{label}: {name}", "it is missing", add, What.MADE)
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def _call(self, method: str, **arguments: Any) -> Callable[[], object]:
+        return lambda: self._copy.metastore.call(method, **arguments)
+
+    def _made(self, kind: str, name: str, method: str, **arguments: Any) -> Outcome:
+        return self._changed(kind, name, "it is missing", self._call(method, **arguments), What.MADE)
+
+    def _altered(self, kind: str, name: str, reason: str, change: Callable[[], object]) -> Outcome:
+        return self._changed(kind, name, reason, change, What.ALTERED)
+
+    def _changed(
+        self, kind: str, name: str, reason: str, change: Callable[[], object], what: What, count: int = 1
+    ) -> Outcome:
+        if not self._applies:
+            return Outcome(kind, name, What.DIFFERENT, reason, count)
+        try:
+            change()
+        except OutsideRefused as error:
+            return Outcome(kind, name, What.LEFT, error.message, count)
+        return Outcome(kind, name, what, reason, count)
+
+
+def _pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (names[at : at + size] for at in range(0, len(names), size))
+
+
+_LAKE: Final = "a lake table is kept up to date by a listener (lakemark listeners create), or its rows are written anew"
+
+
+def _is_lake(table: Table) -> bool:
+    return (table.parameters or {}).get("lakemark.type") == "lake"
+
+
+def _kind(table: Table) -> bool:
+    return table.tableType in {"VIRTUAL_VIEW", "MATERIALIZED_VIEW"}
+
+
+def _new_database(source: Database) -> Database:
+    database: Database = copy_of(source)
+    database.privileges = database.catalogName = None
+    return database
+
+
+def _new_table(source: Table) -> Table:
+    table: Table = copy_of(source)
+    table.privileges = table.id = table.catName = table.writeId = table.colStats = None
+    return table
+
+
+def _new_partition(source: Partition) -> Partition:
+    partition: Partition = copy_of(source)
+    partition.privileges = partition.catName = partition.writeId = partition.colStats = None
+    return partition
+
+
+def _columns(table: Table) -> list[str]:
+    return [str(column.name) for column in (table.sd.cols if table.sd else None) or ()]
+
+
+def _by_column(columns: Sequence[Any]) -> dict[str, Any]:
+    return {one.colName.lower(): plain(one.statsData) for one in columns}
+
+
+def _by_name(columns: Sequence[Any] | None, kind: ConstraintKind) -> dict[str, list[Any]]:
+    named: defaultdict[str, list[Any]] = defaultdict(list)
+    for column in columns or ():
+        named[getattr(column, kind.name)].append(column)
+    return dict(named)
+
+
+def _constraint(columns: Sequence[Any]) -> list[Any]:
+    return sorted((plain(column) for column in columns), key=str)
+
+
+def _missing(names: Sequence[str]) -> str:
+    return f"missing: {_first(names)}"
+
+
+def _first(names: Sequence[str]) -> str:
+    told = ", ".join(names[:_NAMES_TOLD])
+    return told if len(names) <= _NAMES_TOLD else f"{told} and {len(names) - _NAMES_TOLD} more"
+
+
+__all__ = ["CONSTRAINTS", "Copier", "Outcome", "What"]

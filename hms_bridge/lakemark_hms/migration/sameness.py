@@ -1,0 +1,78 @@
+"""Whether two objects of Metastores are the same, field by field, and in words what differs. Pure.
+
+An empty field, a missing one and a zero are the same: some Metastores fill them in, others leave them out. Times are
+the Metastore's own. A parameter that only the copy has does not count if Metastores and engines write it by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lakemark_core import storage
+from lakemark_core.errors import LakemarkError
+from lakemark_hms.listener.facts import is_statistic
+from lakemark_thrift.base import Struct
+
+# Fields that say when, by whom or for whom something was answered, and not what it is.
+_IGNORED: Final = frozenset(
+    {"catName", "catalogName", "createTime", "lastAccessTime", "id", "writeId", "txnId", "isStatsCompliant", "colStats",
+     "accessType", "requiredReadCapabilities", "requiredWriteCapabilities", "privileges", "lastAnalyzed", "engine",
+     "fileMetadata", "dictionary"}
+)  # fmt: skip
+_LOCATIONS: Final = frozenset({"location", "locationUri", "managedLocationUri"})
+_TIMES: Final = frozenset({"transient_lastDdlTime", "last_modified_time", "last_modified_by"})
+_CHARS_TOLD: Final = 100
+
+
+def plain(value: Any) -> Any:
+    """A struct as dictionaries and lists, without what is empty or ignored."""
+    if isinstance(value, Struct):
+        fields = {name: plain(getattr(value, name)) for name in value.__slots__ if name not in _IGNORED}
+        return {name: field for name, field in fields.items() if field}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    return value
+
+
+def differences(source: Struct, copy: Struct) -> str:
+    """In words: "sd.location is 'a' and was copied as 'b'"; "" if they are the same."""
+    return "; ".join(_differences("", plain(source), plain(copy)))
+
+
+def _differences(path: str, source: Any, copy: Any) -> list[str]:
+    name = path.rpartition(".")[2]
+    if isinstance(source, dict) or isinstance(copy, dict):
+        source, copy = source or {}, copy or {}
+        parameters = name == "parameters"
+        told = []
+        for key in sorted(source.keys() | copy.keys()):
+            if parameters and (key in _TIMES or (key not in source and is_statistic(key))):
+                continue
+            told += _differences(f"{path}.{key}" if path else key, source.get(key), copy.get(key))
+        return told
+    if source == copy or (name in _LOCATIONS and _same_place(source, copy)):
+        return []
+    if not source and not copy:
+        return []
+    return [f"{path} is {_told(source)} and in the copy {_told(copy)}"]
+
+
+def _same_place(source: str | None, copy: str | None) -> bool:
+    if not source or not copy:
+        return False
+    try:
+        return storage.place_of(source) == storage.place_of(copy)
+    except LakemarkError:  # a location that cannot be read is the same only as text
+        return False
+
+
+def _told(value: Any) -> str:
+    if value is None:
+        return "missing"
+    text = repr(value)
+    return text if len(text) <= _CHARS_TOLD else f"{text[:_CHARS_TOLD]}…"

@@ -1,0 +1,166 @@
+"""One side of a migration: a Metastore, read object by object and page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from lakemark_hms.outside import Metastore, OutsideRefused
+from lakemark_thrift import ttypes as t
+from lakemark_thrift.ttypes import (
+    ColumnStatisticsObj,
+    Database,
+    Function,
+    Partition,
+    Table,
+)
+
+_UNKNOWN: Final = "TApplicationException"
+"""What a Metastore answers that does not know a method."""
+
+
+class ConstraintKind(NamedTuple):
+    """``asks`` makes the request for those of a table, ``field`` of the answer has them."""
+
+    words: str
+    get: str
+    asks: Callable[[str, str], Any]
+    field: str
+    name: str
+    add: str
+    adds: Callable[[list[Any]], Any]
+
+
+CONSTRAINTS: Final = (
+    ConstraintKind(
+        "primary key",
+        "get_primary_keys",
+        lambda db, table: t.PrimaryKeysRequest(db_name=db, tbl_name=table),
+        "primaryKeys",
+        "pk_name",
+        "add_primary_key",
+        lambda columns: t.AddPrimaryKeyRequest(primaryKeyCols=columns),
+    ),
+    ConstraintKind(
+        "unique constraint",
+        "get_unique_constraints",
+        lambda db, table: t.UniqueConstraintsRequest(catName="hive", db_name=db, tbl_name=table),
+        "uniqueConstraints",
+        "uk_name",
+        "add_unique_constraint",
+        lambda columns: t.AddUniqueConstraintRequest(uniqueConstraintCols=columns),
+    ),
+    ConstraintKind(
+        "NOT NULL constraint",
+        "get_not_null_constraints",
+        lambda db, table: t.NotNullConstraintsRequest(catName="hive", db_name=db, tbl_name=table),
+        "notNullConstraints",
+        "nn_name",
+        "add_not_null_constraint",
+        lambda columns: t.AddNotNullConstraintRequest(notNullConstraintCols=columns),
+    ),
+    ConstraintKind(
+        "default constraint",
+        "get_default_constraints",
+        lambda db, table: t.DefaultConstraintsRequest(catName="hive", db_name=db, tbl_name=table),
+        "defaultConstraints",
+        "dc_name",
+        "add_default_constraint",
+        lambda columns: t.AddDefaultConstraintRequest(defaultConstraintCols=columns),
+    ),
+    ConstraintKind(
+        "check constraint",
+        "get_check_constraints",
+        lambda db, table: t.CheckConstraintsRequest(catName="hive", db_name=db, tbl_name=table),
+        "checkConstraints",
+        "dc_name",
+        "add_check_constraint",
+        lambda columns: t.AddCheckConstraintRequest(checkConstraintCols=columns),
+    ),
+    ConstraintKind(
+        "foreign key",
+        "get_foreign_keys",
+        lambda db, table: t.ForeignKeysRequest(
+            parent_db_name=None, parent_tbl_name=None, foreign_db_name=db, foreign_tbl_name=table
+        ),
+        "foreignKeys",
+        "fk_name",
+        "add_foreign_key",
+        lambda columns: t.AddForeignKeyRequest(foreignKeyCols=columns),
+    ),
+)
+"""Foreign keys come last: they need the primary keys of other tables."""
+
+
+class Side:
+    """Not thread-safe. Methods raise OutsideUnavailable, OutsideRefused; None means that there is no such object."""
+
+    def __init__(self, uri: str) -> None:
+        self.metastore = Metastore(uri)
+
+    def close(self) -> None:
+        self.metastore.close()
+
+    def databases(self) -> list[str]:
+        return sorted(self.metastore.call("get_all_databases"))
+
+    def database(self, name: str) -> Database | None:
+        answer: Database | None = self.metastore.find("get_database", name=name)
+        return answer
+
+    def table_names(self, database: str) -> list[str]:
+        return sorted(self.metastore.call("get_all_tables", db_name=database))
+
+    def table(self, database: str, name: str) -> Table | None:
+        request = t.GetTableRequest(dbName=database, tblName=name, capabilities=_capabilities())
+        answer = self.metastore.find("get_table_req", req=request)
+        return None if answer is None else answer.table
+
+    def partition_names(self, database: str, table: str) -> list[str]:
+        names: list[str] = self.metastore.call("get_partition_names", db_name=database, tbl_name=table, max_parts=-1)
+        return names
+
+    def partitions(self, database: str, table: str, names: Sequence[str]) -> list[Partition]:
+        """Those of the names that are there, in any order."""
+        if not names:
+            return []
+        answer: list[Partition] = self.metastore.call(
+            "get_partitions_by_names", db_name=database, tbl_name=table, names=list(names)
+        )
+        return answer
+
+    def statistics(self, database: str, table: str, columns: Sequence[str]) -> list[ColumnStatisticsObj]:
+        request = t.TableStatsRequest(dbName=database, tblName=table, colNames=list(columns), engine="hive")
+        answer = self.metastore.find("get_table_statistics_req", request=request)
+        return [] if answer is None else list(answer.tableStats or ())
+
+    def partition_statistics(
+        self, database: str, table: str, names: Sequence[str], columns: Sequence[str]
+    ) -> dict[str, list[ColumnStatisticsObj]]:
+        request = t.PartitionsStatsRequest(
+            dbName=database, tblName=table, colNames=list(columns), partNames=list(names), engine="hive"
+        )
+        answer = self.metastore.find("get_partitions_statistics_req", request=request)
+        return {} if answer is None else dict(answer.partStats or {})
+
+    def function_names(self, database: str) -> list[str]:
+        return sorted(self.metastore.call("get_functions", dbName=database, pattern="*"))
+
+    def function(self, database: str, name: str) -> Function | None:
+        answer: Function | None = self.metastore.find("get_function", dbName=database, funcName=name)
+        return answer
+
+    def constraints(self, kind: ConstraintKind, database: str, table: str) -> list[Any] | None:
+        """The columns of all of them; None if this Metastore knows no such constraints."""
+        try:
+            answer = self.metastore.find(kind.get, request=kind.asks(database, table))
+        except OutsideRefused as error:
+            if error.details["error"] == _UNKNOWN:
+                return None
+            raise
+        return [] if answer is None else list(getattr(answer, kind.field) or ())
+
+
+def _capabilities() -> t.ClientCapabilities:
+    """Without this one, Hive refuses tables of its own transactions."""
+    return t.ClientCapabilities(values=[t.ClientCapability.INSERT_ONLY_TABLES])

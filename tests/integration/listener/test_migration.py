@@ -1,0 +1,226 @@
+"""Copies of a whole Metastore, by ``lakemark import-hms`` and ``export-hms``: from one Lakemark to another here.
+
+With Hive's own metastore: ``tests/e2e/test_migration.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lakemark import Client
+from lakemark.cli.app import run
+from lakemark_core.errors import InvalidArgument
+from lakemark_hms.migration import Migration, Orders, Summary, runner
+from lakemark_hms.migration.copier import Copier
+from lakemark_hms.outside import Metastore, OutsideUnavailable
+from lakemark_server.process import Service
+from lakemark_thrift import ttypes as t
+from tests.integration.listener.conftest import Outside
+from tests.integration.listener.objects import add_partitions, alter, create, database, function, get, table, view
+
+MONTHS = [(str(month),) for month in range(1, 13)]
+
+
+def fill(there: Metastore, root: Path) -> None:
+    there.call("create_database", database=database("sales", ownerName="ann", description="what is sold"))
+    create(there, table("orders", keys="month int", location=f"file:{root}/orders", parameters={"team": "ops"}))
+    add_partitions(there, "orders", MONTHS)
+    create(there, table("plain", parameters={"numRows": "7"}))
+    create(there, view("late", "SELECT a FROM orders"))
+    there.call("create_function", func=function("f"))
+    statistics(there, "plain", "", 3)
+    statistics(there, "orders", "month=1", 4)
+
+
+def statistics(side: Metastore, name: str, partition: str, distinct: int) -> None:
+    data = t.ColumnStatisticsData(longStats=t.LongColumnStatsData(lowValue=1, highValue=9, numNulls=0, numDVs=distinct))
+    told = t.ColumnStatistics(
+        statsDesc=t.ColumnStatisticsDesc(
+            isTblLevel=not partition, dbName="sales", tableName=name, partName=partition or None
+        ),
+        statsObj=[t.ColumnStatisticsObj(colName="a", colType="int", statsData=data)],
+        engine="hive",
+    )
+    side.call("set_aggr_stats_for", request=t.SetPartitionsStatsRequest(colStats=[told], engine="hive"))
+
+
+def counts(summary: Summary) -> dict[str, dict[str, int]]:
+    return {kind: dict(several) for kind, several in summary.counts.items()}
+
+
+@pytest.fixture
+def migration(outside: Outside, service: Service) -> Migration:
+    return Migration(outside.uri, service.hms_uri, Orders())
+
+
+def test_everything_is_copied_and_compares_equal(
+    migration: Migration, there: Metastore, here: Metastore, tmp_path: Path
+) -> None:
+    fill(there, tmp_path)
+    assert counts(migration.copy()) == {
+        "database": {"equal": 1, "made": 1},
+        "function": {"made": 1},
+        "table": {"made": 3},
+        "partition": {"made": 12},
+        "column statistics": {"altered": 2},
+    }
+    compared = migration.compare()
+    assert compared.wrong == 0, compared.told
+    assert counts(compared)["partition"] == {"equal": 12}
+    copy = get(here, "sales", "orders")
+    assert (copy.owner, copy.parameters["team"], copy.sd.location) == ("ann", "ops", f"file:{tmp_path}/orders")
+    assert copy.createTime == get(there, "sales", "orders").createTime
+    assert get(here, "sales", "late").viewOriginalText == "SELECT a FROM orders"
+
+
+def test_another_run_catches_up(migration: Migration, there: Metastore, here: Metastore, tmp_path: Path) -> None:
+    fill(there, tmp_path)
+    migration.copy()
+    changed = get(there, "sales", "plain")
+    changed.parameters["team"] = "web"
+    alter(there, changed)
+    add_partitions(there, "orders", [("13",)])
+    moved = there.call("get_partitions_by_names", db_name="sales", tbl_name="orders", names=["month=2"])
+    moved[0].parameters["note"] = "late"
+    there.call("alter_partitions", db_name="sales", tbl_name="orders", new_parts=moved)
+    statistics(there, "plain", "", 5)
+    assert counts(migration.compare()) == {
+        "database": {"equal": 2},
+        "function": {"equal": 1},
+        "table": {"equal": 2, "different": 1},
+        "partition": {"equal": 11, "different": 2},
+        "column statistics": {"equal": 1, "different": 1},
+    }
+    again = migration.copy()
+    assert counts(again)["table"] == {"equal": 2, "altered": 1}
+    assert counts(again)["partition"] == {"equal": 11, "made": 1, "altered": 1}
+    assert migration.compare().wrong == 0
+    assert get(here, "sales", "plain").parameters["team"] == "web"
+
+
+def test_what_only_the_copy_has_stays_unless_it_is_to_go(
+    migration: Migration, outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path
+) -> None:
+    fill(there, tmp_path)
+    migration.copy()
+    create(here, table("own"))
+    add_partitions(here, "orders", [("99",)])
+    place = Path(get(here, "sales", "own").sd.location.removeprefix("file:"))
+    told = {(one.kind, one.name, one.reason) for one in migration.copy().told}
+    assert told == {
+        ("table", "sales.own", "only the copy has it"),
+        ("partition", "sales.orders", "only the copy has month=99"),
+    }
+    dropping = Migration(outside.uri, service.hms_uri, Orders(drops=True))
+    assert counts(dropping.copy())["table"] == {"equal": 3, "dropped": 1}
+    assert dropping.compare().wrong == 0
+    assert place.is_dir(), "files stay"
+
+
+def test_a_table_in_the_way_is_left_and_told(
+    migration: Migration, there: Metastore, here: Metastore, tmp_path: Path
+) -> None:
+    fill(there, tmp_path)
+    here.call("create_database", database=database("sales", ownerName="ann", description="what is sold"))
+    create(here, table("orders"))
+    summary = migration.copy()
+    (left,) = [one for one in summary.told if one.name == "sales.orders"]
+    assert left.reason.startswith("another table has the name: ")
+    assert counts(summary)["table"] == {"made": 2, "left": 1}
+    assert "partition" not in summary.counts
+    assert get(here, "sales", "orders").partitionKeys == []
+
+
+def test_a_run_that_was_stopped_is_resumed(
+    outside: Outside, service: Service, there: Metastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(there, tmp_path)
+    journal = tmp_path / "journal"
+    migration = Migration(outside.uri, service.hms_uri, Orders(workers=1, journal=journal))
+    plain, looked = Copier.table, []
+
+    def stops(copier: Copier, db: str, name: str) -> object:
+        looked.append(name)
+        if len(looked) == 3:
+            raise OutsideUnavailable("it went away")
+        return plain(copier, db, name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Copier, "table", stops)
+        with pytest.raises(OutsideUnavailable, match="it went away"):
+            migration.copy()
+    assert journal.read_text() == "sales\tlate\nsales\torders\n"
+    with journal.open("a") as cut:
+        cut.write("sales\tpla")
+    again = Migration(outside.uri, service.hms_uri, Orders(workers=1, journal=journal)).copy()
+    assert again.resumed == 2
+    assert counts(again)["table"] == {"made": 1}
+    assert not journal.exists()
+    assert migration.compare().wrong == 0
+
+
+def test_lake_tables_are_left_to_listeners(
+    client: Client, outside: Outside, service: Service, here: Metastore, there: Metastore
+) -> None:
+    client.databases.create("sales")
+    client.tables.create("sales.lake", "id bigint")
+    create(here, table("plain"))
+    summary = Migration(service.hms_uri, outside.uri, Orders(patterns=["sales"])).copy()
+    (left,) = summary.told
+    assert (left.name, left.reason.partition(" (")[0]) == (
+        "sales.lake",
+        "a lake table is kept up to date by a listener",
+    )
+    assert there.call("get_all_tables", db_name="sales") == ["plain"]
+
+
+def test_only_what_fits_the_patterns(
+    outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path
+) -> None:
+    fill(there, tmp_path)
+    there.call("create_database", database=database("web"))
+    assert Migration(outside.uri, service.hms_uri, Orders(patterns=["sales.o*"])).copy().wrong == 0
+    assert here.call("get_all_databases") == ["default", "sales"]
+    assert here.call("get_all_tables", db_name="sales") == ["orders"]
+
+
+def test_an_outside_that_is_away_is_told(service: Service, outside: Outside) -> None:
+    outside.stop()
+    with pytest.raises(OutsideUnavailable, match="does not answer"):
+        Migration(outside.uri, service.hms_uri, Orders()).copy()
+    with pytest.raises(InvalidArgument, match="cannot be copied to itself"):
+        Migration(outside.uri, outside.uri, Orders())
+
+
+def test_many_partitions_go_by_pages(
+    migration: Migration, there: Metastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakemark_hms.migration import copier
+
+    monkeypatch.setattr(copier, "PARTITIONS_AT_ONCE", 5)
+    monkeypatch.setattr(copier, "STATISTICS_AT_ONCE", 5)
+    monkeypatch.setattr(runner, "KEPT_MAX", 1)
+    fill(there, tmp_path)
+    assert counts(migration.compare())["table"] == {"different": 3}
+    assert len(migration.compare().told) == 1
+    assert counts(migration.copy())["partition"] == {"made": 12}
+    assert migration.compare().wrong == 0
+
+
+def test_by_command(
+    outside: Outside, service: Service, there: Metastore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(there, tmp_path)
+    command = ["import-hms", outside.uri, "--to", service.hms_uri]
+    assert run([*command, "--compare"]) == 1
+    assert "are not the same" in capsys.readouterr().out
+    assert run(command) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{service.hms_uri} has all that {outside.uri} has" in told
+    assert run(["--json", *command]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["compared"]["counts"]["partition"] == {"equal": 12}
+    assert run(["export-hms", outside.uri, "--from", service.hms_uri, "--compare"]) == 0

@@ -1,0 +1,170 @@
+"""Work in a closed directory that takes long: it stays this process's own, or ends before it does harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lakemark_core import storage
+from lakemark_core.errors import LakemarkError, LocationTaken, Unavailable
+from lakemark_proto.store.v1.store_pb2 import ClosedRecord, DatabaseRecord
+from lakemark_server.catalog import directories, left_directories
+from lakemark_server.ownership import closures, tenures
+from lakemark_server.ownership.tenures import LEFT_MS, at_work
+from tests.lakes import Lake
+
+MINUTE_S = 60
+
+OtherProcess = Callable[[Callable[[], None]], None]
+
+
+class Seconds:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
+    clock = Seconds()
+    monkeypatch.setattr(tenures, "_seconds", clock)
+    return clock
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    place = tmp_path / "wh" / "d"
+    (place / "p=1").mkdir(parents=True)
+    (place / "p=1" / "file").touch()
+    return place
+
+
+@pytest.fixture
+def other_process(monkeypatch: pytest.MonkeyPatch) -> OtherProcess:
+    """Runs something as another process would, which knows nothing of this one's threads."""
+
+    def run(body: Callable[[], None]) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(closures, "WORKER", b"other")
+            patched.setattr(tenures, "_busy", set())
+            body()
+
+    return run
+
+
+def begun(lake: Lake, location: Path) -> ClosedRecord:
+    return lake.store.transact(lambda tx: directories.begin_deletion(tx, f"file:{location}", lake.clock(), aside=False))
+
+
+def test_work_that_goes_on_is_not_taken_over(
+    lake: Lake, directory: Path, seconds: Seconds, other_process: OtherProcess
+) -> None:
+    def sweep() -> None:
+        assert left_directories.finish(lake.store, lake.clock()) == []
+
+    with at_work(lake.store, [begun(lake, directory)]) as tenure:
+        for _ in range(30):
+            seconds.now += MINUTE_S
+            lake.clock.advance(MINUTE_S * 1_000)
+            tenure.may_go_on()
+            other_process(sweep)
+    lake.clock.advance(LEFT_MS + 1)
+    other_process(lambda: swept(lake, directory))
+
+
+def swept(lake: Lake, directory: Path) -> None:
+    assert left_directories.finish(lake.store, lake.clock()) == [f"file:{directory}"]
+    assert not directory.exists()
+
+
+def test_its_own_sweeper_leaves_a_thread_alone_that_does_not_get_on(lake: Lake, directory: Path) -> None:
+    with at_work(lake.store, [begun(lake, directory)]):
+        lake.clock.advance(LEFT_MS + 1)
+        assert left_directories.finish(lake.store, lake.clock()) == []
+    assert left_directories.finish(lake.store, lake.clock()) == [f"file:{directory}"]
+
+
+def test_who_was_taken_for_dead_deletes_nothing_any_more(
+    lake: Lake, directory: Path, seconds: Seconds, other_process: OtherProcess
+) -> None:
+    """The process stood still; another one ended its work, and somebody has files there again."""
+    record = begun(lake, directory)
+    with at_work(lake.store, [record]) as tenure:
+        seconds.now += 11 * MINUTE_S
+        lake.clock.advance(LEFT_MS + 1)
+        other_process(lambda: swept(lake, directory))
+        (directory / "p=2").mkdir(parents=True)
+        (directory / "p=2" / "file").touch()
+        with pytest.raises(closures.TakenOver, match="another process goes on with file:"):
+            storage.delete_directory(record.location, tenure.may_go_on)
+    assert (directory / "p=2" / "file").exists()
+
+
+def test_who_was_taken_for_dead_opens_nothing(lake: Lake, directory: Path, other_process: OtherProcess) -> None:
+    record = begun(lake, directory)
+
+    def take_over() -> None:
+        assert lake.store.transact(lambda tx: closures.take_over(tx, record, lake.clock()))
+
+    other_process(take_over)
+    lake.store.transact(lambda tx: closures.reopen(tx, [record]))
+    assert lake.store.read(lambda tx: closures.find(tx, record.location)) is not None
+
+
+@pytest.mark.parametrize(("away_s", "raises"), [(2 * MINUTE_S, False), (9 * MINUTE_S, True)])
+def test_a_store_that_is_away_for_a_while_stops_nothing(
+    lake: Lake, directory: Path, seconds: Seconds, monkeypatch: pytest.MonkeyPatch, away_s: float, raises: bool
+) -> None:
+    def away(_: object) -> None:
+        raise Unavailable("the store is away")
+
+    with at_work(lake.store, [begun(lake, directory)]) as tenure:
+        monkeypatch.setattr(lake.store, "transact", away)
+        seconds.now += away_s
+        if not raises:
+            tenure.may_go_on()
+            return
+        with pytest.raises(Unavailable, match="the store is away"):
+            tenure.may_go_on()
+
+
+def test_a_directory_that_was_put_aside_too_late_is_put_back(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, other_process: OtherProcess
+) -> None:
+    """Between the look at a directory and its rename another process has deleted it, and it was made again."""
+    lake.catalog.create_database(DatabaseRecord(catalog="hive", name="d"))
+    place = Path(lake.catalog.get_database("hive", "d").location.removeprefix("file:"))
+    rename = storage.begin_move
+
+    def late(source: str, target: str, may_go_on: Callable[[], None]) -> storage.Move:
+        monkeypatch.setattr(storage, "begin_move", rename)
+        lake.clock.advance(LEFT_MS + 1)
+        other_process(lambda: swept_aside(lake))
+        lake.catalog.create_database(DatabaseRecord(catalog="hive", name="d"))
+        (place / "file").touch()
+        return rename(source, target, may_go_on)
+
+    monkeypatch.setattr(storage, "begin_move", late)
+    with pytest.raises(LakemarkError, match="another process goes on with"):
+        lake.catalog.drop_database("", "d")
+    assert (place / "file").exists()
+    assert list(place.parent.glob(".lakemark-deleted-*")) == []
+
+
+def swept_aside(lake: Lake) -> None:
+    assert len(left_directories.finish(lake.store, lake.clock())) == 1
+
+
+def test_two_threads_are_not_at_one_directory(lake: Lake, directory: Path) -> None:
+    record = begun(lake, directory)
+    with (
+        at_work(lake.store, [record]),
+        pytest.raises(LocationTaken, match="is being worked on already; try again in a moment"),
+    ):
+        directories.finish_deletion(lake.store, record.location, lake.clock())
+    directories.finish_deletion(lake.store, record.location, lake.clock())
+    assert not directory.exists()
