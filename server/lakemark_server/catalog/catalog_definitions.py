@@ -125,7 +125,7 @@ class CatalogDefinitions:
             return
         _log.info("dropped a catalog", catalog=wanted, location=record.location, by=caller.current())
         if record.directory:
-            directories.try_to_delete(self._store, record.directory)
+            directories.try_to_delete(self._store, record.directory, self._mutations.clock())
 
     def _remove_default(self, mutation: Mutation, catalog: str) -> None:
         names = [one.name for one in databases.listed(mutation.tx, catalog, limit=2)]
