@@ -2014,8 +2014,20 @@ struct GrantRevokePrivilegeRequest {
 }
 
 // --------------------------------------------------------------------------------------------------
-// Delegation tokens and keys
+// Delegation tokens and keys, statistics of running queries
 // --------------------------------------------------------------------------------------------------
+
+// What Hive's optimizer has seen in queries that have run; the payload is its own.
+struct RuntimeStat {
+  1: optional i32 createTime, // in seconds; the Metastore sets it
+  2: required i32 weight, // how much is in the payload
+  3: required binary payload,
+}
+
+struct GetRuntimeStatsRequest {
+  1: required i32 maxWeight, // -1: any
+  2: required i32 maxCreateTime, // those up to it; -1: all
+}
 
 // --------------------------------------------------------------------------------------------------
 // Types, indexes, file metadata
@@ -2687,6 +2699,8 @@ service ThriftHiveMetastore extends FacebookService {
   void update_master_key(1: i32 seq_number, 2: string key) throws (1: NoSuchObjectException o1, 2: MetaException o2)
   bool remove_master_key(1: i32 key_seq)
   list<string> get_master_keys()
+  void add_runtime_stats(1: RuntimeStat stat) throws (1: MetaException o1)
+  list<RuntimeStat> get_runtime_stats(1: GetRuntimeStatsRequest rqst) throws (1: MetaException o1)
 
   // ---- Types, indexes, file metadata
   bool create_type(1: Type type)

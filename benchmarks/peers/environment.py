@@ -30,6 +30,12 @@ def measure(peer: str, task: str, data: Path, files: int, partitions: int) -> di
     return figures
 
 
+def interpreter() -> Path:
+    """The Python that has the peers, which are installed first if need be. Raises PeerError."""
+    _install()
+    return _PYTHON
+
+
 def is_installed() -> bool:
     """Whether ``.venv-peers`` matches the lock file."""
     return _INSTALLED.exists() and _INSTALLED.read_bytes() == _LOCK.read_bytes()

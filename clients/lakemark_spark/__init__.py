@@ -1,12 +1,13 @@
 """Lake tables in PySpark: ``append(df, "db.t")``, ``overwrite(df, "db.t")``, ``upsert(df, "db.t", keys=["id"])``,
 ``insert(df, "db.t")``, ``update(spark, "db.t", {"x": "x + 1"}, "y = 2")``, ``merge(df, "db.t")`` with its clauses,
-``delete(spark, "db.t", "x > 5")``, ``delete_keys(df, "db.t")``, ``compact(spark, "db.t")`` and
-``read(spark, "db.t", where="…")``.
+``delete(spark, "db.t", "x > 5")``, ``delete_keys(df, "db.t")``, ``compact(spark, "db.t")``, ``cluster(spark, "db.t")``
+and ``read(spark, "db.t", where="…")``.
 
 Works with Spark's own parquet reader and writer; no jar is needed. Data goes straight to and from the table's location;
 the service is only asked for instants, commits and plans.
 """
 
+from lakemark_spark.clusterings import cluster
 from lakemark_spark.compactions import compact
 from lakemark_spark.deletes import delete, delete_keys
 from lakemark_spark.increments import changes
@@ -25,6 +26,7 @@ __all__ = [
     "StreamWriter",
     "append",
     "changes",
+    "cluster",
     "compact",
     "delete",
     "delete_keys",

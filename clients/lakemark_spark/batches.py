@@ -19,6 +19,7 @@ from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, Field, Schema, is_textual, name_of_partition, values_of_partition
 from lakemark_spark.keys import from_python, in_python, null_key, repeated_key
 from lakemark_spark.layout import gathered
+from lakemark_spark.sessions import is_connect
 
 BUCKET: Final = " bucket"
 """The column with a row's bucket. No column is named so: names do not begin with a space."""
@@ -100,7 +101,8 @@ def computed_once(rows: DataFrame) -> Iterator[DataFrame]:
             ) from error
         raise
     finally:
-        kept._jdf.queryExecution().logical().rdd().unpersist(False)
+        if not is_connect(rows.sparkSession):  # there the rows are freed when the client drops the DataFrame
+            kept._jdf.queryExecution().logical().rdd().unpersist(False)
 
 
 def _groups(

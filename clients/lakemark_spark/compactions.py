@@ -1,18 +1,23 @@
-"""Compacting tables that are merged on read: base files and their deltas become new base files."""
+"""Compaction: base files and their deltas become new base files, and small files become larger ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
-from lakemark import Client, Commit, DataFile
-from lakemark_core.errors import UnsupportedOperation
-from lakemark_core.table_kind import BUCKETS_PROPERTY, kind_of
+from lakemark import Client, Commit, DataFile, Plan, Writer
+from lakemark_core.file_layout import layout_of
+from lakemark_core.merge_sql import DELTA_FIELDS, INSTANT
+from lakemark_core.table_kind import TableKind, kind_of
 from lakemark_spark.batches import by_bucket
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
+from lakemark_spark.fragments import merge_fragments
 from lakemark_spark.groups import files_of_groups, instant_of, write_groups
-from lakemark_spark.reader import merged_rows
+from lakemark_spark.merges import deletes
+from lakemark_spark.reader import merged_rows, rows_of
 
 
 def compact(
@@ -25,44 +30,86 @@ def compact(
     request_id: str | None = None,
     branch: str = "",
 ) -> Commit | None:
-    """Writes each file group of ``database.table`` that has deltas as one base file, in one commit.
+    """Merges deltas or small files of ``database.table`` into files of a good size, in one commit; no row changes.
 
-    ``where`` (Spark SQL): only file groups that may hold such rows; name partitions by it. Writers go on meanwhile, and
-    what they commit lies on top of the new base files. None: there are no deltas, and nothing is committed. The rest is
-    as in ``upsert``.
+    In a table with buckets each file group that has deltas becomes one base file. With an ordering column deletes are
+    kept beside it for as long as ``lakemark.merge.deletes.retain-ms`` says, so that older changes which arrive later
+    lose to them, too. In a table without buckets the files of a partition that are smaller than half of
+    ``lakemark.write.target-file-size-bytes`` are merged into files of up to this size.
 
-    Raises CommitConflict if another compaction, or a change that writes the same file groups again, was first: nothing
-    is changed then. Raises UnsupportedOperation for a table without buckets; InvalidPredicate, TableNotFound.
+    ``where`` (Spark SQL): only files or file groups that may hold such rows; name partitions by it. None: there is
+    nothing to merge, and nothing is committed. The rest is as in ``upsert``.
+
+    Writers go on meanwhile; what they commit to tables with buckets lies on top of the new base files. Raises
+    CommitConflict if another compaction or clustering, or a change that writes the same files again, was first: nothing
+    is changed then. Raises InvalidPredicate, TableNotFound.
     """
     with use_client(server) as client:
         definition = client.tables.get(table)
         kind = kind_of(definition.properties)
         if not kind.buckets:
-            raise UnsupportedOperation(f"{table} has no buckets ({BUCKETS_PROPERTY}), and so no deltas", table=table)
+            target = layout_of(definition.properties).target_bytes
+            # To the conflict rules: rows come into other file groups.
+            with client.begin(table, "cluster", start=False, request_id=request_id, branch=branch) as writer:
+                if writer.committed:
+                    return writer.commit()
+                return merge_fragments(client, spark, writer, where, target, branch=branch, metadata=metadata)
         # Found before the version that is read: what is below it is either in that version or will never be.
         before = _finished_before(client, table) if definition.conflict_policy == "row" else None
         with client.begin(table, "compact", start=False, request_id=request_id, branch=branch) as writer:
             if writer.committed:
                 return writer.commit()
             plan = client.plan(table, where, version=writer.read_version, branch=branch)
-            files = _to_merge(plan.files(), before)
-            if not files:
+            files = plan.files()
+            merging = _to_merge(files, before)
+            known_until = writer.instant - kind.deletes_retained_ms
+            forgotten = _forgotten(files, known_until)
+            if not merging and not forgotten:
                 writer.rollback("there are no deltas to merge")
                 return None
             writer.start(
-                list(dict.fromkeys(file.partition for file in files)),
-                file_groups=sorted({file.file_group for file in files}),
+                list(dict.fromkeys(file.partition for file in (*merging, *forgotten))),
+                file_groups=sorted({file.file_group for file in (*merging, *forgotten)}),
             )
-            rows = merged_rows(spark, plan, files, kind, writer.schema)
-            added = write_groups(by_bucket(rows, writer.schema, kind), writer)
-            return writer.commit(added, removed=[file.path for file in files], metadata=metadata)
+            added = _merged(spark, plan, merging, writer, kind, known_until) if merging else []
+            removed = dict.fromkeys(file.path for file in (*merging, *forgotten))
+            return writer.commit(added, removed=list(removed), metadata=metadata)
+
+
+def _merged(
+    spark: SparkSession, plan: Plan, files: Sequence[DataFile], writer: Writer, kind: TableKind, known_until: int
+) -> list[DataFile]:
+    """The base files that take the places of ``files``, and the deletes of instants after ``known_until``.
+
+    A delete that nobody knows of any more would lose to an older change that comes later. Those of tables without an
+    ordering column need not be known: there a change that comes later is newer.
+    """
+    rows = merged_rows(spark, plan, files, kind, writer.schema)
+    bases = write_groups(by_bucket(rows, writer.schema, kind), writer)
+    if not kind.ordering_column or known_until >= writer.instant:
+        return bases
+    deltas = [file for file in files if file.kind == "delta"]
+    log = deletes(rows_of(spark, plan, deltas, writer.schema, DELTA_FIELDS), writer.schema, kind)
+    log = by_bucket(log.where(F.col(INSTANT) > known_until), writer.schema, kind)
+    kept = write_groups(log, writer, [field.name for field in DELTA_FIELDS])
+    return [*bases, *(replace(file, kind="delta", base_instant=writer.instant) for file in kept)]
 
 
 def _to_merge(files: Sequence[DataFile], before: int | None) -> list[DataFile]:
-    """The deltas of instants less than ``before`` (None: all), and the base files under them."""
-    deltas = [file for file in files if file.kind == "delta" and (before is None or instant_of(file) < before)]
+    """The deltas of instants less than ``before`` (None: all), with the base files and kept deletes of their groups."""
+    deltas = [
+        file
+        for file in files
+        if file.kind == "delta" and not file.keeps_deletes and (before is None or instant_of(file) < before)
+    ]
     groups = {(file.partition, file.file_group) for file in deltas}
-    return [*(file for file in files_of_groups(files, groups) if file.kind == "base"), *deltas]
+    under = [file for file in files_of_groups(files, groups) if file.kind == "base" or file.keeps_deletes]
+    return [*under, *deltas]
+
+
+def _forgotten(files: Sequence[DataFile], known_until: int) -> list[DataFile]:
+    """Kept deletes that are all older. They are taken out alone: the base files have seen them."""
+    return [file for file in files if file.keeps_deletes and instant_of(file) <= known_until]
 
 
 def _finished_before(client: Client, table: str) -> int:

@@ -1,4 +1,7 @@
-"""Statistics of the files that Spark wrote, from their footers: in the driver for few files, else in the executors."""
+"""Statistics of the files that Spark wrote, from their footers: in the driver for few files, else in the executors.
+
+Over Spark Connect always here: executors far away need not have Lakemark's client.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from lakemark.parquet import describe
 from lakemark_core.errors import InvalidSchema
 from lakemark_core.storage import join, open_location
 from lakemark_core.types import Schema, values_of_partition
+from lakemark_spark.sessions import is_connect
 
 IN_DRIVER_MAX: Final = 64
 FILES_PER_TASK: Final = 64
@@ -28,7 +32,7 @@ def describe_files(spark: SparkSession, paths: Sequence[str], location: str, sch
     # Unique in the table, because the instant is.
     instant = location.rstrip("/").rpartition("/")[2]
     named = [(f"{instant}-{number:06d}", path) for number, path in enumerate(paths)]
-    if len(named) <= IN_DRIVER_MAX:
+    if len(named) <= IN_DRIVER_MAX or is_connect(spark):
         return list(_describe(named, location, schema))
     tasks = -(-len(named) // FILES_PER_TASK)
     rdd = spark.sparkContext.parallelize(named, tasks)

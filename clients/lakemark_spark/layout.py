@@ -7,11 +7,11 @@ for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
+from typing import Any, Final, cast
 from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,11 +21,15 @@ from lakemark_core.errors import InvalidSchema
 from lakemark_core.storage import list_files
 from lakemark_core.types import TIMESTAMP, ListOf, MapOf, Schema, Struct, Type
 from lakemark_spark.locations import reached_by
+from lakemark_spark.sessions import is_connect
 
 GROUP_COLUMN: Final = "lakemark_group"
 """The last part of a directory: ``lakemark_group=<attempt>-<task>``."""
 
 _TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
+_SHUFFLED_BYTES: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+"""How much of a shuffle one task gets."""
+_ROW_OF_TASK: Final = (1 << 33) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +44,48 @@ class Attempt:
         return cls(location, uuid4().hex[:12])
 
 
-def write(rows: DataFrame, schema: Schema, attempt: Attempt, *, distribute: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class FileSize:
+    """How large files should be. ``rows``: about so many have this size; None: not known."""
+
+    bytes: int
+    rows: int | None
+
+
+def write(rows: DataFrame, schema: Schema, attempt: Attempt, *, distribute: bool, size: FileSize | None = None) -> None:
     """Writes ``rows``, whose columns are the table's, below ``attempt.location``.
 
     ``distribute``: rows of a partition are first brought together, so that a partition has few files of a good size.
+    That is ``size`` as rows are shuffled, where they take more than in a file; a task that has more rows nevertheless
+    writes several files. None: as the session says, and rows of tables without partitions stay in their tasks.
     """
     partitions = list(schema.partition_columns)
-    if distribute and partitions:
+    if distribute and (partitions or size is not None):
         rows = _rebalanced(rows, partitions)
     elif _is_local(rows):
         rows = rows.coalesce(1)
-    _save(rows, F.spark_partition_id(), schema, attempt)
+    number = F.spark_partition_id()
+    if size is not None and size.rows is not None:
+        # Below the number of the task, this is the number of the row in it.
+        row = F.monotonically_increasing_id().bitwiseAND(_ROW_OF_TASK)
+        number = F.concat_ws("-", number, F.floor(row / F.lit(size.rows)))
+    settings = {} if size is None else {_SHUFFLED_BYTES: f"{size.bytes}b"}
+    with _with_settings(rows.sparkSession, settings):
+        _save(rows, number, schema, attempt)
+
+
+def write_ordered(rows: DataFrame, by: Sequence[str], schema: Schema, attempt: Attempt, *, pieces: int | None) -> None:
+    """Writes ``rows`` in the order of the columns ``by``; those that are not the table's are left out.
+
+    Rows are cut into about ``pieces`` ranges of equal size, of which each becomes a file, or one for each partition
+    that it reaches into. None: each partition becomes one file.
+    """
+    partitions = [F.col(f"`{name}`") for name in schema.partition_columns]
+    if pieces is not None:
+        placed = rows.repartitionByRange(pieces, *partitions, *(F.col(f"`{name}`") for name in by))
+    else:
+        placed = rows.repartition(*partitions) if partitions else rows.repartition(1)
+    _save(placed, F.spark_partition_id(), schema, attempt, by=by)
 
 
 def write_numbered(rows: DataFrame, number: str, schema: Schema, attempt: Attempt, more: Sequence[str] = ()) -> None:
@@ -72,17 +107,33 @@ def number_of(path: str) -> int:
     return int(path.rsplit("/", 2)[-2].rpartition("-")[2])
 
 
-def _save(rows: DataFrame, number: Column, schema: Schema, attempt: Attempt, more: Sequence[str] = ()) -> None:
-    """``number`` is the same for all rows of a task and partition that go into one file, and for no others."""
+def _save(
+    rows: DataFrame,
+    number: Column,
+    schema: Schema,
+    attempt: Attempt,
+    more: Sequence[str] = (),
+    by: Sequence[str] = (),
+) -> None:
+    """``number`` is the same for all rows of a task and partition that go into one file, and for no others.
+
+    ``by``: the columns of ``rows`` that say the order within a file; () leaves it as it is.
+    """
     if schema.find(GROUP_COLUMN) is not None:
         raise InvalidSchema(f"the table has a column '{GROUP_COLUMN}', which is the name of the directories of files")
     columns = [F.col(f"`{name}`") for name in (*(field.name for field in schema.columns), *more)]
     group = F.concat(F.lit(attempt.prefix + "-"), number.cast("string")).alias(GROUP_COLUMN)
     spark = rows.sparkSession
+    named = rows.select(*columns, group)
+    if by:
+        # Spark sorts by directory before it writes, unless rows are in such an order already.
+        order = [F.col(f"`{name}`") for name in (*schema.partition_columns, GROUP_COLUMN, *by)]
+        hidden = [F.col(f"`{name}`") for name in by if schema.find(name) is None]
+        ordered = rows.select(*columns, group, *hidden).sortWithinPartitions(*order)
+        named = ordered.select(*(F.col(f"`{name}`") for name in named.columns))
     with _timestamps_in_microseconds(spark, schema), reached_by(spark, attempt.location) as place:
         (
-            rows.select(*columns, group)
-            .write.mode("append")
+            named.write.mode("append")
             .partitionBy(*schema.partition_columns, GROUP_COLUMN)
             # A second file in a directory would be read with the first one by whoever lists directories.
             .option("maxRecordsPerFile", 0)
@@ -95,15 +146,19 @@ def _save(rows: DataFrame, number: Column, schema: Schema, attempt: Attempt, mor
 
 def _rebalanced(rows: DataFrame, partitions: Sequence[str]) -> DataFrame:
     """Rows of a partition in few tasks; adaptive execution splits large ones and gathers small ones."""
-    if str(rows.sparkSession.conf.get("spark.sql.adaptive.enabled")).lower() != "true":
-        return rows.repartition(*(F.col(f"`{name}`") for name in partitions))  # the hint would have no effect
+    if str(rows.sparkSession.conf.get("spark.sql.adaptive.enabled")).lower() != "true":  # the hint would have no effect
+        return rows.repartition(*(F.col(f"`{name}`") for name in partitions)) if partitions else rows
     # In SQL, because DataFrame.hint of Spark 3.5 takes no columns. Braces would be taken for places to fill in.
     names = ", ".join("`" + name.replace("{", "{{").replace("}", "}}") + "`" for name in partitions)
-    return rows.sparkSession.sql(f"SELECT /*+ REBALANCE({names}) */ * FROM {{rows}}", rows=rows)  # noqa: S608
+    hint = f"REBALANCE({names})" if names else "REBALANCE"
+    return rows.sparkSession.sql(f"SELECT /*+ {hint} */ * FROM {{rows}}", rows=rows)  # noqa: S608
 
 
 def _is_local(rows: DataFrame) -> bool:
     """Whether Spark knows the rows beforehand: it then computes columns at once, the number of the task among them."""
+    if is_connect(rows.sparkSession):
+        plan: str = cast(Any, rows)._explain_string()
+        return "LocalTableScan" in plan and "Exchange" not in plan
     return str(rows._jdf.queryExecution().optimizedPlan().getClass().getSimpleName()) == "LocalRelation"
 
 
@@ -123,36 +178,40 @@ def _is_of(path: Sequence[str], marker: str) -> bool:
 
 
 _settings_lock = Lock()
-_settings_users: dict[str, tuple[int, str | None]] = {}
+_settings_users: dict[tuple[int, str], tuple[int, str | None]] = {}
+
+
+def _timestamps_in_microseconds(spark: SparkSession, schema: Schema) -> AbstractContextManager[None]:
+    """Spark's default, INT96, has no statistics."""
+    needed = any(_has_timestamp(field.type) for field in schema.data_columns)
+    return _with_settings(spark, {_TIMESTAMP_TYPE: "TIMESTAMP_MICROS"} if needed else {})
 
 
 @contextmanager
-def _timestamps_in_microseconds(spark: SparkSession, schema: Schema) -> Iterator[None]:
-    """Spark's default, INT96, has no statistics. There is no option of a single write, only the session's setting:
+def _with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for the block, where there is no option of a single write.
 
-    it is put back when the last of the writers that run at the same time in the session ends.
+    They are put back when the last of the writers that run at the same time in the session ends; of values that differ
+    the latest one counts for all of them.
     """
-    if not any(_has_timestamp(field.type) for field in schema.data_columns):
-        yield
-        return
-    key = str(id(spark))
-    with _settings_lock:
-        users, before = _settings_users.get(key, (0, None))
-        if not users:
-            before = spark.conf.get(_TIMESTAMP_TYPE, None)
-            spark.conf.set(_TIMESTAMP_TYPE, "TIMESTAMP_MICROS")
-        _settings_users[key] = (users + 1, before)
+    for name, value in settings.items():
+        with _settings_lock:
+            users, before = _settings_users.get((id(spark), name), (0, None))
+            before = before if users else spark.conf.get(name, None)
+            spark.conf.set(name, value)
+            _settings_users[id(spark), name] = users + 1, before
     try:
         yield
     finally:
-        with _settings_lock:
-            users, before = _settings_users.pop(key)
-            if users > 1:
-                _settings_users[key] = (users - 1, before)
-            elif before is None:
-                spark.conf.unset(_TIMESTAMP_TYPE)
-            else:
-                spark.conf.set(_TIMESTAMP_TYPE, before)
+        for name in settings:
+            with _settings_lock:
+                users, before = _settings_users.pop((id(spark), name))
+                if users > 1:
+                    _settings_users[id(spark), name] = users - 1, before
+                elif before is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, before)
 
 
 def _has_timestamp(column_type: Type) -> bool:

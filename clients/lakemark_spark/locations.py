@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from lakemark_core.errors import StorageRefused
 from lakemark_core.storage import canonical_uri, engine_schemes, in_scheme
+from lakemark_spark.sessions import is_connect
 
 _FILE_SCHEME: Final = re.compile("^file:/+")
 _ENDPOINT: Final = "LAKEMARK_S3_ENDPOINT"
@@ -109,6 +110,8 @@ def _told(spark: SparkSession, place: str, error: Exception) -> StorageRefused |
 def _jars(spark: SparkSession, scheme: str) -> str:
     if scheme != "s3a":
         return "add the jars of a Hadoop file system for it"
+    if is_connect(spark):
+        return "start its server with --packages org.apache.hadoop:hadoop-aws, in the version of its Hadoop"
     jvm: Any = spark._jvm
     version = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
     return f"start Spark with --packages org.apache.hadoop:hadoop-aws:{version}, the version of its Hadoop"
@@ -117,12 +120,18 @@ def _jars(spark: SparkSession, scheme: str) -> str:
 def _settings_hint(spark: SparkSession, scheme: str) -> str:
     """Whoever has told Lakemark an endpoint may think that Spark knows it, too."""
     wanted = os.environ.get(_ENDPOINT, "")
-    context: Any = spark._jsc
-    # Spark itself writes AWS's own where none is set.
-    known = str(context.hadoopConfiguration().get("fs.s3a.endpoint") or "")
-    if scheme != "s3a" or not wanted or urlsplit(wanted).netloc in known:
+    if scheme != "s3a" or not wanted or urlsplit(wanted).netloc in _endpoint(spark):
         return ""
     return (
         f"; {_ENDPOINT} is {wanted}, which is for Lakemark alone: Spark needs spark.hadoop.fs.s3a.endpoint={wanted}, "
         "spark.hadoop.fs.s3a.endpoint.region and spark.hadoop.fs.s3a.path.style.access=true"
     )
+
+
+def _endpoint(spark: SparkSession) -> str:
+    """The S3 endpoint of Spark; "": it has none, or it does not tell."""
+    if is_connect(spark):
+        return ""
+    context: Any = spark._jsc
+    # Spark itself writes AWS's own where none is set.
+    return str(context.hadoopConfiguration().get("fs.s3a.endpoint") or "")

@@ -13,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from lakemark import Client, DataFile, Plan
 from lakemark.client.client import Moment
+from lakemark.files import without_settled_deletes
 from lakemark.reading.plan import require_no_deltas
 from lakemark_core.evolution import reading_groups, scanned_columns
 from lakemark_core.evolution.sql import scanned_sql
@@ -58,7 +59,7 @@ def read(
     """
     with use_client(server) as client:
         plan = client.plan(table, where, version=version, timestamp=timestamp, branch=branch, tag=tag)
-        files = plan.files()
+        files = without_settled_deletes(plan.files())
         kind = kind_of_table(client, table) if any(file.kind == "delta" for file in files) else TableKind()
         rows = merged_rows(spark, plan, files, kind)
     wanted = [plan.schema.field(name).name for name in columns] if columns is not None else None
@@ -68,8 +69,15 @@ def read(
     return rows.select(*(F.col(f"`{name}`") for name in names))
 
 
-def numbered_rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile], schema: Schema, number: str) -> DataFrame:
-    """The rows of some files of a plan, and in column ``number`` the place of their file.
+def numbered_rows(
+    spark: SparkSession,
+    plan: Plan,
+    files: Sequence[DataFile],
+    schema: Schema,
+    number: str,
+    numbers: Sequence[int] | None = None,
+) -> DataFrame:
+    """The rows of some files of a plan, and in column ``number`` what ``numbers`` has for their file (None: its place).
 
     ``schema``: the plan's, or a later one of the table.
     """
@@ -78,7 +86,10 @@ def numbered_rows(spark: SparkSession, plan: Plan, files: Sequence[DataFile], sc
         return spark.createDataFrame([], T.StructType([*_nullable(schema.data_columns).fields, *fields]))
     scans = []
     for group, members in _groups(spark, plan, files, schema):
-        known = {join(plan.location, files[at].path): (*files[at].partition, at) for at in members}
+        known = {
+            join(plan.location, files[at].path): (*files[at].partition, at if numbers is None else numbers[at])
+            for at in members
+        }
         scans.append(_with_lookup(group, known, fields))
     return reduce(DataFrame.unionAll, scans)
 
@@ -91,6 +102,7 @@ def merged_rows(
     ``files`` has all files of a file group, or none. Raises UnsupportedOperation if the table has no key to merge by.
     """
     schema = schema or plan.schema
+    files = without_settled_deletes(files)
     changed = {(file.partition, file.file_group) for file in files if file.kind == "delta"}
     if not changed:
         return rows_of(spark, plan, files, schema)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import DataFile, Plan, Writer
+from lakemark.files import without_settled_deletes
 from lakemark_core.errors import UnsupportedOperation
 from lakemark_spark import layout
 from lakemark_spark.footers import describe_files
@@ -19,8 +20,11 @@ FILE: Final = " file"
 
 
 def planned_bases(plan: Plan, table: str) -> list[DataFile]:
-    """The planned files. Raises UnsupportedOperation if there are deltas, which no base file can be written without."""
-    files = plan.files()
+    """The planned files that have rows of the table.
+
+    Raises UnsupportedOperation if there are deltas, which no base file can be written without.
+    """
+    files = without_settled_deletes(plan.files())
     deltas = sum(file.kind != "base" for file in files)
     if deltas:
         raise UnsupportedOperation(

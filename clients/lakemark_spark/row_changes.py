@@ -31,6 +31,7 @@ from lakemark_spark.keys import key_fields, ranges_of
 from lakemark_spark.kinds import key_columns
 from lakemark_spark.reader import merged_rows, numbered_rows
 from lakemark_spark.rewrites import FILE, planned_bases, write_again
+from lakemark_spark.sizes import file_size
 from lakemark_spark.sources import JoinBy, Source, bucketed_source_of, check_join, source_of
 
 _COUNTS: Final = "lakemark.rows."
@@ -101,7 +102,8 @@ def change_rows(
             check_names(writer.schema, table)
         run = _Buckets if kind.buckets else _Files
         change = replace(change, by=by)
-        return run(client, spark, writer, kind, policy, change, branch).commit(dict(metadata or {}))
+        size = None if kind.buckets else file_size(client, table, definition.properties, branch)
+        return run(client, spark, writer, kind, policy, change, branch, size).commit(dict(metadata or {}))
 
 
 def _operation(kind: TableKind, policy: str, *, inserts: bool) -> Operation:
@@ -137,6 +139,7 @@ class _Change:
     policy: str
     change: RowChange
     branch: str
+    size: layout.FileSize | None
 
     def commit(self, metadata: dict[str, str]) -> Changed:
         with ExitStack() as stack:
@@ -399,7 +402,7 @@ class _Files(_Change):
             return []
         rows, schema = reduce(DataFrame.unionAll, fresh), self.writer.schema
         attempt = layout.Attempt.new(self.writer.location)
-        layout.write(rows, schema, attempt, distribute=True)
+        layout.write(rows, schema, attempt, distribute=True, size=self.size)
         return describe_files(self.spark, layout.written_files(attempt), self.writer.location, schema)
 
     def _may_move(self, clauses: Clauses) -> bool:

@@ -19,6 +19,7 @@ from lakemark_spark.kinds import key_columns
 from lakemark_spark.matches import NewRows, new_rows
 from lakemark_spark.reader import numbered_rows
 from lakemark_spark.rewrites import FILE, files_of, planned_bases, write_again
+from lakemark_spark.sizes import file_size
 
 
 def upsert(
@@ -60,7 +61,8 @@ def upsert(
                 return upsert_deltas(client, df, writer, kind, policy=policy, branch=branch, metadata=metadata)
             if kind.buckets:
                 return upsert_groups(client, df, writer, kind, branch=branch, metadata=metadata)
-            return _upsert(client, df, writer, keys, metadata, branch)
+            size = file_size(client, table, definition.properties, branch)
+            return _upsert(client, df, writer, keys, size, metadata, branch)
 
 
 def _upsert(
@@ -68,6 +70,7 @@ def _upsert(
     df: DataFrame,
     writer: Writer,
     keys: str | Sequence[str],
+    size: layout.FileSize | None,
     metadata: Mapping[str, str] | None,
     branch: str,
 ) -> Commit:
@@ -82,7 +85,7 @@ def _upsert(
             whole_table=new.may_move,
             file_groups=list(dict.fromkeys(file.file_group for file in changed)),
         )
-        added = _write(new, plan, changed, writer)
+        added = _write(new, plan, changed, writer, size)
     check_not_null(added, writer.schema, table)
     return writer.commit(added, removed=[file.path for file in changed], metadata=metadata)
 
@@ -97,11 +100,13 @@ def _plan(client: Client, new: NewRows, writer: Writer, branch: str) -> Plan:
     return client.plan(writer.table, None if behind else ranges, version=at, branch=branch)
 
 
-def _write(new: NewRows, plan: Plan, changed: Sequence[DataFile], writer: Writer) -> list[DataFile]:
+def _write(
+    new: NewRows, plan: Plan, changed: Sequence[DataFile], writer: Writer, size: layout.FileSize | None
+) -> list[DataFile]:
     """The files that take the places of ``changed``, and those of rows that have no place there."""
     spark = new.rows.sparkSession
     old = numbered_rows(spark, plan, changed, new.schema, FILE)
     attempt = layout.Attempt.new(writer.location)
-    layout.write(new.outside(old), new.schema, attempt, distribute=True)
+    layout.write(new.outside(old), new.schema, attempt, distribute=True, size=size)
     inserted = describe_files(spark, layout.written_files(attempt), writer.location, new.schema)
     return [*inserted, *(write_again(new.put_into(old), changed, writer) if changed else ())]

@@ -12,7 +12,7 @@ from lakemark import Client, Commit, DataFile, Writer
 from lakemark.client.model import Operation
 from lakemark.client.partitions import Partition, partition_values
 from lakemark_core.errors import InvalidArgument
-from lakemark_core.table_kind import TableKind
+from lakemark_core.table_kind import TableKind, kind_of
 from lakemark_core.types import name_of_partition
 from lakemark_spark import layout
 from lakemark_spark.batches import batch_of, computed_once
@@ -21,8 +21,10 @@ from lakemark_spark.deltas import required_fields
 from lakemark_spark.footers import check_not_null, describe_files
 from lakemark_spark.groups import write_groups
 from lakemark_spark.keys import count_keys, key_fields
-from lakemark_spark.kinds import key_columns, kind_of_table, require_no_key
+from lakemark_spark.kinds import key_columns, require_no_key
+from lakemark_spark.layout import FileSize
 from lakemark_spark.schema import columns_for
+from lakemark_spark.sizes import file_size
 
 Partitions: TypeAlias = Sequence[Partition] | Literal["dynamic"] | None
 
@@ -42,7 +44,8 @@ def append(
     Columns are matched by name, whatever their case; narrower types are widened. ``server``: ``host:port``, or a client
     that stays open. The same ``request_id`` commits once, however often it is asked for (in ``foreachBatch``: a name
     with the epoch id). ``distribute``: rows of a partition are brought together first, for few files; False writes
-    without a shuffle, up to one file for each task and partition. ``branch`` "": main.
+    without a shuffle, up to one file for each task and partition. Files are of about the size that the table
+    says (``lakemark.write.target-file-size-bytes``) where rows are brought together. ``branch`` "": main.
 
     Raises InvalidSchema with every column that does not fit, CommitConflict, UnsupportedOperation (the table has a
     key), and Spark's errors; after any of them the
@@ -89,7 +92,8 @@ def _write(
     named = None if partitions is None or isinstance(partitions, str) else list(partitions)
     if isinstance(partitions, str) and not dynamic:
         raise InvalidArgument(f"partitions={partitions!r} is neither a list of partitions nor 'dynamic'")
-    kind = kind_of_table(client, table)
+    properties = client.tables.get(table).properties
+    kind = kind_of(properties)
     if operation == "append":
         require_no_key(kind, table)
     with client.begin(
@@ -98,7 +102,8 @@ def _write(
         if writer.committed:
             return writer.commit()
         columns = columns_for(df.schema, writer.schema, table)
-        files = _files(df.select(*columns), writer, kind, distribute=distribute)
+        size = None if kind.buckets else file_size(client, table, properties, branch)
+        files = _files(df.select(*columns), writer, kind, distribute=distribute, size=size)
         check_not_null(files, writer.schema, writer.table)
         if named is not None and operation == "overwrite_partitions":
             _check_within(files, named, writer)
@@ -107,7 +112,9 @@ def _write(
         return writer.commit(files, metadata=metadata)
 
 
-def _files(rows: DataFrame, writer: Writer, kind: TableKind, *, distribute: bool) -> list[DataFile]:
+def _files(
+    rows: DataFrame, writer: Writer, kind: TableKind, *, distribute: bool, size: FileSize | None
+) -> list[DataFile]:
     """The files of ``rows``, which have the table's columns: one for each file group if the table has buckets."""
     schema = writer.schema
     if kind.buckets:
@@ -120,7 +127,7 @@ def _files(rows: DataFrame, writer: Writer, kind: TableKind, *, distribute: bool
             rows = stack.enter_context(computed_once(rows))
             count_keys(rows, keys, writer.table)
         attempt = layout.Attempt.new(writer.location)
-        layout.write(rows, schema, attempt, distribute=distribute)
+        layout.write(rows, schema, attempt, distribute=distribute, size=size)
         paths = layout.written_files(attempt)
         return describe_files(rows.sparkSession, paths, writer.location, schema)
 

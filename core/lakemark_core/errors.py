@@ -16,12 +16,14 @@ Neither the message nor the details have secrets of URLs in them (``lakemark_cor
     ├── InvalidArgument            the request can never work
     │   ├── OffsetUnknown           the log has no such event yet
     │   ├── InvalidName
+    │   ├── InvalidPartition        values, a name or a definition that does not fit the partitions of its table
     │   ├── InvalidPredicate
     │   ├── InvalidSchema
     │   └── InvalidFile
     ├── NotFound
     │   ├── DatabaseNotFound, TableNotFound, PartitionNotFound, FunctionNotFound
-    │   └── VersionNotFound, BranchNotFound, InstantNotFound, ConsumerNotFound, SinkNotFound
+    │   ├── VersionNotFound, BranchNotFound, InstantNotFound, ConsumerNotFound, SinkNotFound
+    │   └── LockNotFound, TransactionNotFound
     ├── AlreadyExists
     ├── FailedPrecondition         the request does not fit the state of things
     │   ├── InstantStateError
@@ -30,6 +32,8 @@ Neither the message nor the details have secrets of URLs in them (``lakemark_cor
     │   ├── EventsTrimmed           events are kept no longer
     │   ├── EventsLost              a restored store does not have them
     │   ├── ConsumerTaken           somebody else has the consumer, or it was moved
+    │   ├── TransactionAborted      by its client, by a conflict, or because it was silent for too long
+    │   ├── TransactionOpen         its locks are freed by its end
     │   └── StorageRefused          where the files lie something is missing: details["reason"] says what
     ├── CommitConflict             lost the race; open a new instant and plan again
     ├── LimitExceeded              too large, too many
@@ -87,6 +91,10 @@ class InvalidArgument(LakemarkError):
 
 class InvalidName(InvalidArgument):
     code = "invalid_name"
+
+
+class InvalidPartition(InvalidArgument):
+    code = "invalid_partition"
 
 
 class InvalidPredicate(InvalidArgument):
@@ -149,6 +157,18 @@ class SinkNotFound(NotFound):
     code = "sink_not_found"
 
 
+class LockNotFound(NotFound):
+    """It was freed, or its holder was silent for too long."""
+
+    code = "lock_not_found"
+
+
+class TransactionNotFound(NotFound):
+    """It was never opened, or has ended long ago."""
+
+    code = "transaction_not_found"
+
+
 class AlreadyExists(LakemarkError):
     code = "already_exists"
     grpc_status = "ALREADY_EXISTS"
@@ -201,6 +221,18 @@ class ConsumerTaken(FailedPrecondition):
     """Another member of its group has the consumer, or it was moved or dropped: what is said of it no longer counts."""
 
     code = "consumer_taken"
+
+
+class TransactionAborted(FailedPrecondition):
+    """The transaction was aborted: by its client, by a conflict, or because it was silent for too long."""
+
+    code = "transaction_aborted"
+
+
+class TransactionOpen(FailedPrecondition):
+    """The lock belongs to a transaction: it is freed when that is committed or aborted."""
+
+    code = "transaction_open"
 
 
 class StorageRefused(FailedPrecondition):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from lakemark_core.evolution.sql import quoted
+from lakemark_core.evolution.sql import missing_sql, quoted
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import BIGINT, STRING, Field, Schema
 
@@ -49,6 +49,27 @@ def merged_sql(base: str, log: str, schema: Schema, kind: TableKind) -> str:
     """
     by = _by_column if kind.merge_by == "column" else _by_row
     return by(base, log, schema, kind)
+
+
+def deletes_sql(log: str, schema: Schema, kind: TableKind) -> str:
+    """A query for the deletes that are the newest changes of their keys, as rows of a delta, by their own instants.
+
+    ``log`` as in ``merged_sql``; the table has an ordering column. A delete that loses to a base row may be among them:
+    it loses to it again whenever they are merged.
+    """
+    fields = kind.key_fields(schema)
+    key = [quoted(field.name) for field in fields]
+    ordering, operation, instant = quoted(schema.field(kind.ordering_column).name), quoted(OPERATION), quoted(INSTANT)
+    newest = (
+        f"SELECT {_list(key)}, max_by(struct({ordering}, {operation}, {instant}), struct({ordering}, {instant})) "
+        f"AS {_ROW} FROM {log} GROUP BY {_list(key)}"
+    )
+    columns = [
+        f"{name if field in fields else f'{_ROW}.{name}' if name == ordering else missing_sql(field.type)} AS {name}"
+        for field, name in ((field, quoted(field.name)) for field in schema.columns)
+    ]
+    own = f"{_ROW}.{operation} AS {operation}, {_ROW}.{instant} AS {instant}, CAST(NULL AS STRING) AS {quoted(COLUMNS)}"
+    return f"SELECT {_list(columns)}, {own} FROM ({newest}) WHERE {_ROW}.{operation} = '{DELETE}'"
 
 
 def _by_row(base: str, log: str, schema: Schema, kind: TableKind) -> str:

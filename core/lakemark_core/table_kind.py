@@ -17,12 +17,22 @@ ORDERING_PROPERTY: Final = "lakemark.merge.ordering-column"
 """Of the changes of a row the one with the greatest value wins; without it the latest commit."""
 MERGE_BY_PROPERTY: Final = "lakemark.merge.by"
 BUCKETS_PROPERTY: Final = "lakemark.bucket.count"
-PROPERTIES: Final = (KEY_PROPERTY, WRITE_MODE_PROPERTY, ORDERING_PROPERTY, MERGE_BY_PROPERTY, BUCKETS_PROPERTY)
+DELETES_PROPERTY: Final = "lakemark.merge.deletes.retain-ms"
+"""For how many milliseconds compactions keep a delete, so that older changes which arrive later lose to it."""
+PROPERTIES: Final = (
+    KEY_PROPERTY,
+    WRITE_MODE_PROPERTY,
+    ORDERING_PROPERTY,
+    MERGE_BY_PROPERTY,
+    BUCKETS_PROPERTY,
+    DELETES_PROPERTY,
+)
 
 FIXED: Final = (KEY_PROPERTY, ORDERING_PROPERTY, MERGE_BY_PROPERTY, BUCKETS_PROPERTY)
 """Properties by which files were written: a table keeps those that it was created with."""
 
 BUCKETS_MAX: Final = 65_536
+DELETES_RETAINED_MS: Final = 7 * 24 * 3_600_000
 
 WriteMode: TypeAlias = Literal["copy-on-write", "merge-on-read"]
 MergeBy: TypeAlias = Literal["row", "column"]
@@ -32,7 +42,8 @@ MergeBy: TypeAlias = Literal["row", "column"]
 class TableKind:
     """``key``: names of columns as the property has them, () without a key. ``buckets`` 0: there is no bucket index.
 
-    ``ordering_column`` "": changes are ordered by their commits. Made by ``kind_of``.
+    ``ordering_column`` "": changes are ordered by their commits. ``deletes_retained_ms``: how long compactions keep
+    deletes; 0: not at all. Made by ``kind_of``.
     """
 
     key: tuple[str, ...] = ()
@@ -40,6 +51,7 @@ class TableKind:
     ordering_column: str = ""
     merge_by: MergeBy = "row"
     buckets: int = 0
+    deletes_retained_ms: int = 0
 
     @property
     def merges_on_read(self) -> bool:
@@ -107,6 +119,7 @@ def kind_of(properties: Mapping[str, str]) -> TableKind:
         properties.get(ORDERING_PROPERTY, "").strip(),
         cast(MergeBy, _word(properties, MERGE_BY_PROPERTY, get_args(MergeBy))),
         _buckets(properties),
+        _deletes_retained_ms(properties),
     )
     if ORDERING_PROPERTY in properties and not kind.ordering_column:
         raise InvalidArgument(f"{ORDERING_PROPERTY} = '' names no column; leave it out to go by the order of commits")
@@ -114,6 +127,11 @@ def kind_of(properties: Mapping[str, str]) -> TableKind:
         for name in (WRITE_MODE_PROPERTY, ORDERING_PROPERTY, MERGE_BY_PROPERTY, BUCKETS_PROPERTY):
             if name in properties and properties[name].strip().lower() != "copy-on-write":
                 raise InvalidArgument(f"{name} is for tables with a key: set {KEY_PROPERTY}, too")
+    if DELETES_PROPERTY in properties and not kind.ordering_column:
+        raise InvalidArgument(
+            f"{DELETES_PROPERTY} is for tables with {ORDERING_PROPERTY}: elsewhere a change that comes after a delete "
+            "is newer than it, so that no delete has to be kept"
+        )
     if kind.merges_on_read and not kind.buckets:
         raise InvalidArgument(
             f"{WRITE_MODE_PROPERTY} = 'merge-on-read' needs {BUCKETS_PROPERTY}: the bucket of a key says which file "
@@ -152,6 +170,12 @@ def _word(properties: Mapping[str, str], name: str, words: tuple[str, ...]) -> s
     if value not in words:
         raise InvalidArgument(f"{name} = {properties[name]!r} is not known; use {' or '.join(words)}")
     return value
+
+
+def _deletes_retained_ms(properties: Mapping[str, str]) -> int:
+    if DELETES_PROPERTY in properties:
+        return whole_number(properties, DELETES_PROPERTY, 0)
+    return DELETES_RETAINED_MS if properties.get(ORDERING_PROPERTY, "").strip() else 0
 
 
 def _buckets(properties: Mapping[str, str]) -> int:

@@ -17,11 +17,14 @@ from lakemark_hms.wire.dispatch import Dispatcher, run_all
 from lakemark_hms.wire.limits import ServerSettings
 from lakemark_hms.wire.server import HmsServer
 from lakemark_server.admission.lanes import LaneUse
+from lakemark_server.catalog import named_content
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
+from lakemark_server.grants.service import Grants
 from lakemark_server.host.ports import cannot_listen
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.transactions.service import Transactions
 
 
 class HmsBridge:
@@ -29,8 +32,9 @@ class HmsBridge:
 
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
-    None: no limits. ``mounted``: databases of outside Metastores. ``timeline``: the process's own, if it has one.
-    ``engine_schemes``, ``notification_format``: see ``Services``. Raises Unavailable if the port is taken.
+    None: no limits. ``mounted``: databases of outside Metastores. ``timeline``, ``transactions``: the process's own,
+    if it has them. ``engine_schemes``, ``notification_format``, ``partitions_max``: see ``Services``. Raises
+    Unavailable if the port is taken.
     """
 
     def __init__(
@@ -45,15 +49,26 @@ class HmsBridge:
         warehouse: Warehouse | None = None,
         admission: Admission | None = None,
         timeline: Timeline | None = None,
+        transactions: Transactions | None = None,
         engine_schemes: Mapping[str, str] | None = None,
         notification_format: MessageFormat = JSON,
+        partitions_max: int = 0,
         mounted: Mounted | None = None,
     ) -> None:
         schemes = engine_schemes or {}
         known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
         timeline = timeline or Timeline(catalog.store, Snapshots(catalog.store), catalog.clock)
         self.services = Services(
-            catalog, warehouse or Warehouse(catalog), timeline, lake, known, schemes, notification_format
+            catalog,
+            warehouse or Warehouse(catalog),
+            timeline,
+            transactions or Transactions(catalog.mutations),
+            Grants(catalog.mutations, named_content.require),
+            lake,
+            known,
+            schemes,
+            notification_format,
+            partitions_max,
         )
         handlers = all_handlers(self.services)
         if mounted is not None:

@@ -9,9 +9,14 @@ from lakemark_core.errors import (
     DatabaseNotFound,
     FailedPrecondition,
     InvalidArgument,
+    InvalidPartition,
     LakemarkError,
+    LockNotFound,
     NotFound,
     TableNotFound,
+    TransactionAborted,
+    TransactionNotFound,
+    TransactionOpen,
 )
 from lakemark_thrift.base import DeclaredError
 from lakemark_thrift.services import Method
@@ -22,7 +27,11 @@ from lakemark_thrift.ttypes import (
     InvalidObjectException,
     InvalidOperationException,
     MetaException,
+    NoSuchLockException,
     NoSuchObjectException,
+    NoSuchTxnException,
+    TxnAbortedException,
+    TxnOpenException,
     UnknownDBException,
     UnknownTableException,
 )
@@ -46,8 +55,13 @@ _TABLE: Final[tuple[tuple[type[LakemarkError], tuple[type[DeclaredError], ...]],
     (Modified, ()),
     (DatabaseNotFound, (NoSuchObjectException, UnknownDBException, InvalidOperationException, InvalidObjectException)),
     (TableNotFound, (NoSuchObjectException, UnknownTableException, InvalidOperationException, InvalidObjectException)),
+    (LockNotFound, (NoSuchLockException,)),
+    (TransactionNotFound, (NoSuchTxnException,)),
+    (TransactionAborted, (TxnAbortedException,)),
+    (TransactionOpen, (TxnOpenException,)),
     (NotFound, (NoSuchObjectException, InvalidOperationException, InvalidObjectException)),
     (AlreadyExists, (AlreadyExistsException, InvalidOperationException, InvalidObjectException)),
+    (InvalidPartition, ()),  # as in Hive, whatever the method declares beside its MetaException
     (InvalidArgument, (InvalidObjectException, InvalidOperationException, InvalidInputException)),
     (FailedPrecondition, (InvalidOperationException, InvalidObjectException)),
     (LakemarkError, ()),
@@ -63,6 +77,8 @@ _OF_METHOD: Final[dict[str, tuple[tuple[type[LakemarkError], type[DeclaredError]
     "create_table_req": ((NotFound, InvalidObjectException),),
     "drop_database": ((InvalidArgument, MetaException),),
     "drop_database_req": ((InvalidArgument, MetaException),),
+    "exchange_partition": ((LakemarkError, MetaException),),
+    "exchange_partitions": ((LakemarkError, MetaException),),
     "drop_catalog": ((InvalidArgument, MetaException),),
 }
 

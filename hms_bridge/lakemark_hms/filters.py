@@ -5,7 +5,8 @@ The grammar is that of Hive 2.3 to 4 as their clients and Spark use it, and a li
 where a backslash stands before the text's own quote, the two disagree on where the text ends, and the filter is
 refused.
 
-``like`` has the wildcards of the metastore, ``.*`` and ``.``; nothing else in it is special. It becomes SQL's LIKE.
+``like`` has the wildcards of the metastore, ``.*`` and ``.``, which Spark sends; nothing else in it is special. A
+pattern with ``%`` and without ``.*`` is one of SQL, as Hive 4 has it. Both become SQL's LIKE.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ DIGITS_MAX = 38
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    |(?P<timestamp>\d{4}-\d{2}-\d{2}[ ]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?!\w))
     |(?P<date>\d{4}-\d{2}-\d{2}(?!\w))
     |(?P<number>[+-]?\d+(?:\.\d+)?(?![\w.]))
     |(?P<sign><=>|<=|>=|<>|!=|==|[=<>(),])
@@ -111,17 +113,21 @@ class PartitionColumns:
 class PartitionFilter:
     """A filter as a client sends it.
 
-    One that is not understood, or does not fit the columns, selects all partitions: the client filters them again.
+    One that is not understood, or compares what cannot be compared, selects all partitions: the client filters them
+    again. A column that the table does not have is no matter of understanding (``require_columns``).
+
+    ``exact``: nobody filters again, so that all of this raises InvalidPredicate.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, exact: bool = False) -> None:
         self._text = text
+        self._exact = exact
         self._condition: Expr | None = None
         if text.strip():
             try:
                 self._condition = parse_filter(text)
             except InvalidPredicate as error:
-                self._log(error)
+                self._select_all(error)
 
     @property
     def selects_all(self) -> bool:
@@ -140,10 +146,22 @@ class PartitionFilter:
             try:
                 return evaluate(self._condition, columns(), size)
             except LakemarkError as error:
-                self._log(error)
+                self._select_all(error)
         return np.ones(size, np.bool_)
 
-    def _log(self, error: LakemarkError) -> None:
+    def require_columns(self, known: Sequence[str]) -> None:
+        """Raises InvalidPredicate if the filter names a column that is none of these; case does not matter."""
+        names = {name.lower() for name in known}
+        for column in columns_of(self._condition) if self._condition is not None else ():
+            if column.name.lower() not in names:
+                raise InvalidPredicate(
+                    f"the partition filter names {column.name!r}, which is no partition column: there are "
+                    f"[{', '.join(known)}]"
+                )
+
+    def _select_all(self, error: LakemarkError) -> None:
+        if self._exact:
+            raise InvalidPredicate(f"the partition filter is not understood: {error.message}") from error
         log.info("the partition filter %r selects all: %s", self._text[:500], error)
 
 
@@ -303,16 +321,21 @@ class _Parser:
 
     def _literal(self) -> Literal:
         token = self._peek()
-        if token is not None and token.is_word("date") and self._peek_kind(1) in ("text", "date"):
+        if self._is_typed("date"):
             self._next += 2
             return _date(self._tokens[self._next - 1])
-        if token is None or token.kind not in ("text", "date", "number"):
+        if self._is_typed("timestamp"):
+            self._next += 2
+            return _timestamp(self._tokens[self._next - 1])
+        if token is None or token.kind not in ("text", "timestamp", "date", "number"):
             raise self._unexpected("a value")
         self._next += 1
         if token.kind == "text":
             return Literal(_unquoted(token), STRING)
         if token.kind == "date":
             return _date(token)
+        if token.kind == "timestamp":
+            return _timestamp(token)
         digits = sum(map(str.isdigit, token.text))
         if digits > DIGITS_MAX:
             raise InvalidPredicate(
@@ -341,9 +364,11 @@ class _Parser:
     def _peek_is_column(self) -> bool:
         kind = self._peek_kind(0)
         # A column may be called date, or like a number with letters behind it.
-        return kind == "quoted" or (
-            kind == "word" and not (self._peek_is_word("date") and self._peek_kind(1) in ("text", "date"))
-        )
+        return kind == "quoted" or (kind == "word" and not (self._is_typed("date") or self._is_typed("timestamp")))
+
+    def _is_typed(self, word: str) -> bool:
+        """Whether ``date`` or ``timestamp`` with a value behind it stands here."""
+        return self._peek_is_word(word) and self._peek_kind(1) in ("text", word)
 
     def _is_operator(self, ahead: int) -> bool:
         return self._peek_sign(ahead) in _OPERATORS
@@ -386,6 +411,16 @@ def _date(token: Token) -> Literal:
         raise InvalidPredicate(f"partition filter: '{text}' at position {token.position} is not a date") from None
 
 
+def _timestamp(token: Token) -> Literal:
+    """As a text, which a timestamp column compares as a timestamp, and a text column as it stands, as in Hive."""
+    text = token.text[1:-1] if token.kind == "text" else token.text
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidPredicate(f"partition filter: '{text}' at position {token.position} is not a timestamp") from None
+    return Literal(text, STRING)
+
+
 def _compare(op: Operator, column: ColumnRef, literal: Literal) -> Expr:
     if literal.value == DEFAULT_PARTITION and op in ("=", "!="):
         return IsNull(column, negated=op == "!=")
@@ -399,4 +434,6 @@ def _members(column: ColumnRef, literals: list[Literal]) -> Expr:
 
 
 def _like_pattern(text: str) -> str:
+    if "%" in text and ".*" not in text:
+        return text
     return "%".join("_".join(map(escape_like, part.split("."))) for part in text.split(".*"))

@@ -39,3 +39,10 @@ def given_struct(call: Call, kind: type[T], *path: int) -> Cut[T]:
     if not sent:
         raise NotGiven(f"{call.name} needs a {kind.__name__}, and got none: give one")
     return sent[0]
+
+
+def table_of_partitions(
+    database: str | None, table: str | None, catalog: str | None = None
+) -> tuple[DatabaseName, str]:
+    """The names of a table whose partitions are meant. Raises InvalidName, too."""
+    return given_database(database, catalog), given_name("table", table)

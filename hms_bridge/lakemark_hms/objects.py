@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from lakemark_core import storage
 from lakemark_hms.wire.codec import decode_struct, encode_struct
 from lakemark_hms.wire.cut import I32, I64, LIST, MAP, STRING, STRUCT, Cut, fields, patch
+from lakemark_hms.wire.heads import TableHead
 from lakemark_hms.wire.splice import (
     i32_value,
     i64_value,
@@ -182,6 +183,37 @@ def definition(sent: Cut[Table], identity: Identity, *, location: str, now: int)
         partition_columns=partition_columns(table),
         comment=parameters.get("comment", ""),
     )
+
+
+class TableNames(NamedTuple):
+    catalog: str
+    database: str
+    table: str
+
+
+def names_of(hive: bytes) -> TableNames:
+    """The names in the stored struct of a table, which has no catalog that can be relied on."""
+    head = decode_struct(TableHead, hive)
+    return TableNames("", head.dbName or "", head.tableName or "")
+
+
+def columns_of(hive: bytes) -> dict[str, str]:
+    """The types of the columns in the stored struct of a table, of partition columns too, by name in lower case."""
+    table = decode_struct(Table, hive)
+    columns = [*((table.sd.cols if table.sd is not None else None) or ()), *(table.partitionKeys or ())]
+    return {(column.name or "").lower(): column.type or "" for column in columns}
+
+
+def location_of(hive: bytes) -> str:
+    """The location in the stored struct of a table; "" if it has none."""
+    descriptor = fields(hive).get(_SD)
+    field = fields(hive, descriptor.start).get(_SD_LOCATION) if descriptor is not None else None
+    return hive[field.start + 4 : field.end].decode() if field is not None else ""
+
+
+def parameters_of(hive: bytes) -> dict[str, str]:
+    """The parameters in the stored struct of a table."""
+    return decode_struct(TableHead, hive).parameters or {}
 
 
 def with_creation_metadata(hive: bytes, metadata: bytes | None) -> bytes:

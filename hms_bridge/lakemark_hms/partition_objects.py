@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from lakemark_core import storage
-from lakemark_core.errors import InvalidArgument
-from lakemark_core.types import DEFAULT_PARTITION, partition_texts
+from lakemark_core.errors import InvalidArgument, InvalidPartition, PartitionNotFound
+from lakemark_core.types import DEFAULT_PARTITION
+from lakemark_core.types.partitions import unescape_path_name
 from lakemark_hms.objects import DDL_TIME, VIEW
 from lakemark_hms.partition_view import PartitionView
-from lakemark_hms.wire.cut import I32, LIST, MAP, STRING, STRUCT, Cut, field_head, fields, patch
+from lakemark_hms.wire.codec import decode_struct, encode_struct
+from lakemark_hms.wire.cut import I32, LIST, MAP, STRING, STRUCT, Cut, Field, field_head, fields, patch
 from lakemark_hms.wire.heads import PartitionHead
 from lakemark_hms.wire.splice import i32_value, string_list_value, string_map_value, string_value
 from lakemark_server.catalog.partition_sets import PartitionSet
 from lakemark_server.catalog.warehouse_partitions import check_values
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values, new_partition
+from lakemark_thrift.ttypes import PrincipalPrivilegeSet, StorageDescriptor
 
-_VALUES, _DB_NAME, _TABLE_NAME, _CREATE_TIME, _SD, _PARAMETERS, _PRIVILEGES = 1, 2, 3, 4, 6, 7, 8
-_COLUMNS, _LOCATION = 1, 2
+_VALUES, _DB_NAME, _TABLE_NAME, _CREATE_TIME, _SD, _PARAMETERS, _PRIVILEGES, _CATALOG = 1, 2, 3, 4, 6, 7, 8, 9
+_COLUMNS, _LOCATION, _SERDE = 1, 2, 7
 _LOCATION_HEAD: Final = field_head(STRING, _LOCATION)
 
 
@@ -27,25 +31,49 @@ def values_of(texts: Sequence[str] | None) -> Values:
     return tuple(text or DEFAULT_PARTITION for text in texts or ())
 
 
-def values_of_name(table: HiveTable | PartitionView, name: str) -> Values:
-    """``month=1/origin=JFK`` to values, columns in any case. Raises InvalidArgument."""
-    texts = partition_texts(name, table.columns) if name else None
-    if texts is None:
-        raise InvalidArgument(
+def values_of_name(table: HiveTable | PartitionView, name: str, *, exact: bool = False) -> Values:
+    """``month=1/origin=JFK`` to values. As in Hive, the order of the columns does not matter, nor what else is named.
+
+    ``exact``: the case of the columns counts. Raises InvalidPartition if there is no name, PartitionNotFound if it
+    lacks a column.
+    """
+    if not name:
+        raise InvalidPartition("the name of the partition is empty")
+    if not table.columns:
+        raise InvalidPartition("the table is not partitioned")
+    parts = [part.partition("=") for part in name.split("/")]
+    given = {
+        column if exact else column.lower(): value
+        for column, value in ((unescape_path_name(head), text) for head, equals, text in parts if equals and text)
+    }
+    texts = [given.get(column if exact else column.lower()) for column in table.columns]
+    if None in texts:
+        raise PartitionNotFound(
             f"partition name {name!r} does not fit the partition columns [{', '.join(table.columns)}]"
         )
-    return texts
+    return tuple(unescape_path_name(text or "") for text in texts)
 
 
 def ending(table: HiveTable) -> bytes:
     """The bytes that complete the struct of each partition of the table: the names, and the end."""
-    return ending_of(table.database.name, table.name)
+    return ending_of(table.database.name, table.name, table.database.catalog)
 
 
-def ending_of(database: str, table: str) -> bytes:
+def ending_of(database: str, table: str, catalog: str = "") -> bytes:
     """The ``ending`` for these names."""
     names = field_head(STRING, _DB_NAME) + string_value(database)
-    return names + field_head(STRING, _TABLE_NAME) + string_value(table) + b"\0"
+    names += field_head(STRING, _TABLE_NAME) + string_value(table)
+    return names + (field_head(STRING, _CATALOG) + string_value(catalog) if catalog else b"") + b"\0"
+
+
+def privileges(user: str | None, groups: Sequence[str] | None) -> bytes:
+    """The field of a partition that has privileges of its own: nobody was granted any."""
+    none_granted = PrincipalPrivilegeSet(
+        userPrivileges={} if user is None else {user: []},
+        groupPrivileges={group: [] for group in groups or ()},
+        rolePrivileges={"public": []},
+    )
+    return field_head(STRUCT, _PRIVILEGES) + encode_struct(none_granted)
 
 
 def open_struct(row: Partition, base: str) -> bytes:
@@ -76,11 +104,17 @@ def full_struct(table: HiveTable, row: Partition) -> bytes:
 
 def added_partition(table: HiveTable, sent: Cut[PartitionHead], now: int) -> Partition:
     """A new partition. Without a location from the client it gets the default one. Times in seconds."""
-    check_values(table, values_of(sent.value.values))
+    values = values_of(sent.value.values)
+    check_values(table, values)
+    if None in (sent.value.values or ()):
+        raise InvalidPartition("a value of a partition cannot be null; an empty text stands for null")
     parameters = dict(sent.value.parameters or {})
     parameters.setdefault(DDL_TIME, str(now))
     location = default_location(table, sent.value)
-    return split(table, values_of(sent.value.values), _cleaned(sent, parameters, now), location)
+    raw = _cleaned(sent, parameters, now)
+    descriptor = _descriptor_of(raw)
+    _check_storage(table, raw, descriptor)
+    return _split(table, values, raw, location, descriptor)
 
 
 def replaced_partition(table: HiveTable, sent: Cut[PartitionHead], now: int, old: Partition) -> Partition:
@@ -108,6 +142,36 @@ def renamed_partition(table: HiveTable, sent: Cut[PartitionHead], now: int, old:
     return split(table, values_of(sent.value.values), _cleaned(sent, parameters, None), location if old.located else "")
 
 
+_Descriptor = tuple[int, dict[int, Field]] | None  # where a StorageDescriptor starts, and its fields
+
+
+def _descriptor_of(raw: bytes) -> _Descriptor:
+    found_at = fields(raw).get(_SD)
+    return None if found_at is None else (found_at.start, fields(raw, found_at.start))
+
+
+def _check_storage(table: HiveTable, raw: bytes, descriptor: _Descriptor) -> None:
+    """Raises InvalidPartition for a new partition without what readers of its files need. Views may lack it."""
+    if table.entry.hive_type == VIEW or not table.record.location:
+        return
+    if descriptor is None:
+        raise InvalidPartition("the partition has no storage descriptor")
+    if _SERDE not in descriptor[1]:
+        raise InvalidPartition("the storage descriptor of the partition has no serialization library (serdeInfo)")
+    columns = descriptor[1].get(_COLUMNS)
+    if columns is not None:
+        _check_columns(raw[columns.start : columns.end])
+
+
+@lru_cache(maxsize=1_000)
+def _check_columns(columns: bytes) -> None:
+    """Raises InvalidPartition. Partitions mostly have the columns of others, which are decoded once."""
+    storage_of_columns = decode_struct(StorageDescriptor, patch(b"\0", {_COLUMNS: (LIST, columns)}))
+    for column in storage_of_columns.cols or ():
+        if column.name is None or column.type is None:
+            raise InvalidPartition(f"a column of the partition has no {'name' if column.name is None else 'type'}")
+
+
 def with_columns(table: HiveTable, row: Partition, columns: bytes) -> Partition:
     """The partition with other columns: an encoded list of FieldSchema."""
     raw = open_struct(row, table.record.partition_base) + b"\0"
@@ -121,18 +185,27 @@ def with_columns(table: HiveTable, row: Partition, columns: bytes) -> Partition:
 
 
 def default_location(table: HiveTable, head: PartitionHead) -> str:
-    """The location that the client gave, or one below the table; "" for a partition of a view."""
+    """The location that the client gave, or one below the table; "" for a partition of a view.
+
+    Raises InvalidPartition for a location that is none, or is that of a partition of a view.
+    """
     given = _given_location(head)
+    if table.entry.hive_type == VIEW or not table.record.location:
+        if given:
+            raise InvalidPartition(f"{table.label} is a view: its partitions have no location, {given} is given")
+        return ""
     if given:
         return given
-    if table.entry.hive_type == VIEW or not table.record.location:
-        return ""
     return storage.join(table.record.location, table.partition_name(values_of(head.values)))
 
 
 def _given_location(head: PartitionHead) -> str:
+    """Raises InvalidPartition."""
     given = head.sd.location if head.sd is not None else None
-    return storage.normal_uri(given) if given and given.strip() else ""
+    try:
+        return storage.normal_uri(given) if given and given.strip() else ""
+    except InvalidArgument as error:
+        raise InvalidPartition(error.message, **error.details) from error
 
 
 def undetailed(values: Values, create_time: int, storage_field: bytes, location: str) -> bytes:
@@ -164,6 +237,7 @@ def _cleaned(sent: Cut[PartitionHead], parameters: Mapping[str, str], create_tim
         _TABLE_NAME: None,
         _PARAMETERS: (MAP, string_map_value(parameters)),
         _PRIVILEGES: None,
+        _CATALOG: None,
     }
     if create_time is not None:
         changes[_CREATE_TIME] = (I32, i32_value(create_time))
@@ -172,12 +246,15 @@ def _cleaned(sent: Cut[PartitionHead], parameters: Mapping[str, str], create_tim
 
 def split(table: HiveTable, values: Values, raw: bytes, location: str) -> Partition:
     """Cuts ``raw``, a struct without the names of its table, in two where the location stands or belongs."""
-    descriptor = fields(raw).get(_SD)
+    return _split(table, values, raw, location, _descriptor_of(raw))
+
+
+def _split(table: HiveTable, values: Values, raw: bytes, location: str, descriptor: _Descriptor) -> Partition:
     if descriptor is None or not location:
         return new_partition(table, values, "", raw[:-1], b"", located=False)
-    given = fields(raw, descriptor.start).get(_LOCATION)
+    at, given = descriptor[0], descriptor[1].get(_LOCATION)
     if given is None:
-        head, tail = raw[: descriptor.start] + _LOCATION_HEAD, raw[descriptor.start : -1]
+        head, tail = raw[:at] + _LOCATION_HEAD, raw[at:-1]
     else:
         head, tail = raw[: given.start], raw[given.end : -1]
     return new_partition(table, values, location, head, tail, located=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakemark_core.errors import InvalidArgument
+from lakemark_core.errors import InvalidPartition
 from lakemark_core.types import (
     DEFAULT_PARTITION,
     ColumnValue,
@@ -69,17 +69,18 @@ class PartitionView:
     def with_leading(self, wanted: Sequence[str]) -> Sequence[int]:
         """Where the partitions that begin with the wanted values stand; "" stands for any value.
 
-        Raises InvalidArgument if more values are wanted than there are columns.
+        Raises InvalidPartition if more values are wanted than there are columns.
         """
         if len(wanted) > len(self.columns):
-            raise InvalidArgument(f"{len(wanted)} partition values for the {len(self.columns)} partition columns")
+            raise InvalidPartition(f"{len(wanted)} partition values for the {len(self.columns)} partition columns")
         fixed = [(at, value) for at, value in enumerate(wanted) if value]
         if not fixed:
             return range(len(self.values))
         return [at for at, row in enumerate(self.values) if all(row[i] == value for i, value in fixed)]
 
     def matching(self, selection: PartitionFilter) -> Sequence[int]:
-        """Where the partitions that a filter selects stand."""
+        """Where the partitions that a filter selects stand. Raises InvalidPredicate if it names another column."""
+        selection.require_columns(self.columns)
         if selection.selects_all:
             return range(len(self.values))
         return np.flatnonzero(selection.mask(lambda: self._typed, len(self.values))).tolist()
@@ -94,6 +95,10 @@ class PartitionView:
         """Raises InvalidArgument for a value that is not of its column's type."""
         fields = [Field(0, name, parse_type(text)) for name, text in zip(self.columns, self.types, strict=True)]
         return typed_columns(fields, self.values)
+
+    def extended(self, fields: bytes) -> PartitionView:
+        """The same partitions, each with these encoded fields, too."""
+        return PartitionView(self.columns, self.types, self.values, self.structs, fields + self.ending)
 
     def list_value(self, chosen: Sequence[int] | None = None) -> Pieces:
         """The encoded Thrift list of all or some of the partitions, in that order."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakemark_core import storage
-from lakemark_core.errors import TableNotFound
+from lakemark_core.errors import InvalidPartition, TableNotFound
 from lakemark_hms.facet import LakeFacet, is_hidden, lake_write_error
 from lakemark_hms.filters import PartitionFilter
+from lakemark_hms.given import table_of_partitions
 from lakemark_hms.names import DatabaseName
 from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.partition_objects import view_of
@@ -17,7 +18,9 @@ from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable
+from lakemark_server.grants.service import Grants
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.transactions.service import Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +39,20 @@ class Services:
 
     ``engine_schemes`` says in which scheme engines read the locations of databases and lake tables, by the scheme that
     these have. The locations of warehouse tables are answered as they were sent. ``notification_format``: in which form
-    the messages of notifications are.
+    the messages of notifications are. ``partitions_max``: of partitions in one answer; a request for more is refused
+    (0: none is).
     """
 
     catalog: Catalog
     warehouse: Warehouse
     timeline: Timeline
+    transactions: Transactions
+    grants: Grants
     lake: LakeFacet | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     engine_schemes: Mapping[str, str] = field(default_factory=dict)
     notification_format: MessageFormat = JSON
+    partitions_max: int = 0
 
     def for_engines(self, location: str) -> str:
         """A location in the scheme that engines read."""
@@ -62,6 +69,18 @@ class Services:
         if entry is None and not is_hidden(name):
             raise TableNotFound(f"{owner.name}.{name} table not found", table=f"{owner.name}.{name}")
         return NamedTable(owner, name, entry, hive)
+
+    def find_partitioned(self, database: str | None, table: str | None, catalog: str | None = None) -> NamedTable:
+        """Like ``find``, of names as clients send them. Raises InvalidPartition for those that were not sent."""
+        return self.find(*table_of_partitions(database, table, catalog))
+
+    def check_number(self, partitions: int) -> None:
+        """Raises InvalidPartition if an answer would have more partitions than one may have."""
+        if 0 < self.partitions_max < partitions:
+            raise InvalidPartition(
+                f"the answer would have {partitions} partitions; at most {self.partitions_max} are given at once "
+                "(hms_partitions_max): ask for fewer, by names or a filter"
+            )
 
     def hive_table(self, database: DatabaseName, table: str | None) -> HiveTable:
         """The warehouse table. Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table."""
@@ -87,9 +106,15 @@ class Services:
             return view_of(named.hive, self.warehouse.partitions.all(named.hive))
         return self._lake_partitions(named, PartitionFilter(""))
 
-    def filtered(self, named: NamedTable, filter_text: str) -> tuple[PartitionView, Sequence[int]]:
-        """Partitions, and where those that the filter selects stand among them. Raises TableNotFound."""
-        selection = PartitionFilter(filter_text)
+    def filtered(
+        self, named: NamedTable, filter_text: str, *, exact: bool = False
+    ) -> tuple[PartitionView, Sequence[int]]:
+        """Partitions, and where those that the filter selects stand among them. Raises TableNotFound.
+
+        Of a filter that is not understood all are selected, unless the answer must be ``exact``: then InvalidPredicate
+        is raised. A filter by what is no partition column is an error, too.
+        """
+        selection = PartitionFilter(filter_text, exact=exact)
         if named.hive is not None:
             view = self.partitions(named)
             return view, view.matching(selection)

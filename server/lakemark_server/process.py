@@ -53,6 +53,8 @@ from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store import event_log, store_format
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.transactions.limits import TransactionLimits
+from lakemark_server.transactions.service import Transactions
 
 if TYPE_CHECKING:
     from lakemark_hms.bridge import HmsBridge
@@ -107,6 +109,8 @@ class Service:
         )
         self.catalog.ensure_default_database()
         self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)
+        transaction_limits = TransactionLimits(timeout_ms=max(1, int(settings.txn_timeout_s * 1_000)))
+        self.transactions = Transactions(self.catalog.mutations, transaction_limits)
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
@@ -161,6 +165,7 @@ class Service:
                     clean_interval_ms=int(settings.clean_interval_s * 1_000),
                     clean_grace_ms=int(settings.clean_grace_s * 1_000),
                     event_retention=retention,
+                    transaction_limits=transaction_limits,
                 ).round
             ),
         )
@@ -292,8 +297,10 @@ class Service:
             settings=limits,
             admission=admission,
             timeline=self.timeline,
+            transactions=self.transactions,
             engine_schemes=given.engine_schemes,
             notification_format=BY_SETTING[given.hms_notification_format],
+            partitions_max=given.hms_partitions_max,
             mounted=self._mounted,
         )
 

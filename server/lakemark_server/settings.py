@@ -81,6 +81,7 @@ class Settings(BaseSettings):
     hms_notification_format: Literal["json", "gzip"] = Field(
         "json", description="messages of Hive's notifications: json-0.2, or gzip(json-2.0) as Hive 4 writes by default"
     )
+    hms_partitions_max: int = Field(0, ge=0, description="of one Metastore answer; more are refused. 0: any number")
     hms_waiting_max: int = Field(1_024, ge=0, description="calls that wait for a thread; more are refused")
     client_catalogs: bool = Field(False, description="whether clients make catalogs")
     quota_requests_per_second: float = Field(Limits().requests_per_second, ge=0, description="of a tenant, per process")
@@ -121,6 +122,9 @@ class Settings(BaseSettings):
     listener_interval_s: float = Field(2.0, gt=0, description="how often new listeners are looked for")
     listener_lease_s: float = Field(
         120.0, ge=0.5, description="after which another process mirrors for one that says nothing"
+    )
+    txn_timeout_s: float = Field(
+        300.0, gt=0, description="after this silence a Metastore lock is freed, and a transaction is aborted"
     )
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lakemark import Client
@@ -73,5 +74,32 @@ def test_the_command_compacts(client: Client, service: Service, start_spark: Sta
         for _ in range(2)
     ]
 
-    assert told == ["compacted db.by_command: version 2\n", "db.by_command has no deltas to merge\n"]
+    assert told == ["compacted db.by_command: version 2\n", "db.by_command has nothing to merge\n"]
     assert client.read("db.by_command").num_rows == 5
+
+
+@pytest.mark.slow
+def test_the_commands_merge_small_files_and_put_rows_in_order(client: Client) -> None:
+    client.databases.create("db", if_not_exists=True)
+    table = "db.by_commands"
+    client.tables.create(table, "x int, y string", properties={"lakemark.clustering.columns": "x"})
+    for at in range(2):
+        with client.begin(table, "append") as writer:
+            writer.write(pa.table({"x": pa.array([at, 9 - at], pa.int32()), "y": ["a", "b"]}))
+            writer.commit()
+    server = ["--server", client.address, "tables"]
+    spark = ["--master", "local[1]", "--conf", "spark.driver.bindAddress=127.0.0.1"]
+    commands = [["compact", table], ["cluster", table], ["cluster", table, "--by", "y,x", "--where", "x > 100"]]
+    told = [
+        subprocess.run(
+            [sys.executable, "-m", "lakemark", *server, *command, *spark], check=True, capture_output=True, text=True
+        ).stdout
+        for command in commands
+    ]
+
+    assert told == [
+        f"compacted {table}: version 3\n",
+        f"clustered {table}: version 4\n",
+        f"{table} has no such files\n",
+    ]
+    assert client.read(table).column("x").to_pylist() == [0, 1, 8, 9]

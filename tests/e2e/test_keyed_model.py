@@ -29,13 +29,16 @@ IDS: Final = 8
 STEPS: Final = 5
 LONG_STEPS: Final = 60
 
-MERGED: Final = {"lakemark.write.mode": "merge-on-read"}
+BUCKETS: Final = {"lakemark.bucket.count": "2"}
+MERGED: Final = {**BUCKETS, "lakemark.write.mode": "merge-on-read"}
 KINDS: Final = {
     "merged": MERGED,
     "ordered": {**MERGED, "lakemark.merge.ordering-column": ORDERING, "lakemark.conflict.policy": "row"},
     "by_column": {**MERGED, "lakemark.merge.by": "column", "lakemark.conflict.policy": "column"},
-    "rewritten": {},
-    "rewritten_ordered": {"lakemark.merge.ordering-column": ORDERING},
+    "rewritten": BUCKETS,
+    "rewritten_ordered": {**BUCKETS, "lakemark.merge.ordering-column": ORDERING},
+    # Without buckets rows are found by the bounds of their keys, and may lie in any file.
+    "bounded": {"lakemark.clustering.columns": "a,b,id", "lakemark.clustering.order": "z-order"},
 }
 
 Row: TypeAlias = dict[str, Any]
@@ -44,7 +47,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 @dataclass
 class Model:
-    """What a table holds. ``deleted``: the ordering values of deletes that deltas still tell of."""
+    """What a table holds. ``deleted``: the ordering values of deletes that deltas or kept deletes tell of."""
 
     ordered: bool
     merged: bool
@@ -99,10 +102,6 @@ class Model:
         self.deleted = {key: at for key, at in self.deleted.items() if key[1] != partition}
         self.rows |= {_key(row): row for row in rows}
 
-    def compact(self) -> None:
-        """Changes nothing but that deletes are forgotten."""
-        self.deleted.clear()
-
     def _beaten(self, key: Key, row: Row) -> bool:
         if not self.ordered:
             return False
@@ -134,12 +133,14 @@ class Steps:
         names = ["upsert", "upsert", "delete_keys", "delete", "overwrite", "insert", "update", "update_from", "merge"]
         if self._kind in ("merged", "ordered", "by_column"):
             names += ["compact", "compact_beside"]
+        if self._kind == "bounded":
+            names = [name for name in names if name != "delete_keys"] + ["compact", "cluster", "cluster"]
         first = self._number == 1
         return getattr(self, "_upsert" if first else f"_{self._chance.choice(names)}")()
 
     def _upsert(self) -> tuple[str, dict[str, Any]]:
         rows = self._rows()
-        if self._kind in ("by_column", "rewritten") and self._chance.random() < 0.6:
+        if self._kind in ("by_column", "rewritten", "bounded") and self._chance.random() < 0.6:
             dropped = self._chance.choice(["a", "b", "t"])
             rows = [{name: value for name, value in row.items() if name != dropped} for row in rows]
         self._model.upsert(rows)
@@ -198,13 +199,16 @@ class Steps:
         return "ls.overwrite(frame(rows), t, partitions=[{'p': p}], server=client)", {"rows": rows, "p": partition}
 
     def _compact(self) -> tuple[str, dict[str, Any]]:
-        self._model.compact()
         return "ls.compact(spark, t, server=client)", {}
+
+    def _cluster(self) -> tuple[str, dict[str, Any]]:
+        where = self._chance.choice([None, "p = 'x'", "a > 50"])
+        columns = self._chance.choice([None, "id", ["t", "b"]])
+        return "ls.cluster(spark, t, where, columns=by, server=client)", {"where": where, "by": columns}
 
     def _compact_beside(self) -> tuple[str, dict[str, Any]]:
         """An upsert is committed after the compaction has read, and before it commits."""
         rows = self._rows()
-        self._model.compact()
         self._model.upsert(rows)
         return "beside(lambda: ls.upsert(frame(rows), t, server=client))", {"rows": rows}
 
@@ -259,7 +263,7 @@ HELPERS: Final = """
 
 def _play(client: Client, spark: SparkProcess, kind: str, seed: int, steps: int) -> None:
     table = f"keyed.{kind}_{seed}"
-    properties = {"lakemark.primary-key": ",".join(KEY), "lakemark.bucket.count": "2", **KINDS[kind]}
+    properties = {"lakemark.primary-key": ",".join(KEY), **KINDS[kind]}
     columns = ", ".join(f"{name} {column_type}" for name, column_type in COLUMNS.items())
     client.tables.create(table, columns, partitioned_by=["p"], properties=properties)
     model = Model("lakemark.merge.ordering-column" in properties, "lakemark.write.mode" in properties)

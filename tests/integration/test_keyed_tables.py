@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pytest
 
 from lakemark import Client, DataFile
 from lakemark.client.model import Operation
-from lakemark.errors import InvalidArgument, InvalidSchema
+from lakemark.errors import InvalidArgument, InvalidFile, InvalidSchema
 from lakemark.files.model import FileKind
 from lakemark_core.storage import open_location
 from tests.integration.grpc_server import connected, running_service
@@ -52,6 +52,20 @@ def test_properties_of_a_kind_are_checked_against_the_columns(client: Client) ->
         with pytest.raises(InvalidSchema, match=told):
             client.tables.alter("kinds.t", change)
     client.tables.alter("kinds.t", "RENAME COLUMN v TO value; ADD COLUMN w INT")
+
+
+def test_columns_to_cluster_by_are_columns_of_the_table(client: Client) -> None:
+    client.databases.create("kinds")
+    by = "lakemark.clustering.columns"
+    with pytest.raises(InvalidArgument, match="no column 'z'"):
+        client.tables.create("kinds.t", "x int, y int", properties={by: "x,z"})
+    client.tables.create("kinds.t", "x int, y int", properties={by: "x,y"})
+    with pytest.raises(InvalidArgument, match="no column 'z'"):
+        client.tables.set_properties("kinds.t", {by: "z"})
+    with pytest.raises(InvalidSchema, match=by):
+        client.tables.alter("kinds.t", "DROP COLUMN y")
+    client.tables.set_properties("kinds.t", {by: "x"})
+    client.tables.alter("kinds.t", "DROP COLUMN y")
 
 
 def test_the_client_merges_deltas_and_filters_on_top(client: Client) -> None:
@@ -97,3 +111,33 @@ def test_the_client_merges_deltas_and_filters_on_top(client: Client) -> None:
     assert rows("v = 'old'") == [(2, "old"), (9, "old")]
     assert rows(version=2) == [(1, "old"), (2, "old"), (3, "old"), (9, "old")]
     assert not client.aggregate("kinds.t").exact
+
+
+def test_a_compaction_adds_deltas_of_its_own_deletes_alone(client: Client) -> None:
+    client.databases.create("kinds")
+    properties = {**KEYED, "lakemark.write.mode": "merge-on-read"}
+    client.tables.create("kinds.t", "id int, at timestamp, day date", partitioned_by=["day"], properties=properties)
+    day = dt.date(2026, 11, 22)
+
+    def commit(operation: Operation, kind: FileKind, under: Callable[[int], int], removed: Sequence[str] = ()) -> str:
+        with client.begin("kinds.t", operation) as writer:
+            path = f"{writer.instant}/day={day}/{kind}/f.parquet"
+            base = DataFile(f"{writer.instant}/day={day}/new/f", 1, 1, (day,), file_group="bucket-1", bucket=1)
+            own = DataFile(
+                path, 1, 1, (day,), file_group="bucket-1", bucket=1, kind=kind, base_instant=under(writer.instant)
+            )
+            writer.commit([own] if operation != "compact" else [base, own], removed=removed)
+            return path
+
+    first = commit("upsert", "delta", lambda _: 0)
+    with pytest.raises(InvalidFile, match="its deltas only keep deletes"):
+        commit("compact", "delta", lambda _: 0, [first])
+    with pytest.raises(InvalidFile, match="that is the instant of the base file under it"):
+        commit("upsert", "delta", lambda instant: instant)
+    kept = commit("compact", "delta", lambda instant: instant, [first])
+
+    assert {file.path for file in client.plan("kinds.t") if file.keeps_deletes} == {kept}
+    assert [one.kind for one in client.plan("kinds.t")] == ["base", "delta"]
+    assert [path.rpartition("/")[2] for path in client.plan("kinds.t").paths] == ["f"], "it need not be read"
+    commit("upsert", "delta", lambda _: 1)
+    assert len(client.plan("kinds.t").paths) == 3

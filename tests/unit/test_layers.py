@@ -20,6 +20,8 @@ LAYERS = (
     "listeners",
     "admission",
     "ownership",
+    "transactions",
+    "grants",
     "catalog",
     "mounts",
     "file_index",

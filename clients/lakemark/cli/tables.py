@@ -10,7 +10,7 @@ from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.options import listed
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.pairs import parse_pairs
-from lakemark.client import Table
+from lakemark.client import Commit, Table
 from lakemark_core.errors import FailedPrecondition
 from lakemark_core.types import format_type
 
@@ -128,18 +128,24 @@ def purge(context: typer.Context, name: Name, table_id: TableId = 0) -> None:
     call.tell({"purged": name}, f"deleted the dropped table {name}")
 
 
+Where = Annotated[str, typer.Option(help="only files that may hold such rows: \"day = '2026-11-22'\"")]
+Branch = Annotated[str, typer.Option(help="default: main")]
+Master = Annotated[str, typer.Option(metavar="URL", help="where Spark runs")]
+SparkSettings = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="a setting of Spark; may be repeated")
+]
+
+
 @app.command()
 def compact(
     context: typer.Context,
     name: Name,
-    where: Annotated[str, typer.Option(help="only file groups that may hold such rows: \"day = '2026-11-22'\"")] = "",
-    branch: Annotated[str, typer.Option(help="default: main")] = "",
-    master: Annotated[str, typer.Option(metavar="URL", help="where Spark runs")] = "local[*]",
-    settings: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="a setting of Spark; may be repeated")
-    ] = None,
+    where: Where = "",
+    branch: Branch = "",
+    master: Master = "local[*]",
+    settings: SparkSettings = None,
 ) -> None:
-    """Merges the deltas of a table that is merged on read into new base files, by Spark."""
+    """Merges deltas, or in a table without buckets small files, into new base files, by Spark."""
     call = invocation(context)
     try:
         from lakemark.cli.spark import session
@@ -148,12 +154,44 @@ def compact(
         raise FailedPrecondition("compaction is done by Spark: pip install 'lakemark[spark]'") from error
     with call.client() as client, session(master, parse_pairs(settings, "setting")) as spark:
         commit = compact_table(spark, name, where or None, server=client, branch=branch)
+    _tell_rewrite(call, name, commit, "compacted", "nothing to merge")
+
+
+@app.command()
+def cluster(
+    context: typer.Context,
+    name: Name,
+    where: Where = "",
+    by: Annotated[
+        str, typer.Option(metavar="COLUMNS", help='"x,y"; default: the table\'s lakemark.clustering.columns')
+    ] = "",
+    order: Annotated[str, typer.Option(help="sort or z-order; default: the table's lakemark.clustering.order")] = "",
+    branch: Branch = "",
+    master: Master = "local[*]",
+    settings: SparkSettings = None,
+) -> None:
+    """Writes files again with their rows in order, so that plans leave out more of them, by Spark."""
+    call = invocation(context)
+    try:
+        from lakemark.cli.spark import session
+        from lakemark_spark import cluster as cluster_table
+    except ImportError as error:
+        raise FailedPrecondition("clustering is done by Spark: pip install 'lakemark[spark]'") from error
+    columns = by.split(",") if by else None
+    with call.client() as client, session(master, parse_pairs(settings, "setting")) as spark:
+        commit = cluster_table(
+            spark, name, where or None, columns=columns, order=order or None, server=client, branch=branch
+        )
+    _tell_rewrite(call, name, commit, "clustered", "no such files")
+
+
+def _tell_rewrite(call: Invocation, name: str, commit: Commit | None, done: str, nothing: str) -> None:
     if call.as_json:
         show_json({"table": name, "version": commit.version if commit else None})
     elif commit:
-        show_done(f"compacted {name}: version {commit.version}")
+        show_done(f"{done} {name}: version {commit.version}")
     else:
-        show_done(f"{name} has no deltas to merge")
+        show_done(f"{name} has {nothing}")
 
 
 @app.command()

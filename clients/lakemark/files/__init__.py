@@ -2,7 +2,7 @@
 
 from lakemark.files.columns import ENTRY_FIELDS, files_from_arrow, files_to_arrow
 from lakemark.files.messages import file_from_message, file_to_message, files_message
-from lakemark.files.model import ColumnStatistics, DataFile
+from lakemark.files.model import ColumnStatistics, DataFile, without_settled_deletes
 
 __all__ = [
     "ENTRY_FIELDS",
@@ -13,4 +13,5 @@ __all__ = [
     "files_from_arrow",
     "files_message",
     "files_to_arrow",
+    "without_settled_deletes",
 ]

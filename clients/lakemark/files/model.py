@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -56,6 +56,17 @@ class DataFile:
     matches_entirely: bool = False
     schema_id: int = 0
     removed_version: int = 0
+
+    @property
+    def keeps_deletes(self) -> bool:
+        """Whether a compaction wrote it: deletes, for changes that come later, which its base file has seen already."""
+        return self.kind == "delta" and self.path.partition("/")[0] == str(self.base_instant)
+
+
+def without_settled_deletes(files: Sequence[DataFile]) -> list[DataFile]:
+    """``files`` without those that keep deletes in file groups where no other delta lies: these change no row there."""
+    changed = {(file.partition, file.file_group) for file in files if file.kind == "delta" and not file.keeps_deletes}
+    return [file for file in files if not file.keeps_deletes or (file.partition, file.file_group) in changed]
 
 
 def kind_number(file: DataFile) -> int:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from lakemark.client.calls import Calls
 from lakemark.client.model import milliseconds
-from lakemark.files import DataFile
+from lakemark.files import DataFile, without_settled_deletes
+from lakemark.files.model import KIND_NUMBERS
 from lakemark.files.pages import files_of_page, table_of_page
 from lakemark_core.errors import InvalidArgument, UnsupportedOperation
 from lakemark_core.messages.types import schema_from_proto
@@ -24,6 +25,8 @@ from lakemark_proto.v1 import catalog_pb2, types_pb2
 from lakemark_proto.v1 import snapshot_pb2 as pb
 from lakemark_proto.v1.catalog_pb2_grpc import CatalogServiceStub
 from lakemark_proto.v1.snapshot_pb2_grpc import SnapshotServiceStub
+
+_DELTA: Final = KIND_NUMBERS["delta"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,14 @@ class Plan:
 
     @property
     def paths(self) -> list[str]:
-        """The locations of all files: URIs, or paths where the table's location is one."""
-        paths: list[Any] = [path for page in self.pages() for path in page.column("path").to_pylist()]
+        """The locations of all files that have to be read: URIs, or paths where the table's location is one.
+
+        Deletes that a compaction has kept, and that no row is left to take out, are not among them.
+        """
+        pages = list(self.pages())
+        if any(_DELTA in page.column("kind").unique().to_pylist() for page in pages):
+            return [join(self.location, file.path) for file in without_settled_deletes(self.files())]
+        paths: list[Any] = [path for page in pages for path in page.column("path").to_pylist()]
         return [join(self.location, path) for path in paths]
 
     def _all_pages(self) -> Iterator[types_pb2.DataFiles]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from lakemark.files import DataFile
+from lakemark.files import DataFile, without_settled_deletes
 from lakemark.reading.filters import to_arrow_filter
 from lakemark.reading.merge import merge_rows
 from lakemark.reading.plan import Plan, require_no_deltas
@@ -35,7 +35,7 @@ def read_plan(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
     wanted = [schema.field(name) for name in columns] if columns is not None else list(schema.columns)
     predicate = _predicate(plan.predicate, schema)
     needed = {path.path[0].lower() for path in columns_of(predicate)} | {field.name.lower() for field in wanted}
-    files = plan.files()
+    files = without_settled_deletes(plan.files())
     changed = {(file.partition, file.file_group) for file in files if file.kind == "delta"}
     kind = plan.kind() if changed else TableKind()
     if changed:

@@ -79,6 +79,8 @@ def check_location(location: str) -> None:
             "leave it out: credentials are settings of the service (docs/storage.md), and whoever sees the table sees "
             "them"
         )
+    if scheme_of(location) not in ("", "file") and not location.partition(":")[2].startswith("/"):
+        raise InvalidArgument(f"location {location!r} is relative: there is no / after {scheme_of(location)}:")
     if scheme_of(location) not in ("", "file") and {".", ".."} & set(location.split("/")):
         raise InvalidArgument(
             f"location {location!r} has a part '.' or '..', which is a name like any other in some stores; write it "

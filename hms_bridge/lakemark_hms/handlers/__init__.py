@@ -11,7 +11,10 @@ from lakemark_hms.handlers.connection import Connection
 from lakemark_hms.handlers.constraints import Constraints
 from lakemark_hms.handlers.databases import Databases
 from lakemark_hms.handlers.functions import Functions
+from lakemark_hms.handlers.grants import Grants
+from lakemark_hms.handlers.locks import Locks
 from lakemark_hms.handlers.materialized_views import MaterializedViews
+from lakemark_hms.handlers.metastore import Metastore
 from lakemark_hms.handlers.notifications import Notifications
 from lakemark_hms.handlers.partition_changes import PartitionChanges
 from lakemark_hms.handlers.partition_names import PartitionNames
@@ -20,6 +23,7 @@ from lakemark_hms.handlers.statistics import Statistics
 from lakemark_hms.handlers.subject import Subject, require_distinct
 from lakemark_hms.handlers.table_changes import TableChanges
 from lakemark_hms.handlers.tables import Tables
+from lakemark_hms.handlers.transactions import Transactions
 from lakemark_hms.services import Services
 from lakemark_hms.wire.dispatch import Handler
 from lakemark_server.admission.ranks import Rank
@@ -39,6 +43,10 @@ SUBJECTS: Final[tuple[type[Subject], ...]] = (
     PartitionChanges,
     Statistics,
     Functions,
+    Locks,
+    Transactions,
+    Grants,
+    Metastore,
     Notifications,
 )
 

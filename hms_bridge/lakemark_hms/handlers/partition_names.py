@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from lakemark_core.errors import DatabaseNotFound, InvalidPartition, TableNotFound, Unimplemented
 from lakemark_core.types import parse_partition_name
-from lakemark_hms.handlers.partitions import leading
+from lakemark_hms.given import table_of_partitions
+from lakemark_hms.handlers.partitions import Chosen, leading, wanted_values
 from lakemark_hms.handlers.subject import Subject, method
-from lakemark_hms.names import database_name
-from lakemark_hms.partition_view import PartitionView, limited
+from lakemark_hms.hive_expressions import selects_all
+from lakemark_hms.partition_view import limited
 from lakemark_hms.wire.cut import LIST
 from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import reply_value, string_list_value
@@ -24,35 +24,66 @@ class PartitionNames(Subject, title="Names of partitions"):
     @method("get_partition_names", Rank.READ)
     def all(self, call: Call) -> bytes:
         args = call.args
-        names = _names(*leading(self._services, database_name(args.db_name), args.tbl_name, (), args.max_parts))
+        names = self._all(args.db_name, args.tbl_name, None, args.max_parts)
         return reply_value(call.name, call.seqid, LIST, (string_list_value(names),))
 
     @method("fetch_partition_names_req", Rank.WRITE)
     def fetch_req(self, call: Call) -> list[str]:
         request = call.args.partitionReq
-        database = database_name(request.dbName, request.catName)
-        return _names(*leading(self._services, database, request.tblName, (), request.maxParts))
+        return self._all(request.dbName, request.tblName, request.catName, request.maxParts)
+
+    def _all(self, database: str | None, table: str | None, catalog: str | None, max_parts: int | None) -> list[str]:
+        """As in Hive, a table that does not exist has none."""
+        names = table_of_partitions(database, table, catalog)
+        try:
+            return _names(leading(self._services, self._services.find(*names), (), max_parts))
+        except (DatabaseNotFound, TableNotFound):
+            if not names[0].name or not names[1]:
+                raise
+            return []
 
     @method("get_partition_names_ps", Rank.READ)
     def leading(self, call: Call) -> list[str]:
         args = call.args
-        database = database_name(args.db_name)
-        return _names(*leading(self._services, database, args.tbl_name, args.part_vals or (), args.max_parts))
+        named = self._services.find_partitioned(args.db_name, args.tbl_name)
+        return _names(leading(self._services, named, wanted_values(args.part_vals), args.max_parts))
 
     @method("get_partition_names_ps_req", Rank.READ)
     def leading_req(self, call: Call) -> GetPartitionNamesPsResponse:
         request = call.args.req
-        database = database_name(request.dbName, request.catName)
-        chosen = leading(self._services, database, request.tblName, request.partValues or (), request.maxParts)
-        return GetPartitionNamesPsResponse(names=_names(*chosen))
+        named = self._services.find_partitioned(request.dbName, request.tblName, request.catName)
+        chosen = leading(self._services, named, wanted_values(request.partValues), request.maxParts)
+        return GetPartitionNamesPsResponse(names=_names(chosen))
+
+    @method("get_partition_names_req", Rank.READ)
+    def by_expression(self, call: Call) -> list[str]:
+        """Names of those that a serialized expression of Hive selects. Refused, but without one these are all."""
+        request = call.args.req
+        named = self._services.find_partitioned(request.dbName, request.tblName, request.catName)
+        if not selects_all(request.expr):
+            raise Unimplemented(
+                "expressions that Hive's clients serialize in Java are not read here; ask for the names by a filter "
+                "(get_partitions_by_filter) or for all"
+            )
+        view, chosen = leading(self._services, named, (), -1)
+        ordered = list(reversed(chosen)) if (request.order or "").lower().endswith("desc") else chosen
+        return _names((view, limited(ordered, request.maxParts)))
 
     @method("get_partition_values", Rank.READ)
     def values(self, call: Call) -> PartitionValuesResponse:
         """The distinct values of some partition columns, in order."""
         request = call.args.request
-        named = self._services.find(database_name(request.dbName, request.catName), request.tblName)
-        view, chosen = self._services.filtered(named, request.filter or "")
         wanted = [key.name.lower() for key in request.partitionKeys or () if key.name]
+        if not wanted:
+            raise InvalidPartition("the request names no partition columns")
+        names = table_of_partitions(request.dbName, request.tblName, request.catName)
+        try:
+            named = self._services.find(*names)
+        except (DatabaseNotFound, TableNotFound) as error:
+            if not names[0].name or not names[1]:
+                raise
+            raise InvalidPartition(error.message, **error.details) from error  # as in Hive
+        view, chosen = self._services.filtered(named, request.filter or "")
         places = [at for name in wanted for at, column in enumerate(view.columns) if column.lower() == name]
         rows = [tuple(view.values[at][place] for place in places) for at in chosen]
         if request.applyDistinct:
@@ -78,6 +109,7 @@ class PartitionNames(Subject, title="Names of partitions"):
         return True
 
 
-def _names(view: PartitionView, chosen: Sequence[int]) -> list[str]:
+def _names(found_ones: Chosen) -> list[str]:
+    view, chosen = found_ones
     names = view.names
     return [names[at] for at in chosen]

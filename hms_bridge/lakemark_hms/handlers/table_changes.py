@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument, Unimplemented, UnsupportedOperation
+from lakemark_hms.constraints import CHECK, DEFAULT, FOREIGN_KEY, NOT_NULL, PRIMARY_KEY, UNIQUE, Kind, decision
 from lakemark_hms.errors import Modified, NotGiven
 from lakemark_hms.given import given_database, given_name, given_struct, short
 from lakemark_hms.handlers.subject import Subject, method
@@ -32,6 +33,7 @@ from lakemark_hms.wire.codec import decode_struct
 from lakemark_hms.wire.cut import Cut, fields
 from lakemark_hms.wire.dispatch import Call
 from lakemark_server.admission.ranks import Rank
+from lakemark_server.catalog.constraints import Decision
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition
 from lakemark_server.catalog.warehouse_tables import (
     TableChange,
@@ -50,14 +52,9 @@ from lakemark_thrift.ttypes import (
 
 _EXPECTED_KEY: Final = "expected_parameter_key"
 _EXPECTED_VALUE: Final = "expected_parameter_value"
-_CONSTRAINTS: Final = (
-    "primaryKeys",
-    "foreignKeys",
-    "uniqueConstraints",
-    "notNullConstraints",
-    "defaultConstraints",
-    "checkConstraints",
-)
+_FIELDS: Final = {PRIMARY_KEY: 2, UNIQUE: 4, FOREIGN_KEY: 3, NOT_NULL: 5, DEFAULT: 6, CHECK: 7}
+_WITH_CONSTRAINTS: Final = {kind: (field,) for kind, field in _FIELDS.items()}
+_CREATE_REQUEST: Final = {kind: (1, field + 1) for kind, field in _FIELDS.items()}
 _COLUMNS = 1
 
 
@@ -77,20 +74,21 @@ class TableChanges(Subject, title="Changes of tables"):
 
     @method("create_table_with_constraints", Rank.WRITE)
     def create_with_constraints(self, call: Call) -> None:
-        _refuse_constraints(call.args)
-        self.create(call)
+        sent = given_struct(call, Table, 1)
+        self._create(sent, _constraints(call, _WITH_CONSTRAINTS))
 
     @method("create_table_req", Rank.WRITE)
     def create_req(self, call: Call) -> None:
-        _refuse_constraints(call.args.request)
         sent = given_struct(call, Table, 1, 1)
-        self._create(sent)
+        self._create(sent, _constraints(call, _CREATE_REQUEST))
 
-    def _create(self, sent: Cut[Table]) -> None:
+    def _create(self, sent: Cut[Table], constraints: Decision | None = None) -> None:
         table = sent.value
         check_table(table)
         owner = self._services.catalog.get_database(*given_database(table.dbName, table.catName))
         if is_lake(table):
+            if constraints:
+                raise UnsupportedOperation("lake tables have no constraints: create the table without them")
             self._lake.create(owner, table)
             return
         check_not_meant(table)
@@ -102,7 +100,7 @@ class TableChanges(Subject, title="Changes of tables"):
         now = self._services.now()
         table_id = self._services.catalog.table_ids.next()
         identity = Identity(table_id, owner.catalog, owner.name, name, table.createTime or now)
-        self._tables.create(owner, definition(sent, identity, location=location, now=now), table_id)
+        self._tables.create(owner, definition(sent, identity, location=location, now=now), table_id, constraints)
 
     # -- alter
 
@@ -239,10 +237,10 @@ class TableChanges(Subject, title="Changes of tables"):
             self._tables.truncate(table, partitions.all(table).rows if table.columns else None)
 
 
-def _refuse_constraints(request: Any) -> None:
-    given = [name for name in _CONSTRAINTS if getattr(request, name)]
-    if given:
-        raise UnsupportedOperation(f"constraints are not kept: create the table without {', '.join(given)}")
+def _constraints(call: Call, paths: Mapping[Kind, Sequence[int]]) -> Decision | None:
+    """What makes the constraints that come with a new table; None: there are none."""
+    sent = [(kind, call.cut(kind.struct, *path)) for kind, path in paths.items()]
+    return decision(sent) if any(structs for _, structs in sent) else None
 
 
 def _properties(args: Any, name: str = "environment_context") -> Mapping[str, str]:

@@ -37,6 +37,8 @@ def slices_view(
     schema = snapshot.schema
     key = slice_key(schema, scan)
     by_slice = selection.mentions(key) or not schema.partition_columns
+    columns = [field.name.lower() for field in schema.partition_fields]
+    selection.require_columns([*columns, key])
     before, after = _template(table, name)
     values: list[Values] = []
     structs: list[bytes] = []
@@ -51,7 +53,6 @@ def slices_view(
             values.append(row)
             directory = string_value(f"{location}/{path.rpartition('/')[0]}")
             structs.append(b"".join((_VALUES_HEAD, string_list_value(row), before, directory)))
-    columns = [field.name.lower() for field in schema.partition_fields]
     types = [format_type(field.type) for field in schema.partition_fields]
     view = PartitionView([*columns, key], [*types, "string"], values, structs, after)
     return view.only(view.matching(selection)) if by_slice and not selection.selects_all else view

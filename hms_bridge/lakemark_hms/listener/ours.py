@@ -31,7 +31,7 @@ from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable, Values
 from lakemark_server.file_index.parts.changes import added_between, removed_between
 from lakemark_server.file_index.parts.fold import Snapshot
-from lakemark_server.file_index.planning.merge_on_read import merged_on_read
+from lakemark_server.file_index.planning.merge_on_read import base_files, merged_on_read
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots, TableSnapshot
 from lakemark_thrift.ttypes import Database, FieldSchema, Function, Partition, Table
 
@@ -105,7 +105,9 @@ class LakeSide:
     @cached_property
     def table(self) -> Table:
         record, snapshot = self.latest.table.record, self.latest.snapshot
-        table = tables.hidden(self.latest.table, record.name, self.location, only_scan(snapshot.schema), snapshot)
+        table = tables.hidden(
+            self.latest.table, record.name, self.location, only_scan(snapshot.schema), base_files(snapshot)
+        )
         own = {name: value for name, value in record.properties.items() if not name.lower().startswith("lakemark.")}
         table.parameters = own | (table.parameters or {}) | ({"comment": record.comment} if record.comment else {})
         table.catName = None
@@ -130,7 +132,7 @@ class LakeSide:
 
     def names(self, snapshot: Snapshot) -> Iterator[str]:
         """Names of the partitions of all file slices of a snapshot."""
-        for part in snapshot.parts:
+        for part in base_files(snapshot).parts:
             for values, _ in slices_of(part):
                 yield partition_name(self.columns, values)
 
@@ -145,7 +147,7 @@ class LakeSide:
 
     def _pages(self, snapshot: Snapshot) -> Iterator[dict[str, Partition]]:
         page: dict[str, Partition] = {}
-        for part in snapshot.parts:
+        for part in base_files(snapshot).parts:
             for values, directory in slices_of(part):
                 page[partition_name(self.columns, values)] = self._partition(values, directory)
                 if len(page) == PAGE:

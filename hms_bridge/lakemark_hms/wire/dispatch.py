@@ -152,8 +152,10 @@ class Dispatcher:
     def _answer_error(self, method: Method, seqid: int, error: Exception, session: Session) -> bytes:
         if isinstance(error, DeclaredError):
             reply = codec.encode_declared(method, seqid, error)
-            if reply is not None:
-                return reply
+            if reply is None:  # as Hive's service does where it throws what its interface does not have
+                log.info("%s from %s: %s", method.name, session.peer, error)
+                reply = codec.application_error(method.name, seqid, codec.INTERNAL_ERROR, f"{method.name}: {error}")
+            return reply
         if isinstance(error, codec.WireError):
             log.warning("%s from %s: %s", method.name, session.peer, error)
             return codec.application_error(method.name, seqid, codec.PROTOCOL_ERROR, str(error))

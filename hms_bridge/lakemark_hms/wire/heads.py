@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from lakemark_hms.wire.cut import STRUCT
 from lakemark_thrift.base import Struct
-from lakemark_thrift.ttypes import Partition, StorageDescriptor
+from lakemark_thrift.ttypes import Partition, StorageDescriptor, Table
 
 
 class StorageHead(Struct):
@@ -20,6 +20,18 @@ class StorageHead(Struct):
 
     def __init__(self, location: str | None = None) -> None:
         self.location = location
+
+
+class TableHead(Struct):
+    """A Table's names and parameters."""
+
+    __slots__ = ("dbName", "parameters", "tableName")
+    thrift_spec: ClassVar[tuple[Any, ...]] = (*Table.thrift_spec[:3], *(None,) * 6, Table.thrift_spec[9])
+
+    def __init__(self) -> None:
+        self.tableName: str | None = None  # the names of the wire
+        self.dbName: str | None = None
+        self.parameters: dict[str, str] | None = None
 
 
 class PartitionHead(Struct):

@@ -119,7 +119,7 @@ def _put_aside(store: Store, record: ClosedRecord, tenure: Tenure) -> ClosedReco
     aside = ClosedRecord(since_ms=record.since_ms, why=record.why, location=record.aside)
 
     def body(tx: Transaction) -> None:
-        closures.renew(tx, record, 0)
+        closures.renew(tx, [record], 0)
         closures.reopen(tx, [record])
         closures.close(tx, aside)
 
@@ -197,55 +197,63 @@ def remove_empty_parents(location: str, top: str) -> None:
 # -- moves ------------------------------------------------------------------------------------------------------------
 
 
-def with_moved_directory(
+def with_moved_directories(
     store: Store,
-    closed: ClosedRecord,
+    moved: Sequence[ClosedRecord],
     keeps: Callable[[Transaction], str],
-    change: Callable[[ClosedRecord], T],
+    change: Callable[[Sequence[ClosedRecord]], T],
 ) -> T:
-    """Moves the directory ``closed.location`` to ``closed.target``, then runs ``change``.
+    """Moves each directory ``location`` to its ``target``, then runs ``change``: all of it happens, or nothing.
 
-    Both are closed meanwhile; ``change`` takes their places, and checks that they are still closed by ``closed``. If
-    it fails, the directory is moved back. ``keeps`` says why the directory must not be moved, as
+    All of them are closed meanwhile; ``change`` takes their places, and checks that they are still closed by these
+    records. If it fails, the directories are moved back. ``keeps`` says why a directory must not be moved, as
     ``Ownership.what_keeps``.
 
-    Raises FailedPrecondition if others have files in the directory, AlreadyExists if there is something at the target,
+    Raises FailedPrecondition if others have files in a directory, AlreadyExists if there is something at a target,
     Unavailable, and what ``change`` raises.
     """
-    both = [places.place_of(closed.location), places.place_of(closed.target)]
+    every = [places.place_of(location) for record in moved for location in (record.location, record.target)]
 
     def begin(tx: Transaction) -> None:
-        closures.require_open(tx, both)
+        closures.require_open(tx, every)
         reason = keeps(tx)
         if reason:
-            raise FailedPrecondition(f"{closed.location} cannot be moved: {reason}", location=closed.location)
-        closures.close(tx, closed)
+            raise FailedPrecondition(f"{moved[0].location} cannot be moved: {reason}", location=moved[0].location)
+        for record in moved:
+            closures.close(tx, record)
 
     store.transact(begin)
-    with at_work(store, [closed]) as tenure:
+    with at_work(store, moved) as tenure:
+        moves: list[storage.Move] = []
         try:
-            answer = _moved(closed.location, closed.target, tenure, partial(change, closed))
+            for record in moved:
+                moves.append(storage.begin_move(record.location, record.target, tenure.may_go_on))
+            tenure.may_go_on()
+            answer = change(moved)
         except (UnknownOutcome, TakenOver):
-            raise  # ``left_directories`` finds out how far it has come, and opens both
+            raise  # ``left_directories`` finds out how far it has come, and opens them
         except LakemarkError:
-            store.transact(partial(closures.reopen, records=[closed]))
+            stuck = _undo(moves)
+            store.transact(
+                partial(closures.reopen, records=[record for record in moved if record.location not in stuck])
+            )
             raise
-        store.transact(partial(closures.reopen, records=[closed]))
+        for move in moves:
+            try:
+                move.finish()
+            except LakemarkError as error:
+                _log.warning("what was moved has left its files", location=move.source, reason=error.message)
+        store.transact(partial(closures.reopen, records=moved))
     return answer
 
 
-def _moved(source: str, target: str, tenure: Tenure, change: Callable[[], T]) -> T:
-    move = storage.begin_move(source, target, tenure.may_go_on)
-    try:
-        tenure.may_go_on()
-        answer = change()
-    except (UnknownOutcome, TakenOver):
-        raise
-    except LakemarkError:
-        move.undo()
-        raise
-    try:
-        move.finish()
-    except LakemarkError as error:
-        _log.warning("what was moved has left its files", location=source, reason=error.message)
-    return answer
+def _undo(moves: Sequence[storage.Move]) -> set[str]:
+    """Moves directories back. Those that cannot be, given by their sources, are left to ``left_directories``."""
+    stuck = set()
+    for move in reversed(moves):
+        try:
+            move.undo()
+        except LakemarkError as error:
+            stuck.add(move.source)
+            _log.warning("a directory is moved back later", location=move.source, reason=error.message)
+    return stuck

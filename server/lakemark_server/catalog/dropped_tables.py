@@ -42,9 +42,11 @@ from lakemark_server.catalog import (
     drop_policy,
     events,
     lake,
+    named_content,
     tables,
 )
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.named_content import TableName
 from lakemark_server.catalog.names import NAME_CHARS_MAX, catalog_name, legal_name
 from lakemark_server.context import caller
 from lakemark_server.context.clock import time_text
@@ -133,6 +135,7 @@ class DroppedTables:
             _require_not_protected(record)
             before = _definition(tx, record)
             tables.clear_name(tx, owner.database_id, name.lower())
+            named_content.drop(tx, TableName(owner.catalog, owner.name, name.lower()))
             usage.add(tx, owner.catalog, usage.TABLES, -1)
             retain_ms = 0 if now else drop_policy.retain_ms(record.properties, self._retain_ms)
             if retain_ms:

@@ -53,7 +53,7 @@ def take(
     rows: Iterable[Partition],
     *,
     keeping: bool = False,
-    closed: ClosedRecord | None = None,
+    closed: Sequence[ClosedRecord] = (),
 ) -> None:
     """Notes where partitions have their files. ``keeping``: where they had them before stays noted, too.
 
@@ -67,10 +67,13 @@ def take(
         if closures.any_inside(tx, wanted[0]):
             wanted = [places.place_of(row.full_location(base)) for row in inner]
         closures.require_open(tx, wanted, but=closed)
+    mine = {place: [record] for record in closed for place in closures.places_of(record)}
     for row in rows:
         if not row.relative:
             claim = holding(table, row)
-            ownership.take(tx, claim, database_id=table.database.database_id, closed=closed, keeping=keeping)
+            ownership.take(
+                tx, claim, database_id=table.database.database_id, closed=mine.get(claim.place, ()), keeping=keeping
+            )
         elif not is_named(table.columns, row):
             note(tx, table, row)
 

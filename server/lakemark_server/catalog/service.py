@@ -21,6 +21,7 @@ from lakemark_core.errors import (
     TableNotFound,
     UnknownOutcome,
 )
+from lakemark_core.file_layout import layout_of
 from lakemark_core.table_kind import check_change, kind_of
 from lakemark_core.types import Schema, assign_ids
 from lakemark_proto.store.v1.store_pb2 import CatalogRecord, DatabaseRecord, Holder, LakeTableRecord, TableEntry
@@ -37,12 +38,14 @@ from lakemark_server.catalog import (
     engine_names,
     events,
     lake,
+    named_content,
     schemas,
     tables,
 )
 from lakemark_server.catalog.column_ids import without_ids
 from lakemark_server.catalog.dropped_tables import RETAIN_MS_DEFAULT, DroppedTables, Measure
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.named_content import TableName
 from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_name
 from lakemark_server.catalog.schemas import SchemaVersion
 from lakemark_server.context import caller
@@ -244,6 +247,7 @@ class Catalog:
         tx = mutation.tx
         _check_empty(tx, record)
         databases.clear(tx, record)
+        named_content.drop_database(tx, record.catalog, record.name)
         usage.add(tx, record.catalog, usage.DATABASES, -1)
         for holding in self.ownership.leave(tx, Holder.DATABASE, record.database_id):
             if delete_data and holding.owns and not self.ownership.what_keeps(tx, holding):
@@ -271,6 +275,7 @@ class Catalog:
         first, new.last_column_id = assign_ids(without_ids(schema))
         first = replace(first, schema_id=1)
         kind_of(new.properties).check(first)
+        layout_of(new.properties).fields(first)
         engine_names.check_columns(first)
         new.schema_id = 1
         database = self.get_database(new.catalog, new.database)
@@ -358,6 +363,7 @@ class Catalog:
                 raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
             check_change(record.properties, properties)
             lake.check_properties(properties)
+            layout_of(properties).fields(table.schema)
             if "comment" in removed or "comment" in properties:
                 record.comment = properties.pop("comment", "")
             record.properties.clear()
@@ -388,6 +394,8 @@ class Catalog:
             record.database, record.name = new_owner.name, target
             tables.clear_name(tx, owner.database_id, name.lower())
             tables.put(tx, new_owner.database_id, target, entry)
+            here = TableName(owner.catalog, owner.name, name.lower())
+            named_content.rename(tx, here, TableName(new_owner.catalog, new_owner.name, target))
             lake.put(tx, record)
             self.ownership.rename(tx, Holder.LAKE_TABLE, record.table_id, f"{record.database}.{record.name}")
             after = definitions.lake_table(table)

@@ -12,6 +12,7 @@ from lakemark_server.catalog import databases, directories, events
 from lakemark_server.catalog.catalog_definitions import CatalogDefinitions
 from lakemark_server.catalog.client_notes import ClientNotes
 from lakemark_server.catalog.column_statistics import ColumnStatistics
+from lakemark_server.catalog.constraints import Constraints
 from lakemark_server.catalog.functions import Functions
 from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -32,6 +33,7 @@ class Warehouse:
         self.catalogs = CatalogDefinitions(catalog)
         self.functions = Functions(catalog.mutations)
         self.statistics = ColumnStatistics(catalog.mutations)
+        self.constraints = Constraints(catalog.mutations)
         self.notes = ClientNotes(catalog.mutations)
 
     def alter_database(self, catalog: str, name: str, change: Callable[[DatabaseRecord], DatabaseRecord]) -> None:

@@ -10,7 +10,15 @@ from typing import Final, TypeVar
 
 import structlog
 
-from lakemark_core.errors import AlreadyExists, InvalidArgument, LakemarkError, PartitionNotFound, StoreConflict
+from lakemark_core import storage
+from lakemark_core.errors import (
+    AlreadyExists,
+    InvalidPartition,
+    LakemarkError,
+    LimitExceeded,
+    PartitionNotFound,
+    StoreConflict,
+)
 from lakemark_proto.store.v1.store_pb2 import ClosedRecord, Holder
 from lakemark_server.admission import usage
 from lakemark_server.catalog import (
@@ -25,7 +33,7 @@ from lakemark_server.catalog.events import PartitionChange
 from lakemark_server.catalog.partition_sets import PartitionSet, PartitionSets
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.table_places import base_of
-from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition, Values
+from lakemark_server.catalog.warehouse_records import HiveTable, InBatch, Partition, Values, new_partition
 from lakemark_server.context import caller, deadline
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.ownership import places
@@ -69,7 +77,7 @@ class WarehousePartitions:
     # -- look up ------------------------------------------------------------------------------------------------------
 
     def get(self, table: HiveTable, values: Values) -> Partition:
-        """Raises InvalidArgument for a wrong number of values, PartitionNotFound."""
+        """Raises InvalidPartition for a wrong number of values, PartitionNotFound."""
         check_values(table, values)
         return self._store.read(lambda tx: warehouse_records.get_partition(tx, table, values))
 
@@ -106,7 +114,7 @@ class WarehousePartitions:
     def add(self, table: HiveTable, new: Sequence[Partition], *, if_not_exists: bool = False) -> list[Partition]:
         """Adds partitions and makes their directories. Returns those that were added.
 
-        Raises AlreadyExists unless ``if_not_exists``, InvalidArgument for a wrong number of values or a partition that
+        Raises AlreadyExists unless ``if_not_exists``, InvalidPartition for a wrong number of values or a partition that
         is given twice, TableNotFound, Unavailable.
         """
         wanted = self._checked(table, [row.values for row in new])
@@ -125,7 +133,7 @@ class WarehousePartitions:
         return directories.with_directories([row.full_location(base) for row in missing if row.located], apply)
 
     def alter(self, table: HiveTable, changes: Mapping[Values, Callable[[Partition], Partition]]) -> None:
-        """Replaces each partition by what its function makes of it. Raises PartitionNotFound, InvalidArgument."""
+        """Replaces each partition by what its function makes of it. Raises PartitionNotFound, InvalidPartition."""
         wanted = sorted(self._checked(table, list(changes)))
         before = self._store.read(lambda tx: warehouse_records.find_partitions(tx, table.table_id, wanted))
         self._alter(table, _there(table, wanted, before), changes)
@@ -170,7 +178,7 @@ class WarehousePartitions:
         """Replaces a partition by what ``change`` makes of it, with other values.
 
         If the location changes and the table owns its data, the directory is moved. Raises PartitionNotFound,
-        AlreadyExists for the values or the directory, InvalidArgument.
+        AlreadyExists for the values or the directory, InvalidPartition.
         """
         old = self.get(table, values)
         new = change(old)
@@ -178,7 +186,7 @@ class WarehousePartitions:
         base = table.record.partition_base
         source, target = old.full_location(base), new.full_location(base)
 
-        def apply(closed: ClosedRecord | None = None) -> Partition:
+        def apply(closed: Sequence[ClosedRecord] = ()) -> Partition:
             return self._mutations.run(partial(self._rename, table, old, new, closed))
 
         if not old.located or source == target:
@@ -196,11 +204,11 @@ class WarehousePartitions:
             def keeps(tx: Transaction) -> str:
                 return self.what_keeps(tx, table, [old])
 
-            return directories.with_moved_directory(self._store, move, keeps, apply)
+            return directories.with_moved_directories(self._store, [move], keeps, apply)
         return directories.with_directories([target], apply)
 
     def _rename(
-        self, table: HiveTable, old: Partition, new: Partition, closed: ClosedRecord | None, mutation: Mutation
+        self, table: HiveTable, old: Partition, new: Partition, closed: Sequence[ClosedRecord], mutation: Mutation
     ) -> Partition:
         tx = mutation.tx
         warehouse_records.require_table(tx, table)
@@ -214,12 +222,85 @@ class WarehousePartitions:
         _tell(mutation, table, [PartitionChange(new.values, old, new)])
         return new
 
+    def exchange(self, source: HiveTable, target: HiveTable, rows: Sequence[Partition]) -> list[Partition]:
+        """Moves partitions from one table to another, all or none. Returns them as they are there.
+
+        Where both tables own their data, the directories are moved to the default places below ``target``; else files
+        stay where they are and ``target`` reads them. Raises PartitionNotFound, AlreadyExists for a partition or a
+        directory, FailedPrecondition if others have files in a directory, LocationTaken, LimitExceeded, Unavailable.
+        """
+        base = source.record.partition_base
+        size = sum(_bytes_of(row) for row in rows) * 2
+        if size > BATCH_BYTES_MAX:
+            raise LimitExceeded(
+                f"{len(rows)} partitions of {source.label} are too many to be exchanged at once ({size} bytes; at "
+                f"most {BATCH_BYTES_MAX}); name more values in each exchange"
+            )
+        moves = source.record.owns_data and target.record.owns_data
+        new = []
+        for row in rows:
+            location = row.full_location(base) if row.located else ""
+            if moves and row.located:
+                location = storage.join(target.record.location, target.partition_name(row.values))
+            new.append(new_partition(target, row.values, location, row.head, row.tail, located=row.located))
+
+        def keeps(tx: Transaction) -> str:
+            # Before anything is moved: an empty directory of a partition that is there would give way.
+            _missing_of(target, new, self._current(tx, target, [row.values for row in new]), False)
+            return self.what_keeps(tx, source, rows)
+
+        def apply(closed: Sequence[ClosedRecord] = ()) -> list[Partition]:
+            self._mutations.run(partial(self._exchange, source, target, rows, new, closed))
+            return new
+
+        if not moves:
+            return apply()
+        records = [
+            ClosedRecord(
+                since_ms=self._mutations.clock(),
+                why=ClosedRecord.MOVED,
+                location=row.full_location(base),
+                target=there.full_location(target.record.partition_base),
+                table_id=source.table_id,
+                values=row.values,
+            )
+            for row, there in zip(rows, new, strict=True)
+            if row.located
+        ]
+        answer = directories.with_moved_directories(self._store, records, keeps, apply)
+        for record in records:
+            directories.remove_empty_parents(record.location, source.record.location)
+        return answer
+
+    def _exchange(
+        self,
+        source: HiveTable,
+        target: HiveTable,
+        rows: Sequence[Partition],
+        new: Sequence[Partition],
+        closed: Sequence[ClosedRecord],
+        mutation: Mutation,
+    ) -> None:
+        tx = mutation.tx
+        wanted = [row.values for row in rows]
+        for table in (source, target):
+            warehouse_records.require_table(tx, table)
+        if self._current(tx, source, wanted) != list(rows):
+            raise PartitionNotFound(f"partitions of {source.label} were changed by others meanwhile")
+        _missing_of(target, new, self._current(tx, target, wanted), False)
+        gone = [PartitionChange(row.values, row, None) for row in rows]
+        added = [PartitionChange(row.values, None, row) for row in new]
+        self._write(mutation, source, gone)
+        self._write(mutation, target, added, closed)
+        _tell(mutation, target, added)
+        _tell(mutation, source, gone)
+
     def drop(
         self, table: HiveTable, wanted: Sequence[Values], *, delete_data: bool, if_exists: bool
     ) -> list[Partition]:
         """Drops partitions and returns them. With ``delete_data``, deletes the data of a table that owns them.
 
-        Raises PartitionNotFound unless ``if_exists``, InvalidArgument.
+        Raises PartitionNotFound unless ``if_exists``, InvalidPartition.
         """
 
         def decide(tx: Transaction, part: Sequence[Values]) -> list[PartitionChange]:
@@ -455,7 +536,7 @@ class WarehousePartitions:
         mutation: Mutation,
         table: HiveTable,
         changes: Sequence[PartitionChange],
-        closed: ClosedRecord | None = None,
+        closed: Sequence[ClosedRecord] = (),
     ) -> None:
         tx = mutation.tx
         for change in changes:
@@ -484,7 +565,7 @@ class WarehousePartitions:
         for values in wanted:
             check_values(table, values)
             if values in seen:
-                raise InvalidArgument(f"partition {table.partition_name(values)} is given twice in one request")
+                raise InvalidPartition(f"partition {table.partition_name(values)} is given twice in one request")
             seen.add(values)
         return wanted
 
@@ -496,11 +577,11 @@ def _tell(mutation: Mutation, table: HiveTable, changes: Sequence[PartitionChang
 
 
 def check_values(table: HiveTable, values: Values) -> None:
-    """Raises InvalidArgument for a wrong number of values."""
+    """Raises InvalidPartition for a wrong number of values."""
     if len(values) != len(table.columns) or not values:
         if not table.columns:
-            raise InvalidArgument(f"table {table.label} is not partitioned")
-        raise InvalidArgument(
+            raise InvalidPartition(f"table {table.label} is not partitioned")
+        raise InvalidPartition(
             f"Invalid partition key & values; table {table.label} has the partition columns "
             f"[{', '.join(table.columns)}], the values are [{', '.join(values)}]"
         )

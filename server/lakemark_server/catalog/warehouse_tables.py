@@ -24,13 +24,17 @@ from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.admission import usage
 from lakemark_server.catalog import (
+    constraints,
     databases,
     directories,
     events,
+    named_content,
     partition_departures,
     tables,
     warehouse_records,
 )
+from lakemark_server.catalog.constraints import Decision, Surroundings
+from lakemark_server.catalog.named_content import TableName
 from lakemark_server.catalog.names import legal_name
 from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -164,10 +168,17 @@ class WarehouseTables:
         owner = DatabaseRecord(catalog=catalog, name=database)
         return HiveTable(owner, name, TableEntry(table_id=table_id, kind=WAREHOUSE), record)
 
-    def create(self, database: DatabaseRecord, definition: TableDefinition, table_id: int = 0) -> HiveTable:
+    def create(
+        self,
+        database: DatabaseRecord,
+        definition: TableDefinition,
+        table_id: int = 0,
+        decide: Decision | None = None,
+    ) -> HiveTable:
         """Makes the directory, too. ``table_id``: one of ``Catalog.table_ids``; 0 takes the next one.
 
-        Raises AlreadyExists, DatabaseNotFound, InvalidName, Unavailable.
+        ``decide`` makes the table's constraints, which are added with it. Raises AlreadyExists, DatabaseNotFound,
+        InvalidName, Unavailable, and for constraints what ``Constraints.add`` raises.
         """
         name = legal_name("table", definition.name)
         table_id = table_id or self._catalog.table_ids.next()
@@ -183,6 +194,8 @@ class WarehouseTables:
             table = self._with_place(tx, HiveTable(owner, name, entry, record))
             tables.put(tx, owner.database_id, name, entry)
             warehouse_records.put_table(tx, table_id, table.record)
+            if decide:
+                constraints.put_new(tx, table, decide(Surroundings(tx, owner.catalog), table))
             mutation.tell(events.of_warehouse_table(pb.TABLE_CREATED, after=table))
             return table
 
@@ -196,7 +209,7 @@ class WarehouseTables:
                 return f"{one.name} has its directory there by another name, {one.location}"
         return self._ownership.what_keeps(tx, own)
 
-    def _with_place(self, tx: Transaction, table: HiveTable, closed: ClosedRecord | None = None) -> HiveTable:
+    def _with_place(self, tx: Transaction, table: HiveTable, closed: Sequence[ClosedRecord] = ()) -> HiveTable:
         """The table, which has its place now, and owns its data only if it lies where tables own theirs.
 
         Raises LocationTaken.
@@ -240,7 +253,7 @@ class WarehouseTables:
                         table_id=old.table_id,
                     )
                     keeps = partial(self._what_keeps_in_place, table=old)
-                    directories.with_moved_directory(self._store, move, keeps, apply)
+                    directories.with_moved_directories(self._store, [move], keeps, apply)
                 else:
                     directories.with_directories([planned.definition.location] if elsewhere else [], apply)
             except (_ChangedMeanwhileError, PartitionNotFound):  # or one of those that it cascades to was dropped
@@ -254,7 +267,7 @@ class WarehouseTables:
         planned: TableChange,
         new_name: str,
         cascade: Cascade | None,
-        closed: ClosedRecord | None = None,
+        closed: Sequence[ClosedRecord] = (),
     ) -> None:
         definition = planned.definition
         base = definition.location if planned.moves or not old.record.partition_base else old.record.partition_base
@@ -272,6 +285,8 @@ class WarehouseTables:
                 if tables.find(tx, owner.database_id, new_name) is not None:
                     raise AlreadyExists(f"new table {owner.name}.{new_name} already exists", table=new_name)
                 tables.clear_name(tx, old.database.database_id, old.name)
+                here = TableName(old.database.catalog, old.database.name, old.name)
+                named_content.rename(tx, here, TableName(owner.catalog, owner.name, new_name))
                 if owner.catalog != old.database.catalog:
                     self._catalog.quotas.take(tx, owner.catalog, usage.TABLES)
                     usage.add(tx, old.database.catalog, usage.TABLES, -1)
@@ -288,7 +303,7 @@ class WarehouseTables:
         else:
             self._mutations.run(body)
 
-    def _altered(self, tx: Transaction, old: HiveTable, new: HiveTable, closed: ClosedRecord | None) -> HiveTable:
+    def _altered(self, tx: Transaction, old: HiveTable, new: HiveTable, closed: Sequence[ClosedRecord]) -> HiveTable:
         """The new table with its place. Partitions that start from another directory keep that held, too."""
         base = new.record.partition_base
         if (old.label, old.record.location, old.record.partition_base) != (new.label, new.record.location, base):
@@ -314,7 +329,9 @@ class WarehouseTables:
             tables.clear_name(tx, table.database.database_id, table.name)
             usage.add(tx, table.database.catalog, usage.TABLES, -1)
             kept = self._leave(mutation, table, delete_data=delete_data)
+            constraints.leave(tx, table.table_id)
             tables.clear_content(tx, table.table_id)
+            named_content.drop(tx, TableName(table.database.catalog, table.database.name, table.name))
             mutation.tell(events.of_warehouse_table(pb.TABLE_DROPPED, table, files_kept=bool(kept)))
             return table, kept
 

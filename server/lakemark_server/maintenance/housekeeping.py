@@ -12,7 +12,10 @@ from lakemark_server.kv import Store
 from lakemark_server.maintenance.cleaning.auto_clean import AutoClean
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.store import requests
+from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.transactions import expiry
+from lakemark_server.transactions.limits import TransactionLimits
 
 _log = structlog.get_logger(__name__)
 
@@ -32,10 +35,12 @@ class Housekeeping:
         clean_interval_ms: int,
         clean_grace_ms: int,
         event_retention: EventRetention,
+        transaction_limits: TransactionLimits,
     ) -> None:
         self._store, self._clock = store, clock
         self._catalog, self._timeline = catalog, timeline
         self._request_retain_ms = request_retain_ms
+        self._transaction_limits = transaction_limits
         self._events = LogUpkeep(store, clock, event_retention)
         self._cleans = AutoClean(store, clock, cleaner, interval_ms=clean_interval_ms, grace_ms=clean_grace_ms)
 
@@ -49,6 +54,9 @@ class Housekeeping:
         batches = partition_batches.finish_abandoned(self._store, self._clock())
         if batches:
             _log.info("finished changes of partitions whose writer was lost", batches=batches)
+        silent = expiry.sweep(Mutations(self._store, self._clock), self._transaction_limits)
+        if silent.locks or silent.transactions:
+            _log.info("ended what silent clients have left", locks=silent.locks, transactions=silent.transactions)
         for table_id, name in self._timeline.references.drop_expired():
             _log.info("dropped a branch or tag whose time is over", table_id=table_id, name=name)
         forgotten = requests.forget(self._store, self._clock() - self._request_retain_ms)

@@ -8,7 +8,7 @@ found by its age, and another one takes it over.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, cast
 
 from lakemark_core import storage
@@ -40,21 +40,21 @@ class TakenOver(FailedPrecondition):
 def close(tx: Transaction, record: ClosedRecord) -> None:
     """Closes ``record.location``, and of a move its target, for this process, which is set in ``record``."""
     record.worker = WORKER
-    for place in _places_of(record):
+    for place in places_of(record):
         tx.set(CLOSED.key(place), record.SerializeToString())
 
 
 def reopen(tx: Transaction, records: Collection[ClosedRecord]) -> None:
     """Opens what ``close`` or ``take_over`` closed, as far as it is still closed for the same worker."""
-    for record in records:
-        for key, stored in _stored(tx, record):
-            if stored.worker == record.worker:
-                tx.clear(key)
+    workers = {record.location: record.worker for record in records}
+    for key, stored in _stored(tx, *records):
+        if stored.worker == workers.get(stored.location):
+            tx.clear(key)
 
 
-def renew(tx: Transaction, record: ClosedRecord, passed_ms: int) -> None:
-    """Notes that the worker of ``record`` was at it until ``passed_ms`` after the last time. Raises TakenOver."""
-    for key, stored in _own(tx, record):
+def renew(tx: Transaction, records: Sequence[ClosedRecord], passed_ms: int) -> None:
+    """Notes that their worker was at them until ``passed_ms`` after the last time. Raises TakenOver."""
+    for key, stored in _own(tx, *records):
         stored.since_ms += passed_ms
         tx.set(key, stored.SerializeToString())
 
@@ -72,23 +72,28 @@ def take_over(tx: Transaction, record: ClosedRecord, now_ms: int) -> ClosedRecor
     return taken
 
 
-def _own(tx: ReadTransaction, record: ClosedRecord) -> list[tuple[bytes, ClosedRecord]]:
-    there = _stored(tx, record)
-    if not there or any(stored.worker != record.worker for _, stored in there):
-        raise TakenOver(
-            f"another process goes on with {record.location}, because this one was not heard of for too long",
-            location=record.location,
-        )
+def _own(tx: ReadTransaction, *records: ClosedRecord) -> list[tuple[bytes, ClosedRecord]]:
+    there = _stored(tx, *records)
+    at = {stored.location: stored.worker for _, stored in there}
+    for record in records:
+        if at.get(record.location) != record.worker:
+            raise TakenOver(
+                f"another process goes on with {record.location}, because this one was not heard of for too long",
+                location=record.location,
+            )
     return there
 
 
-def _places_of(record: ClosedRecord) -> list[str]:
+def places_of(record: ClosedRecord) -> list[str]:
+    """The places that are closed by it."""
     return [places.place_of(location) for location in (record.location, record.target) if location]
 
 
-def _stored(tx: ReadTransaction, record: ClosedRecord) -> list[tuple[bytes, ClosedRecord]]:
+def _stored(tx: ReadTransaction, *records: ClosedRecord) -> list[tuple[bytes, ClosedRecord]]:
     # Earlier builds closed the location as it is.
-    names = dict.fromkeys((*_places_of(record), *filter(None, (record.location, record.target))))
+    names = dict.fromkeys(
+        name for record in records for name in (*places_of(record), record.location, record.target) if name
+    )
     keys = [CLOSED.key(name) for name in names]
     return [
         (key, _parse(name, value))
@@ -106,15 +111,14 @@ def find(tx: ReadTransaction, location: str) -> ClosedRecord | None:
     return None
 
 
-def require_open(tx: ReadTransaction, wanted: Iterable[str], but: ClosedRecord | None = None) -> None:
+def require_open(tx: ReadTransaction, wanted: Iterable[str], but: Sequence[ClosedRecord] = ()) -> None:
     """Raises LocationTaken if one of the places lies in a directory that is closed and none of ``but``.
 
     ``but`` is what the caller has closed. Raises TakenOver if it is not the caller's any more.
     """
-    if but is not None:
-        _own(tx, but)
-    mine = () if but is None else _places_of(but)
-    over = sorted({above for place in wanted for above in (place, *storage.places_above(place))} - set(mine))
+    _own(tx, *but)
+    mine = {place for record in but for place in places_of(record)}
+    over = sorted({above for place in wanted for above in (place, *storage.places_above(place))} - mine)
     for place, stored in zip(over, tx.get_many([CLOSED.key(place) for place in over]), strict=True):
         if stored is not None:
             doing = _DOING[_parse(place, stored).why]

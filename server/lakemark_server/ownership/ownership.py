@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lakemark_core.errors import LocationTaken
@@ -31,7 +31,7 @@ class Ownership:
         *,
         database_id: int = 0,
         chosen: bool = False,
-        closed: ClosedRecord | None = None,
+        closed: Sequence[ClosedRecord] = (),
         keeping: bool = False,
     ) -> Holding:
         """Notes that the claim's holder has the place, and takes away what it had under the same kind, id and part.

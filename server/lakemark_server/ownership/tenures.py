@@ -47,8 +47,7 @@ class Tenure:
             return
 
         def renew(tx: Transaction) -> None:
-            for record in self._records:
-                closures.renew(tx, record, int(passed_s * 1_000))
+            closures.renew(tx, self._records, int(passed_s * 1_000))
 
         try:
             self._store.transact(renew)

@@ -36,6 +36,8 @@ PARTITION_CHANGES: Final = Space.of("partv")  # (table id, 0) -> counter of chan
 # (table id, 1, batch, number) -> PartitionChangeRecord with what the batch has added
 PENDING_PARTITIONS: Final = Space.of("partp")
 COLUMN_STATISTICS: Final = Space.of("stats")  # (table id, partition or "", column) -> Thrift ColumnStatisticsObj
+CONSTRAINTS: Final = Space.of("constr")  # (table id, name) -> ConstraintRecord
+REFERENCES: Final = Space.of("constrp")  # (table id, id of a table, name) -> empty: that foreign key refers to this one
 FUNCTIONS: Final = Space.of("func")  # (database id, name) -> Thrift Function
 HEADS: Final = Space.of("head")  # (table id, branch) -> HeadRecord
 LAST_INSTANT: Final = Space.of("lasti")  # (table id) -> the greatest instant handed out
@@ -62,6 +64,7 @@ LEFT_FILES: Final = Space.of("left")  # (table id, path) -> size, since when nob
 EXPIRING: Final = Space.of("expire")  # (ms, table id, name of a branch or tag) -> empty: when it is to be dropped
 CLEANS: Final = Space.of("clean")  # (table id) -> when its next clean in the background is due, failures in a row
 CLEANS_DUE: Final = Space.of("cleandue")  # (ms, table id) -> empty: the same by time
+UUID: Final = META.key("uuid")  # the key itself: a random UUID of the store, once somebody has asked for it
 RESTORED: Final = META.key("restored")  # the key itself: when the store was made of a backup, ms, 8 bytes
 PLACES_KNOWN: Final = META.key("places")  # the key itself: there since PLACES has everybody's
 EPOCH: Final = META.key("epoch")  # the key itself: when the store was restored last, 8 bytes; absent: never
@@ -85,6 +88,34 @@ LISTENER_PROBLEMS: Final = Space.of("listenerp")
 LISTENER_FUNCTIONS: Final = Space.of(
     "listenerf"
 )  # (catalog, listener, database, function) -> digest of what was written
+LOCKS: Final = Space.of("lock")  # (lock id) -> LockRecord
+LOCK_BEATS: Final = Space.of("lockb")  # (lock id) -> its last heartbeat, ms; of a lock without a transaction
+LOCK_PARTS: Final = Space.of("lockp")  # (lock id, number) -> LockComponentRecord
+# (catalog, database, table or "", partition or "", position, lock id, number) -> type, transaction id
+LOCK_QUEUES: Final = Space.of("lockq")
+LAST_TXN: Final = Space.of("txnlast").key()  # the key itself: the last transaction that was opened
+TXNS_OPEN: Final = Space.of("txn")  # (transaction id) -> TransactionRecord
+TXNS_ABORTED: Final = Space.of("txna")  # (transaction id) -> TransactionRecord
+TXNS_COMMITTED: Final = Space.of("txnc")  # (transaction id) -> TransactionRecord, for a while
+TXN_BEATS: Final = Space.of("txnb")  # (transaction id) -> the last heartbeat, ms; only while it is open
+TXN_LOCKS: Final = Space.of("txnl")  # (transaction id, lock id) -> empty
+TXN_WRITE_IDS: Final = Space.of("txnw")  # (transaction id, number of the table's write ids) -> write id
+TXN_TARGETS: Final = Space.of("txnt")  # (transaction id, catalog, database, table, partition or "") -> operation
+# (catalog, database, table, last transaction opened before the commit, transaction id, partition or "") -> empty
+WRITTEN: Final = Space.of("txnset")
+TXN_DUE: Final = Space.of("txndue")  # (ms, kind, id) -> empty: when a lock or transaction is looked at next
+TXN_COUNTS: Final = Space.of("txnn")  # (what) -> counter of locks and transactions
+WRITE_ID_TABLES: Final = Space.of("wtable")  # (catalog, database, table) -> WriteIdsRecord
+WRITE_IDS: Final = Space.of("wid")  # (number of the table's write ids, write id) -> transaction id
+ROLES: Final = Space.of("role")  # (name) -> RoleRecord
+ROLE_MEMBERS: Final = Space.of("rolem")  # (role, type of the principal, principal) -> RoleMemberRecord
+ROLES_OF: Final = Space.of("roleo")  # (type of the principal, principal, role) -> empty
+# (catalog, database or "", table or "", partition or "", column or "", type of the principal, principal, privilege,
+# grantor, authorizer) -> PrivilegeRecord
+PRIVILEGES: Final = Space.of("priv")
+GRANT_COUNTS: Final = Space.of("privn")  # (what) -> counter of roles, their members, privileges
+RUNTIME_STATISTICS: Final = Space.of("runstat")  # (when it was sent in s, random) -> weight, 4 bytes
+RUNTIME_PAYLOADS: Final = Space.of("runload")  # (when it was sent in s, random) -> what Hive's optimizer has sent
 MOUNTS: Final = Space.of("mount")  # (catalog, name) -> Mount: a database of an outside Metastore
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder
@@ -98,5 +129,5 @@ OF_TABLE: Final = (
     LAKE_TABLES, SCHEMAS, SCHEMA_VERSIONS, HIVE_TABLES, PARTITIONS, PARTITION_PLACES, PARTITION_CHANGES,
     COLUMN_STATISTICS, HEADS, LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED,
     BASES, BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS, MERGES, CLEANED,
-    PENDING_PARTITIONS, LEFT_FILES, CLEANS,
+    PENDING_PARTITIONS, LEFT_FILES, CLEANS, CONSTRAINTS, REFERENCES,
 )  # fmt: skip

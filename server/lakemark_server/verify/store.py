@@ -23,7 +23,7 @@ from lakemark_server.store.keyspace import (
     REQUEST_TIMES,
     REQUESTS,
 )
-from lakemark_server.verify import bases, events, places, warehouse
+from lakemark_server.verify import bases, constraints, events, grants, places, transactions, warehouse
 from lakemark_server.verify import lake as lake_tables
 from lakemark_server.verify.lake import Problems
 from lakemark_server.verify.names import Name, names_of
@@ -53,7 +53,18 @@ def verify(store: Store) -> Problems:
         elif not undefined:
             problems += _settled(_on(lake_tables.check_table, store, name.entry.table_id, name.full))
             problems += _settled(_on(bases.check_bases, store, name.entry.table_id, name.full))
-    for check in (places.check, _check_dropped, _check_content, _check_usage, _check_requests, events.check_logs):
+    checks = (
+        places.check,
+        constraints.check,
+        _check_dropped,
+        _check_content,
+        _check_usage,
+        _check_requests,
+        events.check_logs,
+        transactions.check,
+        grants.check,
+    )
+    for check in checks:
         problems += _settled(_on(check, store))
     return problems
 

@@ -93,8 +93,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
         run(spark, "ls.upsert(spark.sql('select 1L id'), t, server=client)", t=unkeyed)
     with pytest.raises(SparkStatementError, match=r"has no buckets .* use delete with a condition"):
         run(spark, "ls.delete_keys(spark.sql('select 1L id'), t, server=client)", t=unkeyed)
-    with pytest.raises(SparkStatementError, match=r"has no buckets .* no deltas"):
-        run(spark, "ls.compact(spark, t, server=client)", t=unkeyed)
 
 
 SHOW = "show = lambda **at: sorted([list(row) for row in ls.read(spark, t, server=client, **at).collect()], key=repr)"
@@ -208,3 +206,46 @@ def test_a_compaction_leaves_what_an_open_writer_may_still_be_older_than(
         assert kinds == [["base", "delta"], [[1, 2, "a"]], None]
         late.rollback("it was only open")
     assert run(spark, "ls.compact(spark, t, server=client)\nresult = [one.kind for one in client.plan(t)]") == ["base"]
+
+
+def test_deletes_outlive_compactions_for_as_long_as_the_table_says(
+    server: Client, spark: SparkProcess, table: str
+) -> None:
+    properties = {**MERGED, "lakemark.merge.ordering-column": "x"}
+    server.tables.create(table, "id bigint, x int, `a{b` string, p string", partitioned_by=["p"], properties=properties)
+
+    upsert = "ls.upsert(spark.sql(\"select {id}L id, {x} x, 'v' `a{{b`, 'a' p\"), t, server=client)\n"
+    compact = "ls.compact(spark, t, server=client)\n"
+    code = SHOW + "\n" + upsert.format(id=1, x=5) + upsert.format(id=2, x=5)
+    code += "ls.delete_keys(spark.sql(\"select id, 7 x, 'a' p from values 1L, 2L as t(id)\"), t, server=client)\n"
+    code += upsert.format(id=2, x=8) + compact
+    rows, again, kinds, plain = run(
+        spark,
+        code
+        + """
+again = ls.compact(spark, t, server=client)
+ls.delete(spark, t, "id = 99", server=client)
+files = client.plan(t).files()
+result = [show(), again, sorted((one.kind, one.row_count) for one in files), client.read(t).num_rows]
+""",
+        t=table,
+    )
+    assert rows == [[2, 8, "v", "a"]]
+    assert again is None, "kept deletes are nothing to merge"
+    assert kinds == [["base", 1], ["delta", 1]]
+    assert plain == 1
+
+    # Older changes lose, also after further compactions; newer ones do not, and the delete is not needed any more.
+    assert run(spark, upsert.format(id=1, x=6) + compact + compact + "result = show()") == rows
+    assert run(spark, upsert.format(id=1, x=7) + compact + "result = show()") == [[1, 7, "v", "a"], *rows]
+    assert [one.kind for one in server.plan(table)] == ["base", "base"]
+    assert server.read(table).num_rows == 2
+
+    run(spark, "ls.delete_keys(spark.sql(\"select 1L id, 9 x, 'a' p\"), t, server=client)\n" + compact)
+    before = {one.path for one in server.plan(table) if one.kind == "base"}
+    assert [one.keeps_deletes for one in server.plan(table) if one.kind == "delta"] == [True]
+    server.tables.set_properties(table, {"lakemark.merge.deletes.retain-ms": "0"})
+    version = run(spark, "commit = " + compact + "result = commit.version")
+    assert {one.path for one in server.plan(table)} == before, "no base file was written again"
+    assert server.snapshot(table).version == version
+    assert run(spark, upsert.format(id=1, x=6) + "result = show()") == [[1, 6, "v", "a"], *rows]

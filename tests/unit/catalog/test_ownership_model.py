@@ -353,6 +353,30 @@ class Ownership(RuleBasedStateMachine):
         self.sweep()
         self.compare(before, lambda key: False)
 
+    @rule(pick=picks, other=picks, values=some_values, dies_at=deaths)
+    def exchange_partitions(self, pick: int, other: int, values: list[str], dies_at: int | None) -> None:
+        names = self.hive_table(pick), self.hive_table(other)
+
+        def exchange() -> None:
+            source, target = (self.warehouse.tables.get(*name) for name in names)
+            rows = self.warehouse.partitions.named(source, [(value,) for value in values])
+            if rows and source.table_id != target.table_id:
+                self.warehouse.partitions.exchange(source, target, rows)
+
+        ids = {named(table): table.table_id for table in self.warehouse_tables()}
+        source_id, target_id = (ids.get(name) for name in names)
+        before = self.reached()
+        self.attempt(exchange, dies_at, everybody)
+        self.sweep()
+        # What lies in the directories of its partitions is the table's, too; it follows them into the other table.
+        self.compare(before, lambda key: key == ("table", source_id))
+        after = self.reached()
+        for value in values:
+            key = ("partition", source_id, (value,))
+            if key in before and key not in after:
+                moved = {file.name for file in after["partition", target_id, (value,)]}
+                self.lost += [file for file in before[key] if file.name not in moved]
+
     @rule(name=names, at=paths, spelling=spellings, chosen=st.booleans())
     def create_lake_table(self, name: tuple[str, str, str], at: str, spelling: str, chosen: bool) -> None:
         def create() -> None:

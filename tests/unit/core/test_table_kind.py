@@ -8,13 +8,15 @@ from lakemark_core.errors import InvalidArgument
 from lakemark_core.table_kind import TableKind, check_change, kind_of
 from lakemark_core.types import Field, Schema, parse_type
 
-KEY, MODE, ORDERING, BY, BUCKETS = (
+KEY, MODE, ORDERING, BY, BUCKETS, DELETES = (
     "lakemark.primary-key",
     "lakemark.write.mode",
     "lakemark.merge.ordering-column",
     "lakemark.merge.by",
     "lakemark.bucket.count",
+    "lakemark.merge.deletes.retain-ms",
 )
+WEEK = 7 * 24 * 3_600_000
 COLUMNS = {"id": "bigint", "city": "string", "at": "timestamp", "x": "double", "tags": "array<int>", "day": "date"}
 SCHEMA = Schema.build([Field(0, name, parse_type(text)) for name, text in COLUMNS.items()], ["day"])
 
@@ -27,11 +29,19 @@ def test_a_table_without_such_properties_has_no_key_and_is_written_again() -> No
 def test_all_of_them_at_once() -> None:
     kind = kind_of({KEY: " ID , day", MODE: " MERGE-on-read ", ORDERING: " at ", BUCKETS: " 16 "})
 
-    assert kind == TableKind(("ID", "day"), "merge-on-read", "at", "row", 16)
+    assert kind == TableKind(("ID", "day"), "merge-on-read", "at", "row", 16, WEEK)
     assert kind.merges_on_read
     kind.check(SCHEMA)
     assert [field.name for field in kind.key_fields(SCHEMA)] == ["id", "day"]
     assert [field.name for field in kind.bucket_fields(SCHEMA)] == ["id"], "the partition says the day already"
+
+
+def test_deletes_are_kept_where_they_may_be_overtaken() -> None:
+    ordered = {KEY: "id,day", ORDERING: "at"}
+    assert kind_of(ordered | {DELETES: " 60000 "}).deletes_retained_ms == 60_000
+    assert kind_of(ordered | {DELETES: "0"}).deletes_retained_ms == 0
+    assert kind_of(ordered).deletes_retained_ms == WEEK
+    assert kind_of({KEY: "id"}).deletes_retained_ms == 0
 
 
 def test_a_key_without_buckets_need_not_name_the_partition() -> None:
@@ -55,6 +65,8 @@ def test_a_key_without_buckets_need_not_name_the_partition() -> None:
         ({KEY: "id,day", BUCKETS: "0"}, "not a number from 1 on"),
         ({KEY: "id,day", BUCKETS: "eight"}, "not a number from 1 on"),
         ({KEY: "id,day", BUCKETS: "65537"}, "at most 65536 buckets"),
+        ({KEY: "id", DELETES: "1"}, "is for tables with lakemark.merge.ordering-column"),
+        ({KEY: "id", ORDERING: "at", DELETES: "-1"}, "not a number from 0 on"),
         ({KEY: "id", ORDERING: "when"}, r"ordering-column: there is no column 'when'"),
         ({KEY: "id", ORDERING: " "}, "names no column"),
         ({KEY: "id", ORDERING: "id"}, "belongs to the key"),

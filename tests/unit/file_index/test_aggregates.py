@@ -156,3 +156,22 @@ def test_counts_are_not_exact_where_deltas_are_merged() -> None:
         snapshot = folded(empty(SCHEMA), [(record, [from_messages(files, SCHEMA)])], SCHEMA)
         (group,), exact = aggregate(Planner().plan(snapshot, None), [], by_partition=False)
         assert (group.rows, exact) == (2 * len(kinds), wanted)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_kept_deletes_count_only_where_they_are_merged(beside: bool) -> None:
+    def file(path: str, rows: int, kind: p.SliceKind.ValueType, under: int = 0) -> p.DataFile:
+        bounds = [p.ColumnStatistics(column_id=1, min=p.Value(integer=1), max=p.Value(integer=rows), null_count=0)]
+        month = [p.Value(integer=0)]
+        return p.DataFile(
+            path=path, file_group="g", row_count=rows, kind=kind, base_instant=under, partition=month, statistics=bounds
+        )
+
+    files = [file("5/m=0/g/f", 3, p.BASE), file("5/m=0/d/f", 9, p.DELTA, 5)]
+    files += [file("6/m=0/g/f", 1, p.DELTA, 5)] if beside else []
+    snapshot = folded(empty(SCHEMA), [(VersionRecord(version=1), [from_messages(files, SCHEMA)])], SCHEMA)
+
+    (group,), exact = aggregate(Planner().plan(snapshot, None), [ID], by_partition=False)
+
+    assert exact is not beside
+    assert (group.rows, group.columns[0].max) == ((13, 9) if beside else (3, 3))

@@ -157,6 +157,35 @@ def test_a_table_without_deltas_has_no_masks() -> None:
     assert merged_on_read(_snapshot([Group(0, {1: (1, 1)}, [])])) is None
 
 
+def test_kept_deletes_are_merged_only_beside_other_deltas() -> None:
+    def file(path: str, group: str, kind: p.SliceKind.ValueType = p.BASE, under: int = 0) -> p.DataFile:
+        month, bounds = [p.Value(integer=0)], [p.ColumnStatistics(column_id=2, null_count=1)]
+        if kind == p.BASE:
+            bounds = [p.ColumnStatistics(column_id=2, min=p.Value(integer=1), max=p.Value(integer=1), null_count=0)]
+        return p.DataFile(
+            path=path, file_group=group, kind=kind, row_count=1, partition=month, statistics=bounds, base_instant=under
+        )
+
+    def paths(one: Snapshot, sql: str | None = None) -> list[str]:
+        predicate = None if sql is None else parse_predicate(sql)
+        return sorted(Planner().plan(one, predicate).columns(["path"]).column("path").to_pylist())
+
+    bases = [file("5/m=0/g/f", "g"), file("5/m=0/h/f", "h")]
+    kept = [file("5/m=0/gd/f", "g", p.DELTA, 5), file("5/m=0/hd/f", "h", p.DELTA, 5)]
+    version = VersionRecord(version=1)
+    settled = folded(empty(SCHEMA), [(version, [from_messages([*bases, *kept], SCHEMA)])], SCHEMA)
+    assert merged_on_read(settled) is None
+    assert paths(split(settled).settled) == paths(base_files(settled)) == ["5/m=0/g/f", "5/m=0/h/f"]
+    assert paths(split(settled).deltas) == []
+    assert paths(settled, "a = 0") == [], "they keep no base file in a plan"
+
+    delta = file("6/m=0/g/f", "g", p.DELTA, 5)
+    changed = folded(settled, [(VersionRecord(version=2), [from_messages([delta], SCHEMA)])], SCHEMA)
+    assert paths(split(changed).deltas) == ["5/m=0/gd/f", "6/m=0/g/f"]
+    assert paths(split(changed).settled) == ["5/m=0/h/f"]
+    assert paths(changed, "a = 0") == ["5/m=0/g/f", "5/m=0/gd/f", "6/m=0/g/f"]
+
+
 def test_a_group_of_another_bucket_is_left_out_with_its_deltas() -> None:
     snapshot = empty(SCHEMA)
     paths = {}

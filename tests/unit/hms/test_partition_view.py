@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakemark_core.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument, InvalidPredicate
 from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.partition_view import PartitionView, limited
 from lakemark_hms.wire.codec import decode_struct, encode_struct
@@ -51,11 +51,21 @@ def test_more_values_than_columns_are_refused() -> None:
         ('s = "a" and n < 2', [0]),
         ("N = 1 or S like 'b.*'", [0, 1]),
         ("nonsense ((", [0, 1, 2, 3, 4]),
-        ("other = 1", [0, 1, 2, 3, 4]),
     ],
 )
 def test_filters(text: str, expected: list[int]) -> None:
     assert list(view().matching(PartitionFilter(text))) == expected
+
+
+def test_a_filter_by_another_column_is_refused() -> None:
+    with pytest.raises(InvalidPredicate, match="'other', which is no partition column"):
+        view().matching(PartitionFilter("n = 1 or other = 1"))
+
+
+@pytest.mark.parametrize("text", ["nonsense ((", "n = 'x' or n = 1"])
+def test_an_exact_filter_must_be_understood(text: str) -> None:
+    with pytest.raises(InvalidPredicate):
+        view().matching(PartitionFilter(text, exact=True))
 
 
 def test_a_value_of_another_type_makes_every_filter_select_all() -> None:

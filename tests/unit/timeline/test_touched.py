@@ -101,6 +101,14 @@ def test_a_compaction_touches_the_file_that_it_makes_too(lake_table: Any) -> Non
     assert not change.begun
 
 
+def test_deletes_that_a_compaction_keeps_touch_what_its_base_files_touch(lake_table: Any) -> None:
+    gone = [entry("g", 5), entry("g", 6, p.DELTA, base=5), entry("h", 6, p.DELTA)]
+    change = touched_by(t.COMPACT, entries(lake_table, [entry("g"), delta("g", INSTANT), delta("h", INSTANT)], gone))
+    assert change.groups == groups("g", "h")
+    assert change.files == on(("g", 5), ("g", INSTANT), ("h", 0), ("h", INSTANT))
+    assert not change.begun, "h has no base file yet"
+
+
 @pytest.mark.parametrize("operation", [t.UPSERT, t.COMPACT])
 def test_who_replaces_deltas_alone_begins_their_group(lake_table: Any, operation: Operation) -> None:
     """Another writer that has not seen the deltas may also be about to add the first base file."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from lakemark_proto.store.v1.store_pb2 import HeadRecord, InstantRecord, TableEntry, VersionRecord
+from lakemark_proto.store.v1.warehouse_pb2 import ConstraintRecord
 from lakemark_proto.v1 import catalog_pb2
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog import lake as lakes
@@ -14,6 +16,7 @@ from lakemark_server.kv import Transaction
 from lakemark_server.store.keyspace import (
     ALIVE,
     BLOCKS,
+    CONSTRAINTS,
     HEADS,
     HELD,
     HIVE_TABLES,
@@ -23,6 +26,7 @@ from lakemark_server.store.keyspace import (
     OF_TABLE,
     PARTITION_PLACES,
     PLACES,
+    REFERENCES,
     SCHEMAS,
     STAGED_SLICES,
     TABLE_NAMES,
@@ -141,6 +145,11 @@ def name(tx: Transaction, database_id: int, table_id: int, kind: catalog_pb2.Tab
     tx.set(TABLE_NAMES.key(database_id, "u"), TableEntry(table_id=table_id, kind=kind).SerializeToString())
 
 
+def constrain(tx: Transaction, table_id: int, **fields: Any) -> None:
+    record = ConstraintRecord(**({"name": "c"} | fields))
+    tx.set(CONSTRAINTS.key(table_id, "c"), record.SerializeToString())
+
+
 DAMAGES: list[tuple[str, Damage]] = [
     ("there is a gap", lambda f: lambda tx: tx.clear(VERSIONS.key(f.id, "main", 1))),
     ("the head is version", lambda f: lambda tx: tx.clear(VERSIONS.key(f.id, "main", 2))),
@@ -179,6 +188,10 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("is held by lake table id 77, which has no", lambda f: lambda tx: tx.set(HELD.key(2, 77, b"", "file:/gone"), b"")),
     ("in one direction only", lambda f: lambda tx: tx.clear_range(*PLACES.range())),
     ("is noted at a, and is not there", lambda f: lambda tx: tx.set(PARTITION_PLACES.key(77, "a", b"x"), b"")),
+    ("says that it is other", lambda f: lambda tx: constrain(tx, f.id, name="other")),
+    ("constraint c of table id 1 cannot be read", lambda f: lambda tx: tx.set(CONSTRAINTS.key(f.id, "c"), b"\xff")),
+    ("which does not exist", lambda f: lambda tx: constrain(tx, f.id, kind=ConstraintRecord.FOREIGN_KEY, parent_id=99)),
+    ("constraint c of table id 99, which does", lambda f: lambda tx: tx.set(REFERENCES.key(f.id, 99, "c"), b"")),
     ("has no name, but there are keys under 'ver'", lambda f: lambda tx: tx.clear_range(*TABLE_NAMES.range())),
     ("has no name, but there are keys under 'lasti'", lambda f: lambda tx: tx.set(LAST_INSTANT.key(77), b"")),
     ("has no name, but there are keys under 'hive'", lambda f: lambda tx: tx.set(HIVE_TABLES.key(77, 0), b"")),

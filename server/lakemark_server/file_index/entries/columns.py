@@ -45,7 +45,7 @@ from lakemark_core.types import (
     to_arrow,
 )
 from lakemark_proto.v1 import types_pb2 as pb
-from lakemark_server.file_index.arrow import AnyArray, texts
+from lakemark_server.file_index.arrow import AnyArray, take, texts
 
 _FIXED_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("path", pa.string()),
@@ -118,6 +118,18 @@ def instants_of(paths: AnyArray) -> npt.NDArray[np.int64]:
             return np.asarray(heads.cast(pa.int64()).to_numpy(), np.int64)
     heads_of = (path.partition("/")[0] for path in texts(paths))
     return np.array([int(head) if _INSTANT.fullmatch(head) else -1 for head in heads_of], np.int64)
+
+
+def keep_deletes(kinds: AnyArray, base_instants: AnyArray, paths: AnyArray) -> npt.NDArray[np.bool_]:
+    """Which entries are deltas with deletes that the base files of their instant have seen: compactions write them.
+
+    They change no row unless other deltas come to lie beside them. The three columns of the entries are told.
+    """
+    kept = np.zeros(len(paths), np.bool_)
+    places = np.flatnonzero(kinds.to_numpy() == pb.DELTA)
+    if len(places):
+        kept[places] = base_instants.to_numpy()[places] == instants_of(take(paths, places))
+    return kept
 
 
 def statistics_ids(names: Iterable[str]) -> frozenset[int]:

@@ -13,11 +13,14 @@ from lakemark_core.types import Field, Schema, is_floating
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import AnyArray, one_array
 from lakemark_server.file_index.entries.columns import TRUNCATED, is_cut
+from lakemark_server.file_index.planning.compact import MATCHES
+from lakemark_server.file_index.planning.merge_on_read import merged_on_read
 from lakemark_server.file_index.planning.planner import Plan
 from lakemark_server.file_index.pruning.statistics import partition_values_by_name
 
 ALL: Final = "all"
 PAGE_FILES: Final = 100_000
+_DELTA: Final = pa.scalar(pb.DELTA, pa.uint8())
 _KNOWN: Final = ("min_known", "max_known", "nulls_known", "nans_known", "whole")
 
 
@@ -54,6 +57,10 @@ def aggregate(plan: Plan, fields: Sequence[Field], *, by_partition: bool) -> tup
     ids = [field.id for field in fields]
     pages = [plan.page(at, PAGE_FILES, ids) for at in range(0, max(plan.files, 1), PAGE_FILES)]
     files = pa.Table.from_batches(pages)
+    merged = _has_deltas(files)
+    if merged and merged_on_read(plan.snapshot) is None:
+        # They keep deletes that no row is left to take out: there is nothing to merge.
+        files, merged = files.filter(pc.not_equal(files.column("kind"), _DELTA)), False
     schema = plan.snapshot.schema
     known = [
         _of_partitions(files, field, schema) if schema.is_partition(field.name) else _with_known(files, field)
@@ -76,10 +83,12 @@ def aggregate(plan: Plan, fields: Sequence[Field], *, by_partition: bool) -> tup
     groups = [_group(row, fields, by_partition=by_partition) for row in grouped.to_pylist()]
     if not groups and not by_partition:
         groups = [Group("", 0, 0, 0, tuple(ColumnBounds(field, None, None, 0, None) for field in fields))]
-    kinds: Any = files.column("kind")
-    merged = pc.any(pc.equal(kinds, pa.scalar(pb.DELTA, pa.uint8()))).as_py()
-    exact = plan.files_matching_entirely == plan.files and not merged and all(map(_is_exact, groups))
-    return groups, exact
+    entirely = pc.all(cast(Any, files.column(MATCHES.name)), min_count=0).as_py()
+    return groups, bool(entirely) and not merged and all(map(_is_exact, groups))
+
+
+def _has_deltas(files: pa.Table) -> bool:
+    return bool(pc.any(pc.equal(cast(Any, files.column("kind")), _DELTA)).as_py())
 
 
 def _with_known(files: pa.Table, field: Field) -> dict[str, AnyArray]:

@@ -3,6 +3,9 @@
 A row of such a group comes from a base row and from what deltas say of it, perhaps of single columns only. So no file
 of the group may be skipped because of its own statistics: a delta may turn a base row that does not match into one that
 does, and the other way round. Only the partition decides, which all files of the group share.
+
+A compaction may keep deletes in deltas of its own (``keep_deletes``). They change no row until another delta comes to
+lie beside them; until then the group is one without deltas.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import pyarrow.compute as pc
 
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import AnyArray, take
+from lakemark_server.file_index.entries.columns import keep_deletes
 from lakemark_server.file_index.pages.contents import Mask
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.parts.part import Part
@@ -24,10 +28,14 @@ from lakemark_server.file_index.parts.part import Part
 
 @dataclass(frozen=True, eq=False)
 class MergedOnRead:
-    """The file groups of a snapshot with live deltas, and the names of their partitions."""
+    """The file groups of a snapshot with live deltas to merge, and the names of their partitions.
+
+    ``deltas``: whether there are any at all, such as change no row among them.
+    """
 
     groups: AnyArray
     partitions: frozenset[str]
+    deltas: bool
 
     def mask(self, part: Part) -> Mask | None:
         """The entries of a part whose group has deltas; None if there are none.
@@ -45,8 +53,8 @@ class MergedOnRead:
 
 
 def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
-    """The groups with live deltas; None if there are no deltas."""
-    merged = snapshot.derived(MergedOnRead, lambda: _find(snapshot.parts))
+    """The groups with live deltas to merge; None if there are none."""
+    merged = _merged(snapshot)
     return merged if merged.partitions else None
 
 
@@ -54,7 +62,8 @@ def merged_on_read(snapshot: Snapshot) -> MergedOnRead | None:
 class SplitSnapshot:
     """The live files of a snapshot: those of groups without deltas, the base files under deltas, and the deltas.
 
-    Base files of other groups may be among those under deltas; rows of them are then merged with nothing.
+    Base files of other groups may be among those under deltas; rows of them are then merged with nothing. Kept deletes
+    that change no row may be missing.
     """
 
     settled: Snapshot
@@ -64,8 +73,8 @@ class SplitSnapshot:
 
 def split(snapshot: Snapshot) -> SplitSnapshot:
     """The snapshot taken apart by what has to be merged."""
-    merged = merged_on_read(snapshot)
-    if merged is None:
+    merged = _merged(snapshot)
+    if not merged.deltas:
         nothing = replace(snapshot, parts=())
         return SplitSnapshot(snapshot, nothing, nothing)
     settled: list[Part] = []
@@ -73,14 +82,16 @@ def split(snapshot: Snapshot) -> SplitSnapshot:
     deltas: list[Part] = []
     for part in snapshot.parts:
         mask = merged.mask(part)
-        if mask is None:
+        if not part.entries.has_deltas and mask is None:
             settled.append(part)
             continue
-        live = part.live_mask()
         is_delta = part.column("kind").to_numpy() == pb.DELTA
-        for parts, chosen in ((settled, ~mask), (bases, mask & ~is_delta), (deltas, mask & is_delta)):
-            if (live & chosen).any():
-                parts.append(Part(part.entries, live & chosen))
+        mask = np.zeros(part.size, np.bool_) if mask is None else mask
+        chosen = (settled, ~mask & ~is_delta), (bases, mask & ~is_delta), (deltas, mask & is_delta)
+        for parts, those in chosen:
+            kept = part.masked(those)
+            if kept is not None:
+                parts.append(kept)
     return SplitSnapshot(*(replace(snapshot, parts=tuple(parts)) for parts in (settled, bases, deltas)))
 
 
@@ -90,14 +101,23 @@ def base_files(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, parts=(*apart.settled.parts, *apart.bases.parts))
 
 
+def _merged(snapshot: Snapshot) -> MergedOnRead:
+    return snapshot.derived(MergedOnRead, lambda: _find(snapshot.parts))
+
+
 def _find(parts: Sequence[Part]) -> MergedOnRead:
     groups: list[AnyArray] = []
     partitions: set[str] = set()
+    deltas = False
     for part in parts:
         if part.entries.has_deltas:
-            places = np.flatnonzero((part.column("kind").to_numpy() == pb.DELTA) & part.live_mask())
+            kinds = part.column("kind")
+            kept = keep_deletes(kinds, part.column("base_instant"), part.column("path"))
+            live = (kinds.to_numpy() == pb.DELTA) & part.live_mask()
+            deltas |= bool(live.any())
+            places = np.flatnonzero(live & ~kept)
             groups.append(take(part.column("file_group"), places))
             codes, names = part.partition_codes
             partitions.update(names[code] for code in np.unique(codes[places]).tolist())
     merged: AnyArray = pa.concat_arrays(groups).unique() if groups else pa.array([], pa.string())
-    return MergedOnRead(merged, frozenset(partitions))
+    return MergedOnRead(merged, frozenset(partitions), deltas)

@@ -19,7 +19,7 @@ from lakemark_server.admission.usage import Tenant
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.arrow import texts
-from lakemark_server.file_index.entries.columns import from_messages
+from lakemark_server.file_index.entries.columns import from_messages, keep_deletes
 from lakemark_server.file_index.entries.received import from_arrow
 from lakemark_server.file_index.entries.validation import Hashes, directories_above, directory_hashes, validate
 from lakemark_server.file_index.pages import blocks
@@ -35,7 +35,8 @@ INLINE_BYTES_MAX: Final = 24_000
 TRANSACTION_BYTES_AIM: Final = 900_000
 FILES_OF_INSTANT_MAX: Final = 10_000_000
 COMMIT_SEQUENCE: Final = 1 << 62  # the sequence number of what a commit request itself brings
-# A compaction's delta would lie on top of those that were written while it ran, and hold older rows.
+# A compaction's delta would lie on top of those that were written while it ran, and hold older rows. Only deletes that
+# its own base files have seen it may keep: they are merged by their ordering column.
 TAKES_DELTAS: Final = frozenset({timeline_pb2.UPSERT, timeline_pb2.DELETE, timeline_pb2.OVERWRITE_PREDICATE})
 REMOVES: Final = frozenset(
     {
@@ -204,13 +205,32 @@ def check_file_schema(file_schema: bytes, table: LakeTable) -> None:
 def check_operation(record: InstantRecord, entries: Entries) -> None:
     """Raises InvalidFile for deltas, or for removed files, that the instant's operation cannot have."""
     operation = timeline_pb2.Operation.Name(record.operation)
-    if entries.deltas and record.operation not in TAKES_DELTAS:
-        raise InvalidFile(f"instant {record.instant} is of operation {operation}, which writes base files, no deltas")
+    if entries.deltas and entries.added is not None:
+        _check_deltas(record, entries.added)
     if entries.removed.files and record.operation not in REMOVES:
         names = ", ".join(sorted(timeline_pb2.Operation.Name(one) for one in REMOVES))
         raise InvalidFile(
             f"instant {record.instant} is of operation {operation}, which removes no files by name; those that do: "
             f"{names}"
+        )
+
+
+def _check_deltas(record: InstantRecord, added: pa.RecordBatch) -> None:
+    kept = keep_deletes(*(added.column(name) for name in ("kind", "base_instant", "path")))
+    others = (added.column("kind").to_numpy() == pb.DELTA) & ~kept
+    operation = timeline_pb2.Operation.Name(record.operation)
+    if record.operation == timeline_pb2.COMPACT:
+        if others.any():
+            raise InvalidFile(
+                f"instant {record.instant} is of operation {operation}, which writes base files; its deltas only keep "
+                f"deletes that these have seen: their base_instant is {record.instant}, its own"
+            )
+    elif record.operation not in TAKES_DELTAS:
+        raise InvalidFile(f"instant {record.instant} is of operation {operation}, which writes base files, no deltas")
+    elif kept.any():
+        raise InvalidFile(
+            f"instant {record.instant} is of operation {operation}, and a delta of it has base_instant "
+            f"{record.instant}: that is the instant of the base file under it, which was there before, or 0"
         )
 
 

@@ -40,7 +40,6 @@ def facet_view(tmp_path: Path) -> Iterator[View]:
         ("m = 7", []),
         ("m = 'soon'", ["1", "2", "3", "2"]),  # no number: the client filters again
         ("nonsense ((", ["1", "2", "3", "2"]),
-        ("other = 1", ["1", "2", "3", "2"]),
     ],
 )
 def test_slices_are_selected_by_their_partition(facet_view: View, text: str, months: list[str]) -> None:

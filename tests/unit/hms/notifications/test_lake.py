@@ -15,10 +15,13 @@ from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_server.catalog import named_content
 from lakemark_server.catalog.warehouse import Warehouse
+from lakemark_server.grants.service import Grants
 from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.references import ReferenceDraft
+from lakemark_server.transactions.service import Transactions
 from lakemark_thrift.ttypes import NotificationEvent
 from tests.integration.hms_notifications import message, plain
 from tests.lakes import Lake, file, open_lake
@@ -28,7 +31,14 @@ class Reader:
     """What was told since it was asked last."""
 
     def __init__(self, lake: Lake) -> None:
-        services = Services(lake.catalog, Warehouse(lake.catalog), lake.timeline, engine_schemes={"file": "hdfs"})
+        services = Services(
+            lake.catalog,
+            Warehouse(lake.catalog),
+            lake.timeline,
+            Transactions(lake.catalog.mutations),
+            Grants(lake.catalog.mutations, named_content.require),
+            engine_schemes={"file": "hdfs"},
+        )
         self.log = NotificationLog(services, JSON)
         self._last = self.log.last("hive")
 

@@ -1,0 +1,44 @@
+"""The metastore as a whole: its name, what optimizers note in it, and tokens, which it does not give."""
+
+from __future__ import annotations
+
+from lakemark_core.errors import UnsupportedOperation
+from lakemark_hms.handlers.subject import Subject, method
+from lakemark_hms.services import Services
+from lakemark_hms.wire.dispatch import Call
+from lakemark_server.admission.ranks import Rank
+from lakemark_server.catalog.runtime_statistics import RuntimeStatistics
+from lakemark_server.store import identity
+from lakemark_thrift.ttypes import RuntimeStat
+
+
+class Metastore(Subject, title="The metastore itself"):
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._statistics = RuntimeStatistics(services.catalog.mutations)
+
+    @method("get_metastore_db_uuid", Rank.READ)
+    def uuid(self, _call: Call) -> str:
+        return identity.uuid_of(self._services.catalog.mutations)
+
+    @method("add_runtime_stats", Rank.WRITE)
+    def add_runtime_stats(self, call: Call) -> None:
+        stat = call.args.stat
+        self._statistics.add(stat.weight or 0, stat.payload or b"")
+
+    @method("get_runtime_stats", Rank.READ)
+    def runtime_stats(self, call: Call) -> list[RuntimeStat]:
+        request = call.args.rqst
+        return [
+            RuntimeStat(createTime=one.created_s, weight=one.weight, payload=one.payload)
+            for one in self._statistics.latest(request.maxWeight, request.maxCreateTime)
+        ]
+
+    @method("get_delegation_token", Rank.READ)
+    @method("renew_delegation_token", Rank.WRITE)
+    @method("cancel_delegation_token", Rank.WRITE)
+    def no_tokens(self, call: Call) -> None:
+        raise UnsupportedOperation(
+            f"{call.name}: delegation tokens stand for a login by Kerberos, and this port has none; switch off "
+            "hive.metastore.sasl.enabled (hadoop.security.authentication=simple) in the client"
+        )
