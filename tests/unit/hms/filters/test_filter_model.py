@@ -170,7 +170,9 @@ conditions = st.recursive(leaves, nested, max_leaves=6)
 
 @given(rows, conditions)
 def test_a_filter_selects_what_the_model_selects(partitions: list[Row], condition: Condition) -> None:
-    values = [tuple(DEFAULT_PARTITION if row[name] is None else str(row[name]) for name in COLUMNS) for row in partitions]
+    values = [
+        tuple(DEFAULT_PARTITION if row[name] is None else str(row[name]) for name in COLUMNS) for row in partitions
+    ]
     view = PartitionView(list(COLUMNS), list(COLUMNS.values()), values, [b""] * len(values))
     expected = [at for at, row in enumerate(partitions) if condition.holds(row)]
     assert list(view.matching(PartitionFilter(condition.text, exact=True))) == expected, condition.text
