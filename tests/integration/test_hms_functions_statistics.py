@@ -1,4 +1,4 @@
-"""Functions, column statistics, constraints and configuration through the Metastore protocol."""
+"""Functions, column statistics and configuration through the Metastore protocol."""
 
 import pytest
 from hmsclient.genthrift.hive_metastore.ttypes import (
@@ -14,7 +14,6 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
     MetaException,
     NoSuchObjectException,
     PartitionsStatsRequest,
-    PrimaryKeysRequest,
     PrincipalType,
     ResourceType,
     ResourceUri,
@@ -141,13 +140,6 @@ def test_column_statistics_come_back_as_they_were_given(client: Client) -> None:
     client.drop_partition("default", "t", ["1"], True)
     client.add_partition(partition(["1"], of="t"))
     assert client.get_partitions_statistics_req(request).partStats == {}
-
-
-def test_there_are_no_constraints(client: Client) -> None:
-    client.create_table(table("t"))
-    assert client.get_primary_keys(PrimaryKeysRequest("default", "t")).primaryKeys == []
-    with pytest.raises(NoSuchObjectException):
-        client.get_primary_keys(PrimaryKeysRequest("default", "none"))
 
 
 def test_configuration(client: Client) -> None:

@@ -11,6 +11,7 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
     InvalidOperationException,
     MetaException,
     NoSuchObjectException,
+    ShowCompactRequest,
     UnknownDBException,
     UnknownTableException,
 )
@@ -119,8 +120,8 @@ def test_errors_are_the_declared_ones(client: Client) -> None:
         client.get_fields("default", "none")
     with pytest.raises(UnknownDBException):
         client.get_schema("nowhere", "t")
-    with pytest.raises(TApplicationException, match="not served"):
-        client.get_delegation_token("a", "b")
+    with pytest.raises(TApplicationException, match="the method show_compact is not served here"):
+        client.show_compact(ShowCompactRequest())
     assert client.get_all_tables("default") == ["t"]
 
 
