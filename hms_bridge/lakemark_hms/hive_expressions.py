@@ -25,7 +25,7 @@ def filter_text(expression: bytes | str | None) -> str | None:
         parse_filter(text)
     except (UnicodeDecodeError, InvalidPredicate):
         return None
-    return text
+    return text if text.strip() else ""
 
 
 def _bytes_of(expression: bytes | str | None) -> bytes:

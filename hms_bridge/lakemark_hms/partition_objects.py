@@ -23,6 +23,7 @@ from lakemark_thrift.ttypes import PrincipalPrivilegeSet, StorageDescriptor
 
 _VALUES, _DB_NAME, _TABLE_NAME, _CREATE_TIME, _SD, _PARAMETERS, _PRIVILEGES, _CATALOG = 1, 2, 3, 4, 6, 7, 8, 9
 _COLUMNS, _LOCATION, _SERDE = 1, 2, 7
+_KEPT_BYTES_MAX: Final = 50_000  # of columns that are known to be right
 _LOCATION_HEAD: Final = field_head(STRING, _LOCATION)
 
 
@@ -160,10 +161,12 @@ def _check_storage(table: HiveTable, raw: bytes, descriptor: _Descriptor) -> Non
         raise InvalidPartition("the storage descriptor of the partition has no serialization library (serdeInfo)")
     columns = descriptor[1].get(_COLUMNS)
     if columns is not None:
-        _check_columns(raw[columns.start : columns.end])
+        encoded = raw[columns.start : columns.end]
+        check = _check_columns if len(encoded) <= _KEPT_BYTES_MAX else _check_columns.__wrapped__
+        check(encoded)
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=200)
 def _check_columns(columns: bytes) -> None:
     """Raises InvalidPartition. Partitions mostly have the columns of others, which are decoded once."""
     storage_of_columns = decode_struct(StorageDescriptor, patch(b"\0", {_COLUMNS: (LIST, columns)}))

@@ -26,7 +26,9 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
 from lakemark_hms.bridge import HmsBridge
 from lakemark_server.catalog.runtime_statistics import KEPT_MAX, KEPT_S, RuntimeStatistics
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.grants.roles import Roles
 from lakemark_server.kv import Store
+from lakemark_server.store.keyspace import PRIVILEGES, ROLE_MEMBERS
 from lakemark_server.store.mutations import Mutations
 from lakemark_server.verify import verify
 from lakemark_thrift import ttypes
@@ -130,6 +132,30 @@ def test_privileges_of_a_dropped_role_do_not_come_back(client: Client) -> None:
     assert has(client, "r", on_database(), ROLE) == []
     assert [one.roleName for one in client.list_roles("anna", USER)] == ["public"]
     client.grant_privileges(privilege(on_database(), "r", "SELECT", ROLE))
+
+
+def test_what_a_process_that_died_has_left_of_a_role_does_not_count(
+    client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.create_role(Role("r", 0, "boss"))
+    client.create_role(Role("s", 0, "boss"))
+    client.grant_privileges(privilege(on_database(), "r", "SELECT", ROLE))
+    client.grant_role("r", "anna", USER, "boss", USER, False)
+    client.grant_role("s", "r", ROLE, "boss", USER, False)
+    monkeypatch.setattr(Roles, "_clear", lambda *_: None)
+    client.drop_role("r")
+    for again in (False, True):
+        if again:
+            client.create_role(Role("r", 0, "boss"))
+        assert has(client, "r", on_database(), ROLE) == has(client, "r", HiveObjectRef(), ROLE) == []
+        assert [one.roleName for one in client.list_roles("anna", USER)] == ["public"]
+        assert client.get_principals_in_role(GetPrincipalsInRoleRequest("s")).principalGrants == []
+    client.grant_role("r", "anna", USER, "boss", USER, False)
+    assert [one.roleName for one in client.list_roles("anna", USER)] == ["r", "public"]
+    monkeypatch.undo()
+    client.drop_role("r")
+    assert store.read(lambda tx: tx.get_range(*ROLE_MEMBERS.range())) == []
+    assert store.read(lambda tx: tx.get_range(*PRIVILEGES.range())) == []
 
 
 def test_privileges(client: Client) -> None:

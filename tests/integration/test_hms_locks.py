@@ -37,6 +37,8 @@ from thrift.transport.TTransport import TBufferedTransport
 from lakemark_hms.bridge import HmsBridge
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.kv import Store
+from lakemark_server.process import Service
+from lakemark_server.settings import Settings
 from lakemark_server.transactions import expiry
 from lakemark_server.transactions.limits import TransactionLimits
 from lakemark_server.transactions.service import Transactions
@@ -45,6 +47,7 @@ from tests.integration.conftest import Client, Connect
 from tests.integration.hms_objects import database, table
 from tests.integration.hms_raw import Raw
 from tests.lakes import Clock
+from tests.stores import store_url
 
 TIMEOUT_MS = 300_000
 ACQUIRED, WAITING = LockState.ACQUIRED, LockState.WAITING
@@ -374,3 +377,18 @@ def test_many_lockers_at_once(connect: Connect, catalog: Catalog) -> None:
         assert held.turns == turns * (writers + readers)
         assert clients[0].get_table("default", "t").parameters["count"] == str(turns * writers)
         assert shown(clients[0]) == []
+
+
+def test_the_service_sweeps(tmp_path: Path, clock: Clock) -> None:
+    """Nobody asks for the locks again; the setting says how long their holders may be silent."""
+    settings = Settings(
+        store=store_url(tmp_path), warehouse=str(tmp_path), grpc_port=0, hms_port=0, txn_timeout_s=60.0, cores="all"
+    )
+    with Service(settings, clock=clock) as service, _connected(service.hms.port if service.hms else 0) as client:
+        client.lock(request(on()))
+        clock.advance(59_999)
+        service._sweeper.once()
+        assert len(shown(client)) == 1
+        clock.advance(1)
+        service._sweeper.once()
+        assert shown(client) == []

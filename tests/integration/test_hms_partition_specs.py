@@ -148,7 +148,7 @@ def test_partitions_are_dropped_by_what_is_understood(days: Client) -> None:
         request = DropPartitionsRequest("default", "t", parts, deleteData=True, ifExists=if_exists)
         return [one.values for one in days.drop_partitions_req(request).partitions]
 
-    for expression in (KRYO, b"\xff", b"length(day) = 1"):
+    for expression in (KRYO, b"\xff", b"", b" ", b"length(day) = 1"):
         with pytest.raises(MetaException, match="drop the partitions by name"):
             drop(expression)
     with pytest.raises(MetaException, match="no partition column"):

@@ -50,6 +50,7 @@ DOCUMENTED = (
     "server/lakemark_server/catalog",
     "server/lakemark_server/context",
     "server/lakemark_server/file_index",
+    "server/lakemark_server/grants",
     "server/lakemark_server/maintenance",
     "server/lakemark_server/rpc/comparisons.py",
     "server/lakemark_server/rpc/files.py",
@@ -60,6 +61,7 @@ DOCUMENTED = (
     "server/lakemark_server/store",
     "server/lakemark_server/timeline/references.py",
     "server/lakemark_server/timeline/savepoints.py",
+    "server/lakemark_server/transactions",
     "server/lakemark_server/verify",
 )
 

@@ -30,6 +30,7 @@ Drop = Annotated[
     bool, typer.Option("--drop", help="drop from the copy what the source does not have; files are never deleted")
 ]
 Statistics = Annotated[bool, typer.Option("--statistics/--no-statistics", help="copy statistics of columns, too")]
+Grants = Annotated[bool, typer.Option("--grants/--no-grants", help="copy roles and privileges, too")]
 Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="compare every object after the copy")]
 Workers = Annotated[int, typer.Option(help="tables that are copied side by side", min=1, max=64)]
 Journal = Annotated[
@@ -46,15 +47,16 @@ def import_hms(
     compare: CompareOnly = False,
     drop: Drop = False,
     statistics: Statistics = True,
+    grants: Grants = True,
     verify: Verify = True,
     workers: Workers = 4,
     journal: Journal = None,
 ) -> None:
-    """Copies databases, tables, partitions, statistics, functions and constraints of a Hive Metastore into this one.
+    """Copies databases, tables, partitions, statistics, functions, constraints and grants of a Metastore into this one.
 
     No file is read, moved or deleted. Run it again to catch up. Exits with 1 if something is not the same.
     """
-    _run(context, source, to, patterns, compare, drop, statistics, verify, workers, journal)
+    _run(context, source, to, patterns, compare, drop, statistics, grants, verify, workers, journal)
 
 
 def export_hms(
@@ -67,12 +69,13 @@ def export_hms(
     compare: CompareOnly = False,
     drop: Drop = False,
     statistics: Statistics = True,
+    grants: Grants = True,
     verify: Verify = True,
     workers: Workers = 4,
     journal: Journal = None,
 ) -> None:
     """Copies everything of this service, but its lake tables, into a Hive Metastore: the way back."""
-    _run(context, source, to, patterns, compare, drop, statistics, verify, workers, journal)
+    _run(context, source, to, patterns, compare, drop, statistics, grants, verify, workers, journal)
 
 
 def _run(
@@ -83,6 +86,7 @@ def _run(
     compare: bool,
     drop: bool,
     statistics: bool,
+    grants: bool,
     verify: bool,
     workers: int,
     journal: Path | None,
@@ -92,7 +96,7 @@ def _run(
     except ImportError as error:
         raise missing("the copy of a Metastore", "server", error) from error
     call = invocation(context)
-    orders = Orders(patterns or (), drops=drop, statistics=statistics, workers=workers, journal=journal)
+    orders = Orders(patterns or (), drops=drop, statistics=statistics, grants=grants, workers=workers, journal=journal)
     console = Console(stderr=True)
     with Bar(
         SpinnerColumn(),

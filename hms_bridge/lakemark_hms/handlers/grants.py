@@ -159,7 +159,7 @@ class Grants(Subject, title="Roles and privileges"):
         ref = args.hiveObject
         kind = ref.objectType if ref is not None else None
         if kind is None or (kind != HiveObjectType.GLOBAL and not ref.dbName):
-            everything = self._privileges.all() if principal is None else self._privileges.of_principal(principal)
+            everything = self._privileges.everywhere(principal)
             return [_hive_privilege(one) for one in everything if kind in (None, _kind(one.privilege.object))]
         return list(map(_hive_privilege, self._privileges.of_object(self._object(ref), principal)))
 

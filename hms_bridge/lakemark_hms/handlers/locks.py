@@ -71,7 +71,8 @@ class Locks(Subject, title="Locks"):
 def _component(sent: Any) -> Component:
     name = database_name(sent.dbname, sent.catName)
     if sent.type not in _TYPES:
-        raise InvalidArgument(f"there is no lock type {sent.type}; Hive has {', '.join(map(repr, LockType))}")
+        known = ", ".join(f"{one.value} ({one.name})" for one in LockType)
+        raise InvalidArgument(f"there is no lock type {sent.type}; Hive has {known}")
     place = Place(name.catalog, name.name, (sent.tablename or "").lower(), sent.partitionname or "")
     return Component(place, LockType(sent.type))
 

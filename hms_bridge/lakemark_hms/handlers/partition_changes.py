@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from lakemark_core import storage
 from lakemark_core.errors import InvalidPartition, PartitionNotFound, Unimplemented
 from lakemark_hms.given import table_of_partitions
 from lakemark_hms.handlers.subject import Subject, method
@@ -228,14 +227,6 @@ class PartitionChanges(Subject, title="Changes of partitions"):
         rows = [loaded.rows[at] for at in view_of(source, loaded).with_leading(wanted)]
         if not rows:
             raise PartitionNotFound(f"{source.label} has no partition with the values {dict(args.partitionSpecs)}")
-        base = source.record.partition_base
-        for row in rows:
-            where = row.full_location(base)
-            own = storage.join(source.record.location, source.partition_name(row.values))
-            if not row.located or not storage.is_same_place(where, own):
-                raise InvalidPartition(f"partition {own} has another directory, {where}: it cannot be exchanged")
-            if storage.keeps_directories(where) and not storage.is_directory(where):
-                raise InvalidPartition(f"partition {source.partition_name(row.values)} has no directory {where}")
         return target, self._partitions.exchange(source, target, rows)
 
     # -- drop

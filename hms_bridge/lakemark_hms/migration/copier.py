@@ -18,6 +18,8 @@ from lakemark_thrift.ttypes import Database, Partition, Table
 PARTITIONS_AT_ONCE: Final = 500
 STATISTICS_AT_ONCE: Final = 100
 _DEFAULT: Final = "default"
+_EVERYBODY: Final = "public"
+"""The role that every user has."""
 _NAMES_TOLD: Final = 3
 
 
@@ -283,6 +285,75 @@ class Copier:
                 add = self._call(kind.add, req=kind.adds([copy_of(column) for column in columns]))
                 yield self._changed(kind.words, f"{label}: {name}", "it is missing", add, What.MADE)
 
+    # -- roles and privileges -----------------------------------------------------------------------------------------
+
+    def roles(self) -> Iterator[Outcome]:
+        """Roles and who has them. ``admin`` and ``public`` are everywhere."""
+        names = self._source.role_names()
+        if not names:
+            return
+        there = self._copy.role_names()
+        if there is None:
+            yield Outcome("role", ", ".join(names), What.LEFT, "the other Metastore has no roles", len(names))
+            return
+        for name in names:
+            if name in there:
+                yield Outcome("role", name, What.EQUAL)
+            else:
+                yield self._made("role", name, "create_role", role=t.Role(roleName=name, createTime=0, ownerName=""))
+        for name in names:  # roles are members of roles
+            if name != _EVERYBODY:
+                yield from self._members(name, there)
+
+    def _members(self, role: str, there: Sequence[str]) -> Iterator[Outcome]:
+        known = {_member(one) for one in self._copy.members(role)} if self._applies or role in there else set()
+        for one in self._source.members(role):
+            label = f"{one.principalName} in {role}"
+            if _member(one) in known:
+                yield Outcome("role member", label, What.EQUAL)
+                continue
+            grant = self._call(
+                "grant_role",
+                role_name=role,
+                principal_name=one.principalName,
+                principal_type=one.principalType,
+                grantor=one.grantorName,
+                grantorType=one.grantorPrincipalType,
+                grant_option=one.grantOption,
+            )
+            yield self._changed("role member", label, "it is missing", grant, What.MADE)
+
+    def privileges(self, database: str, table: str = "") -> Iterator[Outcome]:
+        """On a database, or on a table itself; those on partitions and columns are not copied."""
+        label = f"{database}.{table}" if table else database
+        kind = t.HiveObjectType.TABLE if table else t.HiveObjectType.DATABASE
+        on = t.HiveObjectRef(objectType=kind, dbName=database, objectName=table or None)
+        source = self._source.privileges(on)
+        if not source:
+            return
+        there = self._copy.privileges(on)
+        if there is None:
+            yield Outcome("privilege", label, What.LEFT, "the other Metastore has no privileges", len(source))
+            return
+        known = {_privilege(one) for one in there}
+        missing = [one for one in source if _privilege(one) not in known]
+        if len(source) > len(missing):
+            yield Outcome("privilege", label, What.EQUAL, count=len(source) - len(missing))
+        if missing:
+            grants = [
+                t.HiveObjectPrivilege(
+                    hiveObject=on,
+                    principalName=one.principalName,
+                    principalType=one.principalType,
+                    grantInfo=one.grantInfo,
+                    authorizer=one.authorizer,
+                )
+                for one in missing
+            ]
+            words = ", ".join(f"{_privilege(one)[2]} of {one.principalName}" for one in missing[:_NAMES_TOLD])
+            call = self._call("grant_privileges", privileges=t.PrivilegeBag(privileges=grants))
+            yield self._changed("privilege", label, f"missing: {words}", call, What.MADE, len(missing))
+
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def _call(self, method: str, **arguments: Any) -> Callable[[], object]:
@@ -345,6 +416,15 @@ def _columns(table: Table) -> list[str]:
 
 def _by_column(columns: Sequence[Any]) -> dict[str, Any]:
     return {one.colName.lower(): plain(one.statsData) for one in columns}
+
+
+def _member(one: Any) -> tuple[Any, ...]:
+    return one.principalName, one.principalType, bool(one.grantOption)
+
+
+def _privilege(one: Any) -> tuple[Any, ...]:
+    info = one.grantInfo
+    return one.principalName, one.principalType, (info.privilege or "").lower(), bool(info.grantOption)
 
 
 def _by_name(columns: Sequence[Any] | None, kind: ConstraintKind) -> dict[str, list[Any]]:

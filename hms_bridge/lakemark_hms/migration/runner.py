@@ -24,13 +24,15 @@ KEPT_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """``patterns``: databases and tables ("sales", "sales.orders_*"); none: everything. ``drops``: what the source does
+    """``patterns``: databases and tables ("sales", "sales.orders_*"); none: everything. ``grants``: roles
+    (without patterns only) and privileges, too. ``drops``: what the source does
     not have goes from the copy, without its files. ``journal``: a file of the tables that are done, which another run
     goes on with."""
 
     patterns: Sequence[str] = ()
     drops: bool = False
     statistics: bool = True
+    grants: bool = True
     workers: int = 4
     journal: Path | None = None
 
@@ -125,6 +127,13 @@ class Migration:
                     self._look(progress)
 
             self._side_by_side(tables, one, applies=applies)
+            if self._orders.grants:
+                if not self._orders.patterns:
+                    note(copier.roles())
+                for database in sorted({database for database, _ in tables}):
+                    note(copier.privileges(database))
+                for database, name in tables:
+                    note(copier.privileges(database, name))
             for kind in CONSTRAINTS:
                 for database, name in tables:
                     note(copier.constraints(kind, database, name))

@@ -11,7 +11,10 @@ from lakemark_thrift.ttypes import (
     ColumnStatisticsObj,
     Database,
     Function,
+    HiveObjectPrivilege,
+    HiveObjectRef,
     Partition,
+    RolePrincipalGrant,
     Table,
 )
 
@@ -152,13 +155,34 @@ class Side:
 
     def constraints(self, kind: ConstraintKind, database: str, table: str) -> list[Any] | None:
         """The columns of all of them; None if this Metastore knows no such constraints."""
+        answer = self._if_known(kind.get, request=kind.asks(database, table))
+        return answer if answer is None else list(getattr(answer, kind.field, None) or ())
+
+    def role_names(self) -> list[str] | None:
+        """None if this Metastore has no roles."""
+        answer = self._if_known("get_role_names")
+        return answer if answer is None else sorted(answer)
+
+    def members(self, role: str) -> list[RolePrincipalGrant]:
+        """Who has the role."""
+        request = t.GetPrincipalsInRoleRequest(roleName=role)
+        answer = self.metastore.call("get_principals_in_role", request=request)
+        return list(answer.principalGrants or ())
+
+    def privileges(self, on: HiveObjectRef) -> list[HiveObjectPrivilege] | None:
+        """Of everybody on the object itself; None if this Metastore has no privileges."""
+        answer = self._if_known("list_privileges", principal_name=None, principal_type=None, hiveObject=on)
+        return answer if answer is None else [one for one in answer if not one.hiveObject.columnName]
+
+    def _if_known(self, method: str, **arguments: Any) -> Any:
+        """The answer of a method, [] if there is no such object, None if this Metastore does not have the method."""
         try:
-            answer = self.metastore.find(kind.get, request=kind.asks(database, table))
+            answer = self.metastore.find(method, **arguments)
         except OutsideRefused as error:
             if error.details["error"] == _UNKNOWN:
                 return None
             raise
-        return [] if answer is None else list(getattr(answer, kind.field) or ())
+        return [] if answer is None else answer
 
 
 def _capabilities() -> t.ClientCapabilities:

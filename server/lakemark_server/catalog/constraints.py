@@ -24,6 +24,9 @@ CONSTRAINTS_MAX: Final = 1_000
 RECORD_BYTES_MAX: Final = 90_000
 """Of one constraint."""
 
+TABLE_BYTES_MAX: Final = 500_000
+"""Of all constraints of a table."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
@@ -138,6 +141,8 @@ def put_new(tx: Transaction, table: HiveTable, added: Sequence[ConstraintRecord]
     has_key = any(one.kind == ConstraintRecord.PRIMARY_KEY for one in mine)
     if len(mine) + len(added) > CONSTRAINTS_MAX:
         raise LimitExceeded(f"table {table.label} would have more than {CONSTRAINTS_MAX} constraints")
+    if sum(one.ByteSize() for one in (*mine, *added)) > TABLE_BYTES_MAX:
+        raise LimitExceeded(f"the constraints of table {table.label} would have more than {TABLE_BYTES_MAX} bytes")
     for one in added:
         taken = set(names)
         if one.kind == ConstraintRecord.FOREIGN_KEY and one.parent_id != table.table_id:
@@ -192,6 +197,7 @@ def _clear(tx: Transaction, table_id: int, name: str) -> None:
 
 def _connected(tx: ReadTransaction, chosen: Sequence[tuple[int, ConstraintRecord]]) -> Iterator[ForeignKey]:
     known: dict[int, HiveTableRecord] = {}
+    keys: dict[int, str] = {}
 
     def record_of(table_id: int) -> HiveTableRecord:
         if table_id not in known:
@@ -202,5 +208,7 @@ def _connected(tx: ReadTransaction, chosen: Sequence[tuple[int, ConstraintRecord
         return known[table_id]
 
     for child_id, one in chosen:
-        keys = [of.name for of in of_table(tx, one.parent_id) if of.kind == ConstraintRecord.PRIMARY_KEY]
-        yield ForeignKey(one, record_of(child_id), record_of(one.parent_id), keys[0] if keys else "")
+        if one.parent_id not in keys:
+            own = [of.name for of in of_table(tx, one.parent_id) if of.kind == ConstraintRecord.PRIMARY_KEY]
+            keys[one.parent_id] = own[0] if own else ""
+        yield ForeignKey(one, record_of(child_id), record_of(one.parent_id), keys[one.parent_id])

@@ -225,9 +225,11 @@ class WarehousePartitions:
     def exchange(self, source: HiveTable, target: HiveTable, rows: Sequence[Partition]) -> list[Partition]:
         """Moves partitions from one table to another, all or none. Returns them as they are there.
 
-        Where both tables own their data, the directories are moved to the default places below ``target``; else files
-        stay where they are and ``target`` reads them. Raises PartitionNotFound, AlreadyExists for a partition or a
-        directory, FailedPrecondition if others have files in a directory, LocationTaken, LimitExceeded, Unavailable.
+        They must have directories of their names. Where both tables own their data, these are moved to the default
+        places below ``target``; else files stay where they are and ``target`` reads them.
+
+        Raises PartitionNotFound, AlreadyExists for a partition or a directory, FailedPrecondition if others have files
+        in a directory, InvalidPartition, LocationTaken, LimitExceeded, Unavailable.
         """
         base = source.record.partition_base
         size = sum(_bytes_of(row) for row in rows) * 2
@@ -236,13 +238,15 @@ class WarehousePartitions:
                 f"{len(rows)} partitions of {source.label} are too many to be exchanged at once ({size} bytes; at "
                 f"most {BATCH_BYTES_MAX}); name more values in each exchange"
             )
+        for row in rows:
+            _require_own_directory(source, row)
         moves = source.record.owns_data and target.record.owns_data
         new = []
         for row in rows:
-            location = row.full_location(base) if row.located else ""
-            if moves and row.located:
+            location = row.full_location(base)
+            if moves:
                 location = storage.join(target.record.location, target.partition_name(row.values))
-            new.append(new_partition(target, row.values, location, row.head, row.tail, located=row.located))
+            new.append(new_partition(target, row.values, location, row.head, row.tail, located=True))
 
         def keeps(tx: Transaction) -> str:
             # Before anything is moved: an empty directory of a partition that is there would give way.
@@ -265,7 +269,6 @@ class WarehousePartitions:
                 values=row.values,
             )
             for row, there in zip(rows, new, strict=True)
-            if row.located
         ]
         answer = directories.with_moved_directories(self._store, records, keeps, apply)
         for record in records:
@@ -607,6 +610,17 @@ def _there(table: HiveTable, wanted: Sequence[Values], current: Sequence[Partiti
             raise PartitionNotFound(f"table {table.label} has no partition {name}", partition=name)
         rows.append(row)
     return rows
+
+
+def _require_own_directory(table: HiveTable, row: Partition) -> None:
+    """Raises InvalidPartition unless the partition has the directory of its name, and it is there."""
+    name, where = table.partition_name(row.values), row.full_location(table.record.partition_base)
+    if not row.located or not storage.is_same_place(where, storage.join(table.record.location, name)):
+        raise InvalidPartition(
+            f"partition {name} of {table.label} has another directory than that of its name, {where}"
+        )
+    if storage.keeps_directories(where) and not storage.is_directory(where):
+        raise InvalidPartition(f"partition {name} of {table.label} has no directory: {where} is missing")
 
 
 def _parts(items: Sequence[T], bytes_of: Callable[[T], int]) -> Iterator[Sequence[T]]:

@@ -10,7 +10,7 @@ from lakemark_proto.store.v1.grants_pb2 import PrivilegeRecord
 from lakemark_server.grants import counts
 from lakemark_server.grants.objects import GrantObject, Principal, PrincipalType, Privilege
 from lakemark_server.grants.roles import NAME_CHARS_MAX, check_name, find, require, roles_of
-from lakemark_server.kv import KeyValue, ReadTransaction, Store, Transaction, pairs_between
+from lakemark_server.kv import KeyValue, ReadTransaction, Transaction, pairs_between
 from lakemark_server.store.keyspace import PRIVILEGES
 from lakemark_server.store.mutations import Mutation, Mutations
 
@@ -89,16 +89,12 @@ class Privileges:
         granted = self._store.read(lambda tx: list(_living(tx, _within(tx, at, principal))))
         return [one for one in granted if one.privilege.object == at]
 
-    def of_principal(self, principal: Principal) -> Iterator[Granted]:
-        """What is granted to the principal on any object. Reads all privileges, page by page."""
+    def everywhere(self, principal: Principal | None = None) -> Iterator[Granted]:
+        """What is granted on any object, to one principal or to all. Reads all privileges, page by page."""
         for pair in pairs_between(self._store, *PRIVILEGES.range()):
             one = _granted(pair)
-            if one.privilege.principal == principal and self._store.read(lambda tx, one=one: _lives(tx, one)):  # type: ignore[misc]
-                yield one
-
-    def all(self) -> Iterator[Granted]:
-        """All privileges, page by page."""
-        return _all(self._store)
+            if principal in (None, one.privilege.principal):
+                yield from self._store.read(lambda tx, one=one: list(_living(tx, [one])))  # type: ignore[misc]
 
     def seen_by(self, at: GrantObject, user: Principal, groups: Iterable[Principal]) -> list[Granted]:
         """What is granted on exactly this object to the user, to a group, or to a role of the user."""
@@ -119,10 +115,6 @@ class Privileges:
             record.role = require(tx, principal.name).number
         counts.take(tx, counts.PRIVILEGES, 1)
         tx.set(_key(one.privilege), record.SerializeToString())
-
-
-def _all(store: Store) -> Iterator[Granted]:
-    return map(_granted, pairs_between(store, *PRIVILEGES.range()))
 
 
 def _key(one: Privilege) -> bytes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar, cast
 
 from lakemark_core.errors import AlreadyExists, FailedPrecondition, InvalidArgument, InvalidName, NotFound
 from lakemark_proto.store.v1.grants_pb2 import PrivilegeRecord, RoleMemberRecord, RoleRecord
@@ -13,6 +13,8 @@ from lakemark_server.grants.objects import BUILT_IN, PUBLIC, Principal, Principa
 from lakemark_server.kv import ReadTransaction, Transaction, keys_below, pairs_between
 from lakemark_server.store.keyspace import IDS, PRIVILEGES, ROLE_MEMBERS, ROLES, ROLES_OF
 from lakemark_server.store.mutations import Mutation, Mutations
+
+T = TypeVar("T")
 
 NAME_CHARS_MAX: Final = 128
 _CLEARED_AT_ONCE: Final = 500
@@ -58,25 +60,20 @@ class Roles:
         if name in BUILT_IN:
             raise FailedPrecondition("public,admin roles can't be dropped.")
 
-        def body(mutation: Mutation) -> None:
-            tx, role = mutation.tx, Principal(PrincipalType.ROLE, name)
-            if tx.get(ROLES.key(name)) is None:
-                return
-            tx.clear(ROLES.key(name))
-            for one in [*_members(tx, name), *_roles_of(tx, role)]:
-                _clear_member(tx, one.role, one.principal)
-            counts.add(tx, counts.ROLES, -1)
-
-        self._mutations.run(body)
-        self._clear_privileges(name)
-
-    def _clear_privileges(self, name: str) -> None:
-        """They do not count any more, since a role of this name that is created later has another number."""
-        role = [PrincipalType.ROLE.value, name]
+        self._mutations.run(lambda mutation: _drop(mutation.tx, name))
+        # What follows does not count any more, as no other role will have its number.
+        role = Principal(PrincipalType.ROLE, name)
+        of_role = [at for at, _ in keys_below(self._store, ROLE_MEMBERS, name)]
+        has = [str(at[0]) for at, _ in keys_below(self._store, ROLES_OF, role.type.value, name)]
+        members = [(name, Principal(PrincipalType(cast(int, kind)), str(who))) for kind, who in of_role]
+        self._clear(_clear_dead_members, [*members, *((one, role) for one in has)])
         pairs = pairs_between(self._store, *PRIVILEGES.range())
-        keys = [key for key, _ in pairs if list(PRIVILEGES.unpack(key)[5:7]) == role]
-        for at in range(0, len(keys), _CLEARED_AT_ONCE):
-            self._mutations.run(partial(_clear_dead, name, keys[at : at + _CLEARED_AT_ONCE]))
+        named = [role.type.value, name]
+        self._clear(_clear_dead_privileges, [key for key, _ in pairs if list(PRIVILEGES.unpack(key)[5:7]) == named])
+
+    def _clear(self, clear: Callable[[Sequence[T], Mutation], None], dead: Sequence[T]) -> None:
+        for at in range(0, len(dead), _CLEARED_AT_ONCE):
+            self._mutations.run(partial(clear, dead[at : at + _CLEARED_AT_ONCE]))
 
     def names(self) -> list[str]:
         """All roles, in order."""
@@ -95,14 +92,16 @@ class Roles:
 
         def body(mutation: Mutation) -> None:
             tx = mutation.tx
-            require(tx, role)
+            record.role = require(tx, role).number
             if to.type is PrincipalType.ROLE:
-                require(tx, to.name)
+                record.principal_role = require(tx, to.name).number
                 if to.name in roles_of(tx, Principal(PrincipalType.ROLE, role), implied=False) or to.name == role:
                     raise _cycle(role, to.name)
-            if tx.get(ROLE_MEMBERS.key(role, to.type, to.name)) is not None:
+            known = _member(tx, role, to)
+            if known is not None and _lives(tx, known):
                 raise AlreadyExists(f"Principal {to.name} already has the role {role}")
-            counts.take(tx, counts.MEMBERS, 1)
+            if known is None:
+                counts.take(tx, counts.MEMBERS, 1)
             record.granted_ms = mutation.now_ms
             tx.set(ROLE_MEMBERS.key(role, to.type, to.name), record.SerializeToString())
             tx.set(ROLES_OF.key(to.type, to.name, role), b"")
@@ -120,18 +119,17 @@ class Roles:
         def body(mutation: Mutation) -> None:
             tx = mutation.tx
             require(tx, role)
-            key = ROLE_MEMBERS.key(role, of.type, of.name)
-            stored = tx.get(key)
-            if stored is None:
+            member = _member(tx, role, of)
+            if member is None or not _lives(tx, member):
                 raise NotFound(f"Principal {of.name} does not have the role {role}")
             if not option_only:
                 _clear_member(tx, role, of)
                 return
-            record = RoleMemberRecord.FromString(stored)
+            record = member.record
             if not record.grant_option:
                 raise FailedPrecondition(f"User {of.name} does not have grant option with role {role}")
             record.grant_option = False
-            tx.set(key, record.SerializeToString())
+            tx.set(ROLE_MEMBERS.key(role, of.type, of.name), record.SerializeToString())
 
         self._mutations.run(body)
 
@@ -187,20 +185,41 @@ def roles_of(tx: ReadTransaction, principal: Principal, *, implied: bool = True)
     return roles
 
 
+def _member(tx: ReadTransaction, role: str, principal: Principal) -> Member | None:
+    stored = tx.get(ROLE_MEMBERS.key(role, principal.type, principal.name))
+    return None if stored is None else Member(role, principal, RoleMemberRecord.FromString(stored))
+
+
+def _lives(tx: ReadTransaction, member: Member) -> bool:
+    """Neither role is another one, which was created after a role of its name was dropped."""
+    role = find(tx, member.role)
+    if role is None or role.number != member.record.role:
+        return False
+    if member.principal.type is not PrincipalType.ROLE:
+        return True
+    having = find(tx, member.principal.name)
+    return having is not None and having.number == member.record.principal_role
+
+
 def _members(tx: ReadTransaction, role: str) -> list[Member]:
     members = []
     for key, value in tx.get_range(*ROLE_MEMBERS.range(role)):
         _, kind, name = ROLE_MEMBERS.unpack(key)
-        principal = Principal(PrincipalType(int(kind or 0)), str(name))
+        principal = Principal(PrincipalType(cast(int, kind)), str(name))
         members.append(Member(role, principal, RoleMemberRecord.FromString(value)))
-    return members
+    return [one for one in members if _lives(tx, one)]
 
 
 def _roles_of(tx: ReadTransaction, principal: Principal) -> list[Member]:
     roles = [str(ROLES_OF.unpack(key)[-1]) for key, _ in tx.get_range(*ROLES_OF.range(principal.type, principal.name))]
-    stored = tx.get_many([ROLE_MEMBERS.key(role, principal.type, principal.name) for role in roles])
-    records = [RoleMemberRecord.FromString(value or b"") for value in stored]
-    return [Member(role, principal, record) for role, record in zip(roles, records, strict=True)]
+    members = [_member(tx, role, principal) for role in roles]
+    return [one for one in members if one is not None and _lives(tx, one)]
+
+
+def _drop(tx: Transaction, name: str) -> None:
+    if tx.get(ROLES.key(name)) is not None:
+        tx.clear(ROLES.key(name))
+        counts.add(tx, counts.ROLES, -1)
 
 
 def _clear_member(tx: Transaction, role: str, principal: Principal) -> None:
@@ -209,10 +228,16 @@ def _clear_member(tx: Transaction, role: str, principal: Principal) -> None:
     counts.add(tx, counts.MEMBERS, -1)
 
 
-def _clear_dead(name: str, keys: Sequence[bytes], mutation: Mutation) -> None:
-    """Removes privileges of an earlier role of the name."""
-    role = find(mutation.tx, name)
+def _clear_dead_members(members: Sequence[tuple[str, Principal]], mutation: Mutation) -> None:
+    for role, principal in members:
+        one = _member(mutation.tx, role, principal)
+        if one is not None and not _lives(mutation.tx, one):
+            _clear_member(mutation.tx, role, principal)
+
+
+def _clear_dead_privileges(keys: Sequence[bytes], mutation: Mutation) -> None:
     for key, stored in zip(keys, mutation.tx.get_many(keys), strict=True):
+        role = find(mutation.tx, str(PRIVILEGES.unpack(key)[6]))
         if stored is not None and (role is None or PrivilegeRecord.FromString(stored).role != role.number):
             mutation.tx.clear(key)
             counts.add(mutation.tx, counts.PRIVILEGES, -1)

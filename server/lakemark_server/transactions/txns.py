@@ -28,6 +28,7 @@ from lakemark_server.transactions.conflicts import Place
 
 UPDATE: Final = 3
 DELETE: Final = 4
+_UNWRITTEN_SHARE: Final = 10
 TARGETED: Final = frozenset({UPDATE, DELETE})
 """Operations that change rows: of two transactions that did so to the same ones, only the first may commit."""
 
@@ -84,7 +85,12 @@ def beat(tx: Transaction, transaction_id: int, now_ms: int) -> None:
 
 
 def abort(tx: Transaction, transaction_id: int, record: TransactionRecord, now_ms: int, kept_ms: int) -> None:
-    """Ends an open transaction and frees its locks. What it has written stays invalid for all readers."""
+    """Ends an open transaction and frees its locks. What it has written stays invalid for all readers.
+
+    One that has no write id is forgotten soon: nothing of it is to be seen.
+    """
+    if not tx.get_range(*TXN_WRITE_IDS.range(transaction_id), limit=1):
+        kept_ms //= _UNWRITTEN_SHARE
     _end(tx, transaction_id, record, now_ms)
     tx.set(TXNS_ABORTED.key(transaction_id), record.SerializeToString())
     counts.add(tx, counts.ABORTED, 1)

@@ -106,7 +106,7 @@ class WriteIdManager:
 
 def _seen_now(tx: ReadTransaction, tables: Sequence[TableKey], write_id: int) -> ValidTransactions:
     reader = 0
-    if write_id:
+    if write_id and tables:
         record = write_ids.find(tx, tables[0]) or WriteIdsRecord()
         reader = write_ids.transaction_of(tx, record.number, write_id)
     now = open_transactions(tx, (READ_ONLY,), beats=False)

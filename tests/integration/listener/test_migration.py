@@ -47,6 +47,48 @@ def statistics(side: Metastore, name: str, partition: str, distinct: int) -> Non
     side.call("set_aggr_stats_for", request=t.SetPartitionsStatsRequest(colStats=[told], engine="hive"))
 
 
+def grant(side: Metastore) -> None:
+    """``ann`` is an analyst, and analysts may read."""
+    side.call("create_role", role=t.Role(roleName="analyst", createTime=0, ownerName="admin"))
+    user, role = t.PrincipalType.USER, t.PrincipalType.ROLE
+    side.call(
+        "grant_role",
+        role_name="analyst",
+        principal_name="ann",
+        principal_type=user,
+        grantor="admin",
+        grantorType=user,
+        grant_option=False,
+    )
+    info = t.PrivilegeGrantInfo(privilege="SELECT", createTime=0, grantor="admin", grantorType=user, grantOption=False)
+    for kind, name in ((t.HiveObjectType.DATABASE, None), (t.HiveObjectType.TABLE, "orders")):
+        privilege = t.HiveObjectPrivilege(
+            hiveObject=t.HiveObjectRef(objectType=kind, dbName="sales", objectName=name),
+            principalName="analyst",
+            principalType=role,
+            grantInfo=info,
+            authorizer="SQL",
+        )
+        side.call("grant_privileges", privileges=t.PrivilegeBag(privileges=[privilege]))
+
+
+def constrain(side: Metastore) -> None:
+    key = t.SQLPrimaryKey(table_db="sales", table_name="plain", column_name="a", key_seq=1, pk_name="pk")
+    side.call("add_primary_key", req=t.AddPrimaryKeyRequest(primaryKeyCols=[key]))
+    foreign = t.SQLForeignKey(
+        pktable_db="sales",
+        pktable_name="plain",
+        pkcolumn_name="a",
+        fktable_db="sales",
+        fktable_name="orders",
+        fkcolumn_name="a",
+        key_seq=1,
+        fk_name="fk",
+        pk_name="pk",
+    )
+    side.call("add_foreign_key", req=t.AddForeignKeyRequest(foreignKeyCols=[foreign]))
+
+
 def counts(summary: Summary) -> dict[str, dict[str, int]]:
     return {kind: dict(several) for kind, several in summary.counts.items()}
 
@@ -66,6 +108,7 @@ def test_everything_is_copied_and_compares_equal(
         "table": {"made": 3},
         "partition": {"made": 12},
         "column statistics": {"altered": 2},
+        "role": {"equal": 2},
     }
     compared = migration.compare()
     assert compared.wrong == 0, compared.told
@@ -74,6 +117,18 @@ def test_everything_is_copied_and_compares_equal(
     assert (copy.owner, copy.parameters["team"], copy.sd.location) == ("ann", "ops", f"file:{tmp_path}/orders")
     assert copy.createTime == get(there, "sales", "orders").createTime
     assert get(here, "sales", "late").viewOriginalText == "SELECT a FROM orders"
+
+
+def test_roles_privileges_and_constraints(migration: Migration, there: Metastore, tmp_path: Path) -> None:
+    fill(there, tmp_path)
+    grant(there)
+    constrain(there)
+    made = counts(migration.copy())
+    kinds = ("role", "role member", "privilege", "primary key", "foreign key")
+    assert [made[kind].get("made") for kind in kinds] == [1, 1, 2, 1, 1]
+    compared = migration.compare()
+    assert compared.wrong == 0, compared.told
+    assert [counts(compared)[kind]["equal"] for kind in kinds] == [3, 1, 2, 1, 1]
 
 
 def test_another_run_catches_up(migration: Migration, there: Metastore, here: Metastore, tmp_path: Path) -> None:
@@ -93,6 +148,7 @@ def test_another_run_catches_up(migration: Migration, there: Metastore, here: Me
         "table": {"equal": 2, "different": 1},
         "partition": {"equal": 11, "different": 2},
         "column statistics": {"equal": 1, "different": 1},
+        "role": {"equal": 2},
     }
     again = migration.copy()
     assert counts(again)["table"] == {"equal": 2, "altered": 1}
