@@ -8,6 +8,7 @@ from lakemark_hms.errors import NotGiven
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.wire.cut import Cut
 from lakemark_hms.wire.dispatch import Call
+from lakemark_server.catalog.names import NAME_CHARS_MAX
 from lakemark_thrift.base import DeclaredError, Struct
 
 T = TypeVar("T", bound="Struct | DeclaredError")
@@ -25,6 +26,11 @@ def given_name(kind: str, name: str | None) -> str:
     if name is None:
         raise NotGiven(f"the name of the {kind} is null: give one")
     return name
+
+
+def short(name: str | None) -> str:
+    """A name that a client sent as messages quote it, which may be as long as a message can be."""
+    return repr(name if name is None or len(name) <= NAME_CHARS_MAX else f"{name[:NAME_CHARS_MAX]}…")
 
 
 def given_struct(call: Call, kind: type[T], *path: int) -> Cut[T]:

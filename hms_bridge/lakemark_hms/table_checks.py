@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.errors import NotGiven
-from lakemark_hms.given import given_name
+from lakemark_hms.given import given_name, short
 from lakemark_thrift.ttypes import FieldSchema, Table
 
 _FROM_SERDE: Final = "<derived from deserializer>"
@@ -29,18 +29,19 @@ def check_table(table: Table) -> None:
     """Raises NotGiven for what must not be null, InvalidArgument for what must not be so."""
     if not given_name("table", table.tableName):
         raise InvalidArgument("the table has no name")
+    label = f"table {short(table.tableName)}"
     if table.sd is None or table.sd.cols is None:
         missing = "storage descriptor" if table.sd is None else "column list"
-        raise NotGiven(f"table {table.tableName!r} has no {missing}: give one")
+        raise NotGiven(f"{label} has no {missing}: give one")
     seen: set[str] = set()
     for column in columns_of(table):
         name = (column.name or "").lower()
         if not name:
-            raise InvalidArgument(f"table {table.tableName!r} has a column without a name")
+            raise InvalidArgument(f"{label} has a column without a name")
         if column.type is None:
-            raise NotGiven(f"column {name!r} of table {table.tableName!r} has no type: give one")
+            raise NotGiven(f"column {short(name)} of {label} has no type: give one")
         if name in seen:
-            raise InvalidArgument(f"table {table.tableName!r} has the column {name!r} twice")
+            raise InvalidArgument(f"{label} has the column {short(name)} twice")
         seen.add(name)
 
 
@@ -49,12 +50,13 @@ def check_stored_as(table: Table, accepted: Collection[str] = ()) -> None:
 
     As in Hive, only the first word of a type counts. Raises NotGiven, InvalidArgument.
     """
+    label = f"table {short(table.tableName)}"
     if table.sd is not None and table.sd.serdeInfo is None:
-        raise NotGiven(f"table {table.tableName!r} has no SerDe (serdeInfo is null): give one, which may be empty")
+        raise NotGiven(f"{label} has no SerDe (serdeInfo is null): give one, which may be empty")
     for column in columns_of(table):
         if not is_known_type(column.type or "") and column.type not in accepted:
             raise InvalidArgument(
-                f"column {column.name!r} of table {table.tableName!r} has the type {column.type!r}, which Hive "
+                f"column {short(column.name)} of {label} has the type {short(column.type)}, which Hive "
                 "does not have: use one such as int, decimal(10,2), string, timestamp, array<int> or struct<a:int>"
             )
     location = (table.sd.location if table.sd is not None else None) or ""

@@ -159,13 +159,16 @@ def test_a_tenants_limits_hold_here_too(catalog: Catalog) -> None:
         client.set_ugi("me", [])
         catalog.quotas.set("hive", Quota(partitions_per_request=1, tables=1), clear_all=True)
         columns = [ttypes.FieldSchema(name="a", type="int")]
-        storage = StorageDescriptor(location=f"{catalog.warehouse}/t", cols=columns)
+        serde = ttypes.SerDeInfo(serializationLib="x")
+        storage = StorageDescriptor(location=f"{catalog.warehouse}/t", cols=columns, serdeInfo=serde)
         keys = [ttypes.FieldSchema(name="p", type="string")]
         client.create_table(Table(dbName="default", tableName="t", sd=storage, partitionKeys=keys, parameters={}))
         with pytest.raises(Exception, match="has 1 tables, its quota is 1"):
             client.create_table(Table(dbName="default", tableName="u", sd=storage, partitionKeys=keys, parameters={}))
         parts = [
-            Partition(dbName="default", tableName="t", values=[value], sd=StorageDescriptor(cols=columns))
+            Partition(
+                dbName="default", tableName="t", values=[value], sd=StorageDescriptor(cols=columns, serdeInfo=serde)
+            )
             for value in "ab"
         ]
         with pytest.raises(

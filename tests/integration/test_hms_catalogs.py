@@ -152,6 +152,11 @@ def test_what_is_refused_says_why(raw: Raw, create: Create, tmp_path: Path, ware
     assert "already exists" in create("hive", tmp_path / "x").o1.message
     assert "not legal" in create("no-dash", tmp_path / "x").o2.message
     assert "specify a path" in create("other", "").o2.message
+    assert "name is empty" in create(" ", tmp_path / "x").o2.message
+    for name in ("", "x" * 20_000):
+        assert "there is no catalog" in get(raw, name).o1.message
+        assert "there is no catalog" in drop(raw, name).o1.message
+        assert "there is no catalog" in alter(raw, name, description="x").o1.message
     assert "relative" in create("other", "a/b").o2.message
     assert "kept for the service" in create("other", warehouse).o2.message
     for place in (tmp_path / "sales", tmp_path / "sales" / "in", tmp_path):

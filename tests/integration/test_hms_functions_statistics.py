@@ -1,4 +1,4 @@
-"""Functions, column statistics, constraints and configuration through the Metastore protocol."""
+"""Functions, column statistics and configuration through the Metastore protocol."""
 
 import pytest
 from hmsclient.genthrift.hive_metastore.ttypes import (

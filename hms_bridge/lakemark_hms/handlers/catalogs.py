@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakemark_core.errors import InvalidArgument, UnsupportedOperation
-from lakemark_hms.given import given_name, given_struct
+from lakemark_hms.given import given_name, given_struct, short
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct, encode_struct
@@ -27,7 +27,7 @@ class Catalogs(Subject, title="Catalogs"):
         sent = given_struct(call, Catalog, 1, 1)
         name = given_name("catalog", sent.value.name)
         if not sent.value.locationUri:
-            raise InvalidArgument(f"You must specify a path for the catalog {name!r}: locationUri is empty")
+            raise InvalidArgument(f"You must specify a path for the catalog {short(name)}: locationUri is empty")
         self._catalogs.create(name, sent.value.locationUri, sent.raw)
 
     @method("alter_catalog", Rank.WRITE)
@@ -36,7 +36,9 @@ class Catalogs(Subject, title="Catalogs"):
         name = given_name("catalog", call.args.rqst.name)
         sent = given_struct(call, Catalog, 1, 2)
         if (sent.value.name or name).lower() != name.lower():
-            raise UnsupportedOperation(f"You cannot change a catalog's name, here {name!r} to {sent.value.name!r}")
+            raise UnsupportedOperation(
+                f"You cannot change a catalog's name, here {short(name)} to {short(sent.value.name)}"
+            )
 
         def change(old: CatalogRecord) -> tuple[str, bytes]:
             before = decode_struct(Catalog, old.hive)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakemark_core.errors import DatabaseNotFound, InvalidArgument, UnsupportedOperation
 from lakemark_hms.errors import NotGiven
-from lakemark_hms.given import given_database, given_name, given_struct
+from lakemark_hms.given import given_database, given_name, given_struct, short
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, matcher
 from lakemark_hms.services import Services
@@ -97,10 +97,10 @@ class Functions(Subject, title="Functions"):
 def _check(function: Function) -> None:
     """Raises NotGiven, InvalidArgument for a function that no metastore accepts."""
     if function.className is None:
-        raise InvalidArgument(f"function {function.functionName!r} has no class: name the one that implements it")
+        raise InvalidArgument(f"function {short(function.functionName)} has no class: name the one that implements it")
     for field, value in (("ownerType", function.ownerType), ("functionType", function.functionType)):
         if value is None:
-            raise NotGiven(f"function {function.functionName!r} has no {field}: give one")
+            raise NotGiven(f"function {short(function.functionName)} has no {field}: give one")
 
 
 def _stored(sent: Cut[Function], database: DatabaseName, time: int, *, keeps_time: bool = True) -> bytes:

@@ -9,7 +9,7 @@ from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument, Unimplemented, UnsupportedOperation
 from lakemark_hms.constraints import CHECK, DEFAULT, FOREIGN_KEY, NOT_NULL, PRIMARY_KEY, UNIQUE, Kind, decision
 from lakemark_hms.errors import Modified, NotGiven
-from lakemark_hms.given import given_database, given_name, given_struct
+from lakemark_hms.given import given_database, given_name, given_struct, short
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.lake_ddl import LakeDdl
 from lakemark_hms.lake_intent import check_not_meant, is_lake
@@ -136,7 +136,7 @@ class TableChanges(Subject, title="Changes of tables"):
         target = given_database(new.dbName, new.catName or database.catalog)
         if target.catalog != database.catalog:
             raise UnsupportedOperation(
-                f"a table cannot be moved to another catalog, here from {database.catalog!r} to {target.catalog!r}: "
+                f"a table cannot be moved to another catalog, from {database.catalog!r} to {short(target.catalog)}: "
                 "create it there and copy its data"
             )
         if named.hive is None:

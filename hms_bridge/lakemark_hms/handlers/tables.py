@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from lakemark_core.errors import DatabaseNotFound, InvalidArgument, InvalidPredicate, TableNotFound
@@ -65,16 +66,19 @@ class Tables(Subject, title="Tables"):
         The name of the database is a pattern, too, as in Hive. Raises DatabaseNotFound for a plain name.
         """
         among = None if names is None else {name.lower() for name in names}
-        if "*" not in database.name and "|" not in database.name:
-            owners = [database]
-        else:
-            fits = matcher(database.name)
-            listed = self._services.catalog.list_databases(database.catalog)
-            owners = [DatabaseName(database.catalog, owner.name) for owner in listed if fits(owner.name)]
-        structs: list[bytes] = []
-        for owner in owners:
+
+        def of_database(owner: DatabaseName) -> list[bytes]:
             fitting = [name for name in self._names(owner, pattern) if among is None or name in among]
-            structs += self._structs(owner, fitting)
+            return self._structs(owner, fitting)
+
+        if "*" not in database.name and "|" not in database.name:
+            return of_database(database)
+        fits = matcher(database.name)
+        structs: list[bytes] = []
+        for owner in self._services.catalog.list_databases(database.catalog):
+            if fits(owner.name):
+                with suppress(DatabaseNotFound):  # dropped since it was listed
+                    structs += of_database(DatabaseName(database.catalog, owner.name))
         return structs
 
     def _structs(self, database: DatabaseName, names: Sequence[str]) -> list[bytes]:

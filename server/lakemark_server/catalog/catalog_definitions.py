@@ -14,7 +14,7 @@ from lakemark_core import storage
 from lakemark_core.errors import AlreadyExists, InvalidArgument, NotEmpty, NotFound
 from lakemark_proto.store.v1.store_pb2 import CatalogRecord, DatabaseRecord, Holder
 from lakemark_server.catalog import catalogs, databases, directories
-from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_catalog
+from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX, legal_name
 from lakemark_server.catalog.service import DEFAULT_DATABASE, Catalog
 from lakemark_server.context import caller
 from lakemark_server.kv import ReadTransaction
@@ -39,7 +39,7 @@ class CatalogDefinitions:
 
     def get(self, name: str) -> CatalogRecord:
         """What was defined of a catalog, or what holds for one without a definition. Raises NotFound."""
-        return self._store.read(lambda tx: self._get(tx, catalog_name(name)))
+        return self._store.read(lambda tx: self._get(tx, name.strip().lower()))
 
     def create(self, name: str, location: str, hive: bytes) -> None:
         """Makes the catalog with its directory and its database ``default``. ``hive``: its Thrift struct.
@@ -48,7 +48,7 @@ class CatalogDefinitions:
 
         Raises AlreadyExists, InvalidName, InvalidArgument, NotFound if it may not be made, LocationTaken.
         """
-        legal = legal_catalog(name)
+        legal = legal_name("catalog", name)
         uri = storage.canonical_uri(location)
         new = CatalogRecord(name=legal, location=uri, directory=uri, hive=hive)
         database = DatabaseRecord(
@@ -84,7 +84,7 @@ class CatalogDefinitions:
         The location is that of databases which are created later; what there is stays where it is. Raises NotFound,
         InvalidArgument.
         """
-        wanted = catalog_name(name)
+        wanted = name.strip().lower()
 
         def body(mutation: Mutation) -> None:
             record = self._get(mutation.tx, wanted)
@@ -104,7 +104,7 @@ class CatalogDefinitions:
 
         Raises NotFound, InvalidArgument for ``hive``, NotEmpty.
         """
-        wanted = catalog_name(name)
+        wanted = name.strip().lower()
         if wanted == DEFAULT_CATALOG:
             raise InvalidArgument("Can not drop hive catalog: every metastore has it")
 
@@ -147,6 +147,6 @@ class CatalogDefinitions:
 
     def _get(self, tx: ReadTransaction, name: str) -> CatalogRecord:
         if not catalogs.is_visible(tx, name):
-            raise NotFound(f"there is no catalog {name!r}", catalog=name)
+            raise NotFound(f"there is no catalog {name[:NAME_CHARS_MAX]!r}", catalog=name[:NAME_CHARS_MAX])
         record = catalogs.find(tx, name)
         return record or CatalogRecord(name=name, location=self._catalog.catalog_location(name, None))

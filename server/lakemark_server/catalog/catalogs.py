@@ -19,12 +19,16 @@ def is_visible(tx: ReadTransaction, catalog: str) -> bool:
     """Whether it is the default one, or has a definition or a database. ``catalog`` is in lower case."""
     if catalog == DEFAULT_CATALOG:
         return True
+    if not 0 < len(catalog) <= NAME_CHARS_MAX:  # it would not fit into a key
+        return False
     return find(tx, catalog) is not None or bool(tx.get_range(*DATABASES.range(catalog), limit=1, snapshot=True))
 
 
 def is_there(tx: ReadTransaction, catalog: str) -> bool:
     """Whether databases can be made in it: it is visible, or has limits of its own. ``catalog`` is in lower case."""
-    return tx.get(QUOTAS.key(catalog), snapshot=True) is not None or is_visible(tx, catalog)
+    if is_visible(tx, catalog):
+        return True
+    return 0 < len(catalog) <= NAME_CHARS_MAX and tx.get(QUOTAS.key(catalog), snapshot=True) is not None
 
 
 def require(tx: ReadTransaction, catalog: str, *, or_may_be_made: bool) -> None:
@@ -45,7 +49,7 @@ def require(tx: ReadTransaction, catalog: str, *, or_may_be_made: bool) -> None:
 
 def find(tx: ReadTransaction, catalog: str) -> CatalogRecord | None:
     """What a client has defined of the catalog, or None. ``catalog`` is in lower case."""
-    if len(catalog) > NAME_CHARS_MAX:
+    if not 0 < len(catalog) <= NAME_CHARS_MAX:
         return None
     stored = tx.get(CATALOGS.key(catalog))
     return None if stored is None else CatalogRecord.FromString(stored)

@@ -17,6 +17,7 @@ from lakemark_core.errors import (
     InvalidArgument,
     LakemarkError,
     NotEmpty,
+    StoreConflict,
     TableNotFound,
     UnknownOutcome,
 )
@@ -150,7 +151,8 @@ class Catalog:
             existing = databases.find(mutation.tx, new.catalog, new.name)
             if existing is not None and if_not_exists:
                 return existing
-            catalogs.require(mutation.tx, new.catalog, or_may_be_made=may_make)
+            if look(mutation.tx) != defined:
+                raise StoreConflict(f"catalog {new.catalog!r} is being changed by others; try again")
             self.add_database(mutation, new, owns=owns, request_id=request_id)
             return new
 
