@@ -130,7 +130,7 @@ def test_a_compaction_adds_deltas_of_its_own_deletes_alone(client: Client) -> No
             return path
 
     first = commit("upsert", "delta", lambda _: 0)
-    with pytest.raises(InvalidFile, match="its deltas only keep deletes"):
+    with pytest.raises(InvalidFile, match="no deltas but such as keep deletes"):
         commit("compact", "delta", lambda _: 0, [first])
     with pytest.raises(InvalidFile, match="that is the instant of the base file under it"):
         commit("upsert", "delta", lambda instant: instant)

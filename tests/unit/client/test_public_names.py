@@ -46,8 +46,8 @@ def test_the_names_of_lakemark() -> None:
 
 
 def test_the_names_of_lakemark_spark() -> None:
-    functions = ["append", "changes", "compact", "delete", "delete_keys", "insert", "merge", "overwrite", "read"]
-    names = ["Changed", "Merge", "StreamWriter", *functions, "stream_writer", "update", "upsert"]
+    functions = ["append", "changes", "cluster", "compact", "delete", "delete_keys", "insert", "merge", "overwrite"]
+    names = ["Changed", "Merge", "StreamWriter", *functions, "read", "stream_writer", "update", "upsert"]
     assert sorted(lakemark_spark.__all__) == names
 
 

@@ -222,8 +222,8 @@ def _check_deltas(record: InstantRecord, added: pa.RecordBatch) -> None:
     if record.operation == timeline_pb2.COMPACT:
         if others.any():
             raise InvalidFile(
-                f"instant {record.instant} is of operation {operation}, which writes base files; its deltas only keep "
-                f"deletes that these have seen: their base_instant is {record.instant}, its own"
+                f"instant {record.instant} is of operation {operation}, which writes base files, and no deltas but "
+                f"such as keep deletes that these have seen: their base_instant is {record.instant}, its own"
             )
     elif record.operation not in TAKES_DELTAS:
         raise InvalidFile(f"instant {record.instant} is of operation {operation}, which writes base files, no deltas")
