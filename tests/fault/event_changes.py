@@ -256,7 +256,10 @@ class WarehouseWriter(Writer):
                 lost = True
                 self.ledger.lost += 1
                 time.sleep(0.01)
-            except OutsideRefused:
+            except OutsideRefused as error:
+                if "try again" in error.message:  # a service that died was at the directory
+                    time.sleep(0.1)
+                    continue
                 if not lost:
                     raise
                 break  # it was done before
