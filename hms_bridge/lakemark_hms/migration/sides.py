@@ -34,6 +34,20 @@ class ConstraintKind(NamedTuple):
     adds: Callable[[list[Any]], Any]
 
 
+def _of_hive_3(words: str, camel: str, name: str, asked: type[Any], added: type[Any]) -> ConstraintKind:
+    """Of the kinds that Hive 3 has brought; ``camel`` begins the names of fields."""
+    method = f"{words.lower().replace(' ', '_')}"
+    return ConstraintKind(
+        words,
+        f"get_{method}s",
+        lambda db, table: asked(catName="hive", db_name=db, tbl_name=table),
+        f"{camel}Constraints",
+        name,
+        f"add_{method}",
+        lambda columns: added(**{f"{camel}ConstraintCols": columns}),
+    )
+
+
 CONSTRAINTS: Final = (
     ConstraintKind(
         "primary key",
@@ -44,42 +58,10 @@ CONSTRAINTS: Final = (
         "add_primary_key",
         lambda columns: t.AddPrimaryKeyRequest(primaryKeyCols=columns),
     ),
-    ConstraintKind(
-        "unique constraint",
-        "get_unique_constraints",
-        lambda db, table: t.UniqueConstraintsRequest(catName="hive", db_name=db, tbl_name=table),
-        "uniqueConstraints",
-        "uk_name",
-        "add_unique_constraint",
-        lambda columns: t.AddUniqueConstraintRequest(uniqueConstraintCols=columns),
-    ),
-    ConstraintKind(
-        "NOT NULL constraint",
-        "get_not_null_constraints",
-        lambda db, table: t.NotNullConstraintsRequest(catName="hive", db_name=db, tbl_name=table),
-        "notNullConstraints",
-        "nn_name",
-        "add_not_null_constraint",
-        lambda columns: t.AddNotNullConstraintRequest(notNullConstraintCols=columns),
-    ),
-    ConstraintKind(
-        "default constraint",
-        "get_default_constraints",
-        lambda db, table: t.DefaultConstraintsRequest(catName="hive", db_name=db, tbl_name=table),
-        "defaultConstraints",
-        "dc_name",
-        "add_default_constraint",
-        lambda columns: t.AddDefaultConstraintRequest(defaultConstraintCols=columns),
-    ),
-    ConstraintKind(
-        "check constraint",
-        "get_check_constraints",
-        lambda db, table: t.CheckConstraintsRequest(catName="hive", db_name=db, tbl_name=table),
-        "checkConstraints",
-        "dc_name",
-        "add_check_constraint",
-        lambda columns: t.AddCheckConstraintRequest(checkConstraintCols=columns),
-    ),
+    _of_hive_3("unique constraint", "unique", "uk_name", t.UniqueConstraintsRequest, t.AddUniqueConstraintRequest),
+    _of_hive_3("NOT NULL constraint", "notNull", "nn_name", t.NotNullConstraintsRequest, t.AddNotNullConstraintRequest),
+    _of_hive_3("default constraint", "default", "dc_name", t.DefaultConstraintsRequest, t.AddDefaultConstraintRequest),
+    _of_hive_3("check constraint", "check", "dc_name", t.CheckConstraintsRequest, t.AddCheckConstraintRequest),
     ConstraintKind(
         "foreign key",
         "get_foreign_keys",

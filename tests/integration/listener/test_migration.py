@@ -87,6 +87,15 @@ def constrain(side: Metastore) -> None:
         pk_name="pk",
     )
     side.call("add_foreign_key", req=t.AddForeignKeyRequest(foreignKeyCols=[foreign]))
+    here = {"table_db": "sales", "table_name": "plain", "column_name": "b"}
+    unique = t.SQLUniqueConstraint(**here, key_seq=1, uk_name="uk")
+    side.call("add_unique_constraint", req=t.AddUniqueConstraintRequest(uniqueConstraintCols=[unique]))
+    given = t.SQLNotNullConstraint(**here, nn_name="nn")
+    side.call("add_not_null_constraint", req=t.AddNotNullConstraintRequest(notNullConstraintCols=[given]))
+    default = t.SQLDefaultConstraint(**here, default_value="'x'", dc_name="dc")
+    side.call("add_default_constraint", req=t.AddDefaultConstraintRequest(defaultConstraintCols=[default]))
+    check = t.SQLCheckConstraint(**here, check_expression="b <> ''", dc_name="cc")
+    side.call("add_check_constraint", req=t.AddCheckConstraintRequest(checkConstraintCols=[check]))
 
 
 def counts(summary: Summary) -> dict[str, dict[str, int]]:
@@ -124,11 +133,12 @@ def test_roles_privileges_and_constraints(migration: Migration, there: Metastore
     grant(there)
     constrain(there)
     made = counts(migration.copy())
-    kinds = ("role", "role member", "privilege", "primary key", "foreign key")
-    assert [made[kind].get("made") for kind in kinds] == [1, 1, 2, 1, 1]
+    words = ("unique", "NOT NULL", "default", "check")
+    kinds = ("role", "role member", "privilege", "primary key", "foreign key", *(f"{one} constraint" for one in words))
+    assert [made[kind].get("made") for kind in kinds] == [1, 1, 2, 1, 1, 1, 1, 1, 1]
     compared = migration.compare()
     assert compared.wrong == 0, compared.told
-    assert [counts(compared)[kind]["equal"] for kind in kinds] == [3, 1, 2, 1, 1]
+    assert [counts(compared)[kind]["equal"] for kind in kinds] == [3, 1, 2, 1, 1, 1, 1, 1, 1]
 
 
 def test_another_run_catches_up(migration: Migration, there: Metastore, here: Metastore, tmp_path: Path) -> None:
