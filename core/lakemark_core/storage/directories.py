@@ -166,18 +166,51 @@ class Move:
     may_go_on: Check = _always
 
     def finish(self) -> None:
-        """On S3 deletes what was copied. Raises Unavailable, StorageRefused."""
+        """On S3 deletes what was copied, and nothing that came later. Raises Unavailable, StorageRefused."""
         if self.happened and is_s3(self.source):
-            S3Directory(self.source).delete(self.may_go_on)
+            source, copy = S3Directory(self.source), S3Directory(self.target)
+            source.delete_copied(copy, self.may_go_on, copies=False)
 
     def undo(self) -> None:
-        """Raises Unavailable, StorageRefused, AlreadyExists."""
+        """Brings everything back, also if somebody has made the source again. Raises Unavailable, StorageRefused.
+
+        On S3 it deletes the copies. Files stay at the target that have a name which is taken at the source by now.
+        """
         if not self.happened:
             return
         if is_s3(self.target):
-            S3Directory(self.target).delete(self.may_go_on)
-        else:
-            begin_move(self.target, self.source, self.may_go_on)
+            source, copy = S3Directory(self.source), S3Directory(self.target)
+            source.delete_copied(copy, self.may_go_on, copies=True)
+            return
+        system, target = open_location(self.target)
+        _, source_path = open_location(self.source)
+        try:
+            _move_into(system, target, source_path, self.may_go_on)
+        except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+            raise Unavailable(
+                f"directory {self.target!r} cannot be moved back to {self.source!r}: {error}", location=self.target
+            ) from error
+
+
+def _move_into(system: fs.FileSystem, path: str, target: str, may_go_on: Check) -> None:
+    """Moves a directory to where there may be one already, which then gets what it does not have."""
+    here, there = system.get_file_info([path, target])
+    if here.type != fs.FileType.Directory:
+        return
+    if there.type == fs.FileType.NotFound:
+        system.create_dir(posixpath.dirname(target), recursive=True)
+        may_go_on()
+        system.move(path, target)
+        return
+    for info in system.get_file_info(fs.FileSelector(path)):
+        inner = posixpath.join(target, info.base_name)
+        if info.type == fs.FileType.Directory:
+            _move_into(system, info.path, inner, may_go_on)
+        elif system.get_file_info(inner).type == fs.FileType.NotFound:
+            may_go_on()
+            system.move(info.path, inner)
+    if not system.get_file_info(fs.FileSelector(path)):
+        system.delete_dir(path)
 
 
 def begin_move(source: str, target: str, may_go_on: Check = _always) -> Move:

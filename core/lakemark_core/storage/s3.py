@@ -71,6 +71,26 @@ class S3Directory:
                 may_go_on()
                 self._abort_uploads()
 
+    def delete_copied(self, copy: S3Directory, may_go_on: Callable[[], None], *, copies: bool) -> None:
+        """Deletes the keys here that are in ``copy``, too, and were copied there; or (``copies``) the copies of them.
+
+        What was written here after it was copied, or there by somebody else, stays. Both sides are listed in order.
+        """
+        gone = copy if copies else self
+        gone._require_not_bucket()
+        with gone._telling("cannot be deleted"):
+            doomed: list[str] = []
+            for mine, other in _pairs(self, copy):
+                if mine["Size"] == other["Size"] and mine["LastModified"] <= other["LastModified"]:
+                    doomed.append(str((other if copies else mine)["Key"]))
+                if len(doomed) >= KEYS_A_REQUEST:
+                    may_go_on()
+                    gone._delete(doomed[::-1])
+                    doomed.clear()
+            if doomed:
+                may_go_on()
+                gone._delete(doomed[::-1])
+
     def delete_keys(self, keys: Sequence[str]) -> dict[str, LakemarkError]:
         """Deletes single keys by ``KEYS_A_REQUEST``, whether they are there or not; why some could not be deleted."""
         failed: dict[str, LakemarkError] = {}
@@ -170,6 +190,21 @@ class S3Directory:
             yield
         except (BotoCoreError, ClientError, _KeysLeftError) as error:
             raise translated(f"directory {self.uri!r} {what}", self.uri, error, self._settings) from error
+
+
+def _pairs(first: S3Directory, second: S3Directory) -> Iterator[tuple[Any, Any]]:
+    """The keys that both have, which S3 lists in the order of their bytes."""
+    others = (other for page in second._pages() for other in page)
+    other = next(others, None)
+    for page in first._pages():
+        for mine in page:
+            name = mine["Key"].removeprefix(first.place.prefix).encode()
+            while other is not None and other["Key"].removeprefix(second.place.prefix).encode() < name:
+                other = next(others, None)
+            if other is None:
+                return
+            if other["Key"].removeprefix(second.place.prefix).encode() == name:
+                yield mine, other
 
 
 class _KeysLeftError(Exception):

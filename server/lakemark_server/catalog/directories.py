@@ -23,7 +23,7 @@ from lakemark_server.catalog.warehouse_records import parents_between
 from lakemark_server.kv import Store, Transaction
 from lakemark_server.ownership import closures, places
 from lakemark_server.ownership.closures import TakenOver
-from lakemark_server.ownership.tenures import Tenure, at_work
+from lakemark_server.ownership.tenures import LEFT_MS, Tenure, at_work
 
 _ASIDE: Final = ".lakemark-deleted-"
 
@@ -89,12 +89,17 @@ def finish_deletion(store: Store, location: str, now_ms: int) -> None:
     be left until later: it is in nobody's way.
     """
     record = store.read(lambda tx: closures.find(tx, location))
-    if record is not None and record.why == ClosedRecord.DELETED and record.worker != closures.WORKER:
-        record = store.transact(partial(closures.take_over, record=record, now_ms=now_ms))
     if record is None or record.why != ClosedRecord.DELETED:
         return
-    with at_work(store, [record]) as tenure:
-        aside = _put_aside(store, record, tenure) if record.aside else None
+    if record.worker != closures.WORKER:
+        if record.since_ms >= now_ms - LEFT_MS:
+            return  # another process is at it, or has died and is followed by the sweeper
+        taken = store.transact(partial(closures.take_over, record=record, now_ms=now_ms))
+        if taken is None:
+            return
+        record = taken
+    with at_work(store, [record], max(0, now_ms - record.since_ms)) as tenure:
+        aside = _put_aside(store, record, tenure, now_ms) if record.aside else None
         if aside is None:
             storage.delete_directory(record.location, tenure.may_go_on)
             store.transact(lambda tx: closures.reopen(tx, [record]))
@@ -102,7 +107,7 @@ def finish_deletion(store: Store, location: str, now_ms: int) -> None:
         delete_in_place(store, [aside])
 
 
-def _put_aside(store: Store, record: ClosedRecord, tenure: Tenure) -> ClosedRecord | None:
+def _put_aside(store: Store, record: ClosedRecord, tenure: Tenure, now_ms: int) -> ClosedRecord | None:
     """Moves the directory away and opens its name; what is closed now. Done again, it moves nothing. None: it cannot.
 
     Raises TakenOver.
@@ -114,9 +119,10 @@ def _put_aside(store: Store, record: ClosedRecord, tenure: Tenure) -> ClosedReco
         except TakenOver:
             raise
         except LakemarkError as error:
-            _log.debug("a directory is deleted where it is", location=record.location, reason=error.message)
-            return None
-    aside = ClosedRecord(since_ms=record.since_ms, why=record.why, location=record.aside)
+            if not storage.is_directory(record.aside):  # it may have been moved nevertheless
+                _log.debug("a directory is deleted where it is", location=record.location, reason=error.message)
+                return None
+    aside = ClosedRecord(since_ms=now_ms, why=record.why, location=record.aside)
 
     def body(tx: Transaction) -> None:
         closures.renew(tx, [record], 0)
@@ -213,6 +219,11 @@ def with_moved_directories(
     Unavailable, and what ``change`` raises.
     """
     every = [places.place_of(location) for record in moved for location in (record.location, record.target)]
+
+    for record in moved:
+        # Before it is closed: who finds the closure knows that what is at the target comes from the source.
+        if not storage.is_empty(record.target):
+            raise AlreadyExists(f"the directory {record.target!r} exists already", location=record.target)
 
     def begin(tx: Transaction) -> None:
         closures.require_open(tx, every)

@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 
 def finish(store: Store, now_ms: int) -> list[str]:
     """Ends what was left. Returns the locations; those that cannot be ended now, which hold up no others, are left."""
-    left = store.read(lambda tx: closures.older_than(tx, now_ms - LEFT_MS, _AT_ONCE_MAX))
+    left = closures.older_than(store, now_ms - LEFT_MS, _AT_ONCE_MAX)
     done: dict[str, None] = {}
     for record in left:
         if is_at(record):
@@ -56,13 +56,11 @@ def _end_move(store: Store, record: ClosedRecord, tenure: Tenure) -> None:
     if not location:
         return
     stays = places.place_of(location) == places.place_of(record.location)
-    if storage.keeps_directories(record.location):
-        if stays and not storage.is_directory(record.location):
-            storage.begin_move(record.target, record.location, tenure.may_go_on)
-        return
-    # Of a move on S3 that is undone the copies stay, because what is at the target may have been there before.
-    if places.place_of(location) == places.place_of(record.target):
-        storage.Move(record.location, record.target, happened=True, may_go_on=tenure.may_go_on).finish()
+    move = storage.Move(record.location, record.target, happened=True, may_go_on=tenure.may_go_on)
+    if stays:
+        move.undo()
+    elif places.place_of(location) == places.place_of(record.target):
+        move.finish()
 
 
 def _location(tx: ReadTransaction, record: ClosedRecord) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Final, cast
 
 from lakemark_core import storage
 from lakemark_core.errors import FailedPrecondition, LocationTaken
 from lakemark_proto.store.v1.store_pb2 import ClosedRecord
-from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.kv import ReadTransaction, Store, Transaction, keys_below
 from lakemark_server.ownership import places
 from lakemark_server.store.keyspace import CLOSED
 
@@ -143,11 +144,10 @@ def require_not_in_use(tx: ReadTransaction, place: str) -> None:
             raise LocationTaken(f"{at} {_DOING[why]}; try again in a moment", location=at)
 
 
-def older_than(tx: ReadTransaction, before_ms: int, limit: int) -> list[ClosedRecord]:
-    """What was closed before that time, some of it."""
-    pairs = tx.get_range(*CLOSED.range(), limit=limit, snapshot=True)
-    records = [_parse(cast(str, CLOSED.unpack(key)[-1]), value) for key, value in pairs]
-    return [record for record in records if record.since_ms < before_ms]
+def older_than(store: Store, before_ms: int, limit: int) -> list[ClosedRecord]:
+    """What was closed, or last renewed, before that time; at most ``limit`` of it."""
+    records = (_parse(cast(str, place), value) for (place,), value in keys_below(store, CLOSED))
+    return list(islice((record for record in records if record.since_ms < before_ms), limit))
 
 
 def _parse(place: str, stored: bytes) -> ClosedRecord:

@@ -33,10 +33,10 @@ _log = structlog.get_logger(__name__)
 class Tenure:
     """``may_go_on`` is asked before each thing that is done to the files in the directories of ``records``."""
 
-    def __init__(self, store: Store, records: Sequence[ClosedRecord]) -> None:
+    def __init__(self, store: Store, records: Sequence[ClosedRecord], age_ms: int = 0) -> None:
         self._store, self._records = store, records
         self._lock = threading.Lock()
-        self._renewed_s = _seconds()
+        self._renewed_s = _seconds() - age_ms / 1_000
         self._lost: TakenOver | None = None
 
     def may_go_on(self) -> None:
@@ -59,6 +59,8 @@ class Tenure:
                 self._renew(passed_s)
             except LakemarkError as error:
                 _log.warning("a closed directory could not be renewed", reason=error.message)
+            except Exception:  # the thread has to go on for all others
+                _log.exception("a closed directory could not be renewed")
 
     def _renew(self, passed_s: float) -> None:
         def body(tx: Transaction) -> None:
@@ -121,9 +123,12 @@ def _seconds() -> float:
 
 
 @contextmanager
-def at_work(store: Store, records: Sequence[ClosedRecord]) -> Iterator[Tenure]:
-    """For what this process has closed or taken over. Raises LocationTaken if another of its threads is at it."""
-    tenure = Tenure(store, records)
+def at_work(store: Store, records: Sequence[ClosedRecord], age_ms: int = 0) -> Iterator[Tenure]:
+    """For what this process has closed or taken over, ``age_ms`` ago.
+
+    Raises LocationTaken if another of its threads is at it.
+    """
+    tenure = Tenure(store, records, age_ms)
     _tenures.begin(records, tenure)
     try:
         yield tenure

@@ -11,6 +11,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
+from lakemark_core import storage
 from tests.integration.hms_objects import database, partition, table
 from tests.integration.storage.conftest import S3World
 
@@ -53,12 +54,33 @@ def test_a_table_is_created_renamed_and_dropped_with_its_files(world: S3World, h
     changed = hms.get_table("db", "t")
     changed.tableName = "u"
     counts = world.requests_of(lambda: hms.alter_table("db", "t", changed))
-    assert counts == {"ListObjects": 3, "CopyObject": 2, "DeleteObjects": 1, "ListMultipartUploads": 1}
+    assert counts == {"ListObjects": 5, "CopyObject": 2, "DeleteObjects": 1}
     new = hms.get_table("db", "u").sd.location
     assert (old, new) == (f"s3a://{world.bucket.name}/wh/db.db/t", f"s3a://{world.bucket.name}/wh/db.db/u")
     assert world.bucket.keys() == ["wh/db.db/tx/of-another", "wh/db.db/u/a", "wh/db.db/u/deep/b"]
     hms.drop_table("db", "u", True)
     assert world.bucket.keys() == ["wh/db.db/tx/of-another"]
+
+
+def test_what_is_written_to_the_old_place_during_a_rename_stays(
+    world: S3World, hms: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a writer that asks nobody: what was not copied is not deleted."""
+    hms.create_table(table("t", db="db"))
+    old = hms.get_table("db", "t").sd.location
+    put(world, old, "a", "b", "c")
+    changed = hms.get_table("db", "t")
+    changed.tableName = "u"
+    finish = storage.Move.finish
+
+    def meanwhile(move: storage.Move) -> None:
+        put(world, old, "bb")
+        world.bucket.put("wh/db.db/t/c", b"written again")
+        finish(move)
+
+    monkeypatch.setattr(storage.Move, "finish", meanwhile)
+    hms.alter_table("db", "t", changed)
+    assert world.bucket.keys() == ["wh/db.db/t/bb", "wh/db.db/t/c", "wh/db.db/u/a", "wh/db.db/u/b", "wh/db.db/u/c"]
 
 
 def test_a_rename_onto_files_is_refused_and_leaves_everything(world: S3World, hms: Client) -> None:

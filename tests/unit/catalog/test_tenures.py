@@ -182,3 +182,48 @@ def test_a_thread_renews_them(lake: Lake, directory: Path, monkeypatch: pytest.M
     monkeypatch.setattr(tenures.Tenure, "renew", lambda _: renewed.set())
     with at_work(lake.store, [begun(lake, directory)]):
         assert renewed.wait(30)
+
+
+def test_a_young_closure_of_another_process_is_left_to_it(
+    lake: Lake, directory: Path, other_process: OtherProcess
+) -> None:
+    record = begun(lake, directory)
+    other_process(lambda: directories.finish_deletion(lake.store, record.location, lake.clock()))
+    assert directory.exists()
+    lake.clock.advance(LEFT_MS + 1)
+    other_process(lambda: directories.finish_deletion(lake.store, record.location, lake.clock()))
+    assert not directory.exists()
+
+
+def test_work_that_begins_late_is_renewed_first(
+    lake: Lake, directory: Path, seconds: Seconds, other_process: OtherProcess
+) -> None:
+    """Between the drop and the deletion there was other work, and another process took over meanwhile."""
+    record = begun(lake, directory)
+    late = LEFT_MS - 1_000
+    lake.clock.advance(LEFT_MS + 1)
+    other_process(lambda: swept(lake, directory))
+    directory.mkdir()
+    with at_work(lake.store, [record], late) as tenure, pytest.raises(closures.TakenOver):
+        storage.delete_directory(record.location, tenure.may_go_on)
+    assert directory.exists()
+
+
+def test_deletions_that_fail_hold_up_no_others(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_directories, "_AT_ONCE_MAX", 2)
+    delete = storage.delete_directory
+    places = [tmp_path / name for name in "abcde"]
+    for place in places:
+        place.mkdir()
+        begun(lake, place)
+
+    def fails(uri: str, may_go_on: Callable[[], None]) -> None:
+        if not uri.endswith("e"):
+            raise Unavailable("not now")
+        delete(uri, may_go_on)
+
+    monkeypatch.setattr(storage, "delete_directory", fails)
+    lake.clock.advance(LEFT_MS + 1)
+    for _ in range(3):
+        left_directories.finish(lake.store, lake.clock())
+    assert [place.exists() for place in places] == [True, True, True, True, False]

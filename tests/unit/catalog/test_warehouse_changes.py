@@ -1,6 +1,6 @@
 """Changes of warehouse tables that collide with others, or fail half way."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,13 @@ from lakemark_core.errors import (
     TableNotFound,
 )
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_server.catalog import left_directories
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, new_partition
 from lakemark_server.catalog.warehouse_tables import TableChange, TableDefinition, moves_with_its_name
 from lakemark_server.kv import CommitUnknownResult, Store, open_store
+from lakemark_server.ownership.tenures import LEFT_MS
 
 
 @pytest.fixture
@@ -89,6 +91,53 @@ def test_a_rename_that_comes_second_puts_the_directory_back(
     with pytest.raises(AlreadyExists):
         warehouse.tables.alter("hive", "default", "t", change)
     assert (place / "t" / "file").read_text() == "x"
+    assert not (place / "u").exists()
+
+
+def test_a_rename_is_undone_although_somebody_has_made_the_old_directory_again(
+    warehouse: Warehouse, table: HiveTable, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that asks nobody: what it wrote stays, and everything else comes back."""
+    for name in ("file", "p=1/file", "p=2/deep/file"):
+        (place / "t" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "t" / name).write_text("old")
+    move = storage.begin_move
+
+    def meanwhile(source: str, target: str, may_go_on: Callable[[], None]) -> storage.Move:
+        moved = move(source, target, may_go_on)
+        (place / "t" / "p=1").mkdir(parents=True)
+        (place / "t" / "p=1" / "new").write_text("new")
+        warehouse.tables.create(table.database, TableDefinition("u", b"", "VIRTUAL_VIEW", "", owns_data=False))
+        return moved
+
+    monkeypatch.setattr(storage, "begin_move", meanwhile)
+    change = TableChange(table.database, definition("u", place), moves=True)
+    with pytest.raises(AlreadyExists):
+        warehouse.tables.alter("hive", "default", "t", lambda _: change)
+    files = sorted(str(one.relative_to(place)) for one in place.rglob("*") if one.is_file())
+    assert files == ["t/file", "t/p=1/file", "t/p=1/new", "t/p=2/deep/file"]
+    assert not (place / "u").exists()
+
+
+def test_a_rename_whose_process_died_is_undone_although_the_old_directory_is_there_again(
+    warehouse: Warehouse, table: HiveTable, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "t" / "file").write_text("old")
+    move = storage.begin_move
+
+    def dies(source: str, target: str, may_go_on: Callable[[], None]) -> storage.Move:
+        move(source, target, may_go_on)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "begin_move", dies)
+        change = TableChange(table.database, definition("u", place), moves=True)
+        with pytest.raises(KeyboardInterrupt):
+            warehouse.tables.alter("hive", "default", "t", lambda _: change)
+    (place / "t").mkdir()
+    (place / "t" / "new").write_text("new")
+    left_directories.finish(warehouse.catalog.store, warehouse.catalog.clock() + LEFT_MS + 1)
+    assert sorted(one.name for one in (place / "t").iterdir()) == ["file", "new"]
     assert not (place / "u").exists()
 
 
