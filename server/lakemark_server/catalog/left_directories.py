@@ -24,7 +24,7 @@ def finish(store: Store, now_ms: int) -> list[str]:
     """Ends what was left. Returns the locations; those that cannot be ended now, which hold up no others, are left."""
     left = closures.older_than(store, now_ms - LEFT_MS, _AT_ONCE_MAX)
     done: dict[str, None] = {}
-    for record in left:
+    for record in sorted(left, key=_is_deletion):  # those may take long, and others wait for moves
         if is_at(record):
             continue
         taken = store.transact(partial(closures.take_over, record=record, now_ms=now_ms))
@@ -39,8 +39,12 @@ def finish(store: Store, now_ms: int) -> list[str]:
     return list(done)
 
 
+def _is_deletion(record: ClosedRecord) -> bool:
+    return record.why == ClosedRecord.DELETED
+
+
 def _finish(store: Store, record: ClosedRecord, now_ms: int) -> None:
-    if record.why == ClosedRecord.DELETED:
+    if _is_deletion(record):
         directories.finish_deletion(store, record.location, now_ms)
         return
     with at_work(store, [record]) as tenure:
