@@ -140,6 +140,11 @@ class TableChanges(Subject, title="Changes of tables"):
                 "create it there and copy its data"
             )
         if named.hive is None:
+            if _EXPECTED_KEY in properties:  # columns, properties and the name change one after the other
+                raise UnsupportedOperation(
+                    f"{named.database.name}.{named.name} is a lake table: its changes cannot depend on the value of a "
+                    f"parameter; send them without {_EXPECTED_KEY}"
+                )
             self._lake.alter(named, new)
             return
         new_owner = self._services.catalog.get_database(*target)
