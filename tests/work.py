@@ -13,11 +13,15 @@ from lakemark_server.kv import Store
 
 @dataclass
 class Work:
-    """``keys`` that were looked up, one by one or many at once; ``ranges`` that were read, and the ``rows`` in them."""
+    """``keys`` that were looked up, one by one or many at once; ``ranges`` that were read, and the ``rows`` in them.
+
+    ``reads``: how often the store was asked, for keys or for a range.
+    """
 
     keys: int = 0
     ranges: int = 0
     rows: int = 0
+    reads: int = 0
 
 
 class _Counted:
@@ -28,15 +32,18 @@ class _Counted:
 
     def get(self, key: bytes) -> Any:
         self._work.keys += 1
+        self._work.reads += 1
         return self._snapshot.get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> Any:
         self._work.keys += len(keys)
+        self._work.reads += 1
         return self._snapshot.get_many(keys)
 
     def get_range(self, *span: Any, **how: Any) -> Any:
         found = self._snapshot.get_range(*span, **how)
         self._work.ranges += 1
+        self._work.reads += 1
         self._work.rows += len(found)
         return found
 

@@ -218,6 +218,52 @@ def test_bad_grants(client: Client) -> None:
         client.grant_privileges(privilege(on_database(), "anna", ",".join(map(str, range(1_001)))))
 
 
+@pytest.mark.parametrize(
+    ("narrow", "missing"),
+    [
+        (HiveObjectRef(HiveObjectType.DATABASE, None, None, [], None), "dbName"),
+        (HiveObjectRef(HiveObjectType.DATABASE, "@hive#!", None, [], None), "dbName"),
+        (HiveObjectRef(HiveObjectType.TABLE, "", "t", [], None), "dbName"),
+        (HiveObjectRef(HiveObjectType.TABLE, "default", None, [], None), "objectName"),
+        (HiveObjectRef(HiveObjectType.TABLE, "default", "", [], None), "objectName"),
+        (HiveObjectRef(HiveObjectType.PARTITION, "default", None, ["1"], None), "objectName"),
+        (HiveObjectRef(HiveObjectType.PARTITION, "default", "t", None, None), "partValues"),
+        (HiveObjectRef(HiveObjectType.PARTITION, "default", "t", [], None), "partValues"),
+        (HiveObjectRef(HiveObjectType.COLUMN, "default", None, [], "a"), "objectName"),
+        (HiveObjectRef(HiveObjectType.COLUMN, "default", "t", [], None), "columnName"),
+        (HiveObjectRef(HiveObjectType.COLUMN, "default", "t", ["1"], ""), "columnName"),
+    ],
+)
+def test_an_object_that_is_not_named_is_not_the_one_around_it(
+    client: Client, raw: Raw, narrow: HiveObjectRef, missing: str
+) -> None:
+    client.create_table(table("t", keys="p string"))
+    client.add_partition(partition(["1"], of="t"))
+    around = (EVERYTHING, on_database(), on_table(), on_table(values=["1"]))
+    for one in around:
+        client.grant_privileges(privilege(one, "anna", "SELECT"))
+    before = client.list_privileges(None, None, HiveObjectRef())
+    asked = privilege(narrow, "anna", "SELECT")
+    for ask in (
+        lambda: client.grant_privileges(privilege(narrow, "bert", "SELECT")),
+        lambda: client.revoke_privileges(asked),
+        lambda: client.grant_revoke_privileges(GrantRevokePrivilegeRequest(GrantRevokeType.REVOKE, asked, False)),
+        lambda: client.get_privilege_set(narrow, "anna", []),
+    ):
+        with pytest.raises(MetaException, match=rf"\({missing}\) is missing or empty"):
+            ask()
+    if narrow.objectType != HiveObjectType.COLUMN or missing == "objectName":  # without a column: of all columns
+        at = ttypes.HiveObjectRef(**vars(narrow))
+        request = ttypes.GrantRevokePrivilegeRequest(privileges=ttypes.PrivilegeBag(privileges=[]))
+        refused = raw.call("refresh_privileges", objToRefresh=at, authorizer="", grantRequest=request)
+        assert missing in refused.o1.message
+    if narrow.dbName:  # without a database: all of its kind
+        with pytest.raises(MetaException, match=missing):
+            client.list_privileges("anna", USER, narrow)
+    assert client.list_privileges(None, None, HiveObjectRef()) == before
+    assert len(before) == len(around)
+
+
 def test_privileges_follow_their_object(client: Client) -> None:
     client.create_database(database("d"))
     client.create_table(table("t", keys="p string"))

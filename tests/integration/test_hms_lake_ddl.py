@@ -221,6 +221,20 @@ def test_properties_comment_and_name_can_be_altered(reading: Client, catalog: Ca
     assert reading.get_all_tables("default") == ["u"]
 
 
+@pytest.mark.parametrize("expected", ["blue", "green"])
+def test_changes_of_a_lake_table_cannot_depend_on_a_parameter(reading: Client, catalog: Catalog, expected: str) -> None:
+    """A swap that does not compare would overwrite what another client has changed."""
+    reading.create_table(lake(parameters={"team": "blue"}))
+    shown = reading.get_table("default", "t")
+    shown.parameters["team"] = "red"
+    context = EnvironmentContext({"expected_parameter_key": "team", "expected_parameter_value": expected})
+    with pytest.raises(InvalidOperationException, match=r"default\.t is a lake table: .*expected_parameter_key"):
+        reading.alter_table_with_environment_context("default", "t", shown, context)
+    assert dict(found(catalog).record.properties) == LAKE | {"team": "blue"}
+    reading.alter_table_with_environment_context("default", "t", shown, EnvironmentContext({}))
+    assert dict(found(catalog).record.properties) == LAKE | {"team": "red"}
+
+
 def test_nothing_else_of_a_lake_table_can_be_altered(reading: Client, catalog: Catalog) -> None:
     reading.create_table(lake(keys="p string"))
     before = found(catalog).record

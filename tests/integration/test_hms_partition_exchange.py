@@ -56,6 +56,12 @@ def test_partitions_move_with_their_files(two: Client, warehouse: Path, store: S
     assert verify(store) == []
 
 
+def test_the_case_of_partition_columns_does_not_matter(two: Client) -> None:
+    assert exchange(two, {"y": "1", "M": "2"}) == ["1/2"]
+    assert (names(two, "s"), names(two, "t")) == (["1/1", "2/1"], ["1/2"])
+    assert exchange(two, {"Y": "2", "m": ""}) == ["2/1"]
+
+
 def test_what_cannot_be_exchanged_stays(two: Client) -> None:
     two.create_table(table("other", cols="a int", keys=KEYS))
     two.create_table(table("keys", keys="y int"))
@@ -66,6 +72,10 @@ def test_what_cannot_be_exchanged_stays(two: Client) -> None:
         ({}, "t", "must give values for the first of"),
         ({"nosuch": "1"}, "t", "must give values"),
         ({"m": "1"}, "t", r"for the first of \[y, m\]"),
+        ({"y": "1", "M": "2", "m": "1"}, "t", "one for each"),
+        ({"y": "1", "month": "2"}, "t", "for nothing else: it gives .*month"),
+        ({"y": "1", "month": ""}, "t", "for nothing else"),
+        ({"Y": "", "M": "2"}, "t", "must give values for the first"),
         ({"y": "1"}, "s", "with itself"),
         ({"y": "1"}, "other", "different columns"),
         ({"y": "1"}, "keys", "different columns"),

@@ -312,6 +312,22 @@ def test_truncate_empties_what_the_table_owns(client: Client, raw: Raw, tmp_path
     assert "external" in raw.call("truncate_table", dbName="default", tableName="ext").o1.message
 
 
+def test_truncate_without_names_is_not_truncate_of_no_partition(client: Client, raw: Raw, warehouse: Path) -> None:
+    client.create_table(table("t", keys="p string"))
+    client.add_partition(partition(["1"], of="t"))
+    client.create_table(table("flat"))
+    files = {"t": warehouse / "t" / "p=1" / "file", "flat": warehouse / "flat" / "file"}
+    for name, file in files.items():
+        file.write_text("x")
+        assert raw.call("truncate_table", dbName="default", tableName=name, partNames=[]).o1 is None
+        request = ttypes.TruncateTableRequest(dbName="default", tableName=name, partNames=[])
+        assert raw.call("truncate_table_req", req=request).o1 is None
+        assert file.exists()
+        request = ttypes.TruncateTableRequest(dbName="default", tableName=name)
+        assert raw.call("truncate_table_req", req=request).o1 is None
+        assert not file.exists()
+
+
 def test_the_request_forms_of_later_releases(client: Client, raw: Raw) -> None:
     new = ttypes.Table(
         tableName="t",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.types import parse_partition_name
@@ -30,6 +30,8 @@ from lakemark_thrift.ttypes import (
     Role,
     RolePrincipalGrant,
 )
+
+T = TypeVar("T", str, list[str])
 
 _PRINCIPAL_TYPES: Final = frozenset(PrincipalType)
 
@@ -142,9 +144,7 @@ class Grants(Subject, title="Roles and privileges"):
     @method("refresh_privileges", Rank.WRITE)
     def refresh(self, call: Call) -> GrantRevokePrivilegeResponse:
         args = call.args
-        at = self._object(args.objToRefresh)
-        if args.objToRefresh.objectType == HiveObjectType.COLUMN:
-            at = at._replace(column="*")  # those of all columns, whichever is named
+        at = self._object(args.objToRefresh, any_column=True)
         self._privileges.refresh(at, args.authorizer or "", self._granted(args.grantRequest.privileges, call))
         return GrantRevokePrivilegeResponse(success=True)
 
@@ -199,7 +199,11 @@ class Grants(Subject, title="Roles and privileges"):
             ]
         return granted
 
-    def _object(self, ref: Any) -> GrantObject:
+    def _object(self, ref: Any, *, any_column: bool = False) -> GrantObject:
+        """With ``any_column`` a reference to a column means all columns of its table, whichever it names.
+
+        Raises InvalidArgument for a reference that names less than its type needs: it would mean a larger object.
+        """
         kind = None if ref is None else ref.objectType
         if kind == HiveObjectType.GLOBAL:
             return GrantObject(DEFAULT_CATALOG)
@@ -208,13 +212,18 @@ class Grants(Subject, title="Roles and privileges"):
                 f"privileges on objects of type {kind} are not kept; name a database, table or column"
             )
         name = database_name(ref.dbName, ref.catName)
+        database = GrantObject(name.catalog, _given("the database (dbName)", name.name))
         if kind == HiveObjectType.DATABASE:
-            return GrantObject(name.catalog, name.name)
-        table = GrantObject(name.catalog, name.name, (ref.objectName or "").lower())
+            return database
+        table = database._replace(table=_given("the table (objectName)", ref.objectName).lower())
+        if kind == HiveObjectType.TABLE:
+            return table
+        if kind == HiveObjectType.PARTITION:
+            values = _given("the partition (partValues)", ref.partValues)
+            return table._replace(partition=self._partition_name(table, values))
+        column = "*" if any_column else _given("the column (columnName)", ref.columnName).lower()
         partition = self._partition_name(table, ref.partValues) if ref.partValues else ""
-        if kind == HiveObjectType.COLUMN:
-            return table._replace(partition=partition, column=(ref.columnName or "").lower())
-        return table._replace(partition=partition if kind == HiveObjectType.PARTITION else "")
+        return table._replace(partition=partition, column=column)
 
     def _partition_name(self, at: GrantObject, values: list[str]) -> str:
         table = self._services.warehouse.tables.get(at.catalog, at.database, at.table)
@@ -224,6 +233,12 @@ class Grants(Subject, title="Roles and privileges"):
 _NAMED: Final = frozenset(
     {HiveObjectType.DATABASE, HiveObjectType.TABLE, HiveObjectType.PARTITION, HiveObjectType.COLUMN}
 )
+
+
+def _given(what: str, value: T | None) -> T:
+    if not value:
+        raise InvalidArgument(f"the object of a privilege is not named: {what} is missing or empty")
+    return value
 
 
 def _principal(kind: int | None, name: str | None) -> Principal:

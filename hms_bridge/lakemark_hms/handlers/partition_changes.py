@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lakemark_core.errors import InvalidPartition, PartitionNotFound, Unimplemented
@@ -216,13 +216,7 @@ class PartitionChanges(Subject, title="Changes of partitions"):
         target = self._services.hive_table(*table_of_partitions(args.dest_db, args.dest_table_name))
         source = self._services.hive_table(*names)
         _require_alike(source, target)
-        wanted = [args.partitionSpecs.get(column) or "" for column in source.columns]
-        given = next((at for at, value in enumerate(wanted) if not value), len(wanted))
-        if not given or any(wanted[given:]):
-            raise InvalidPartition(
-                f"the request must give values for the first of [{', '.join(source.columns)}]: it gives "
-                f"{args.partitionSpecs}"
-            )
+        wanted = _leading_values(source, args.partitionSpecs)
         loaded = self._partitions.all(source)
         rows = [loaded.rows[at] for at in view_of(source, loaded).with_leading(wanted)]
         if not rows:
@@ -304,6 +298,24 @@ def _reply_rows(call: Call, table: HiveTable, rows: Sequence[Partition], *, want
         return reply_struct(call.name, call.seqid, struct())
     structs = [full_struct(table, row) for row in rows]
     return reply_struct(call.name, call.seqid, struct(struct_list_field(1, structs)))
+
+
+def _leading_values(table: HiveTable, spec: Mapping[str, str]) -> list[str]:
+    """The wanted value of each partition column; "" for the last ones means any value.
+
+    Names of columns are compared without case. Raises InvalidPartition if the spec gives no value, leaves out a column
+    before one that it gives, names a column twice, or names something else.
+    """
+    given = {name.lower(): value for name, value in spec.items()}
+    wanted = [given.pop(column.lower(), "") for column in table.columns]
+    number = next((at for at, value in enumerate(wanted) if not value), len(wanted))
+    is_ambiguous = len({name.lower() for name in spec}) < len(spec)
+    if not number or any(wanted[number:]) or given or is_ambiguous:
+        raise InvalidPartition(
+            f"the request must give values for the first of [{', '.join(table.columns)}], one for each, and for "
+            f"nothing else: it gives {spec}"
+        )
+    return wanted
 
 
 def _require_alike(source: HiveTable, target: HiveTable) -> None:

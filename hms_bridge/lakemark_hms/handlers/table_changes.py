@@ -140,6 +140,11 @@ class TableChanges(Subject, title="Changes of tables"):
                 "create it there and copy its data"
             )
         if named.hive is None:
+            if _EXPECTED_KEY in properties:  # columns, properties and the name change one after the other
+                raise UnsupportedOperation(
+                    f"{named.database.name}.{named.name} is a lake table: its changes cannot depend on the value of a "
+                    f"parameter; send them without {_EXPECTED_KEY}"
+                )
             self._lake.alter(named, new)
             return
         new_owner = self._services.catalog.get_database(*target)
@@ -226,15 +231,16 @@ class TableChanges(Subject, title="Changes of tables"):
         return TruncateTableResponse()
 
     def _truncate(self, database: DatabaseName, name: str | None, part_names: Sequence[str] | None) -> None:
+        """Null for the names means the whole table; an empty list means nothing, as in Hive."""
         table = self._services.hive_table(database, name)
         partitions = self._services.warehouse.partitions
-        if part_names:
-            wanted = [values_of_name(table, part) for part in part_names] if table.columns else []
-            rows = partitions.named(table, wanted)
-            if rows:  # as in Hive, names without a partition are left out
-                self._tables.truncate(table, rows)
-        else:
+        if part_names is None:
             self._tables.truncate(table, partitions.all(table).rows if table.columns else None)
+            return
+        wanted = [values_of_name(table, part) for part in part_names] if table.columns else []
+        rows = partitions.named(table, wanted)
+        if rows:  # as in Hive, names without a partition are left out
+            self._tables.truncate(table, rows)
 
 
 def _constraints(call: Call, paths: Mapping[Kind, Sequence[int]]) -> Decision | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from lakemark_proto.store.v1.transactions_pb2 import LockRecord
 from lakemark_server.kv import Transaction
+from lakemark_server.store.keyspace import TXNS_ABORTED, TXNS_OPEN
 from lakemark_server.transactions import locks, txns
 
 _SILENT_SHARE: Final = 10
@@ -26,6 +28,16 @@ def hear_transaction(tx: Transaction, transaction_id: int, now_ms: int) -> None:
     """Raises TransactionAborted, TransactionNotFound."""
     txns.require_open(tx, transaction_id)
     txns.beat(tx, transaction_id, now_ms)
+
+
+def hear_transactions(tx: Transaction, transaction_ids: Iterable[int], now_ms: int) -> tuple[set[int], set[int]]:
+    """Hears those that are open. Returns those that are aborted, and those that are neither."""
+    ids = set(transaction_ids)
+    is_open = txns.find_many(tx, TXNS_OPEN, ids).keys()
+    for one in is_open:
+        txns.beat(tx, one, now_ms)
+    aborted = set(txns.find_many(tx, TXNS_ABORTED, ids - is_open))
+    return aborted, ids - is_open - aborted
 
 
 def _is_worth_a_note(last_ms: int, now_ms: int, timeout_ms: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from lakemark_core.errors import InvalidArgument, TransactionAborted, TransactionNotFound
+from lakemark_core.errors import InvalidArgument, TransactionAborted
 from lakemark_proto.store.v1.transactions_pb2 import TransactionRecord
 from lakemark_server.kv import ReadTransaction
 from lakemark_server.store.keyspace import TXN_BEATS, TXNS_ABORTED, TXNS_COMMITTED, TXNS_OPEN
@@ -25,6 +25,7 @@ from lakemark_server.transactions.requests import (
 )
 
 _ABORTED_AT_ONCE: Final = 200
+_HEARD_AT_ONCE: Final = 1_000
 _TRANSACTION_BYTES_AIM: Final = 500_000
 
 
@@ -136,24 +137,16 @@ class TransactionManager:
         return len(ids)
 
     def heartbeat_range(self, first: int, last: int) -> tuple[set[int], set[int]]:
-        """Hears the open transactions from ``first`` to ``last``. Returns those that are aborted, and those that are
-        neither. Raises LimitExceeded."""
+        """Hears the open transactions from ``first`` to ``last``, some at a time. Returns those that are aborted, and
+        those that are neither. Raises LimitExceeded."""
         check_number("transactions", last - first + 1, limits.TRANSACTIONS_OF_REQUEST_MAX)
         aborted: set[int] = set()
         missing: set[int] = set()
-
-        def body(mutation: Mutation) -> None:
-            aborted.clear()
-            missing.clear()
-            for one in range(first, last + 1):
-                try:
-                    heartbeats.hear_transaction(mutation.tx, one, mutation.now_ms)
-                except TransactionAborted:
-                    aborted.add(one)
-                except TransactionNotFound:
-                    missing.add(one)
-
-        self._mutations.run(body)
+        for at in range(first, last + 1, _HEARD_AT_ONCE):
+            ids = range(at, min(at + _HEARD_AT_ONCE, last + 1))
+            some_aborted, some_missing = self._mutations.run(partial(_hear, ids))
+            aborted |= some_aborted
+            missing |= some_missing
         return aborted, missing
 
     def open_transactions(self, excluded_types: Collection[int] = (), *, beats: bool = False) -> OpenTransactions:
@@ -189,6 +182,10 @@ class TransactionManager:
                 txns.add_target(mutation.tx, transaction_id, place)
 
         self._mutations.run(body)
+
+
+def _hear(ids: Iterable[int], mutation: Mutation) -> tuple[set[int], set[int]]:
+    return heartbeats.hear_transactions(mutation.tx, ids, mutation.now_ms)
 
 
 def open_transactions(tx: ReadTransaction, excluded_types: Collection[int], *, beats: bool) -> OpenTransactions:

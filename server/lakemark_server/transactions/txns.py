@@ -49,6 +49,13 @@ def find(tx: ReadTransaction, space: Space, transaction_id: int) -> TransactionR
     return None if stored is None else TransactionRecord.FromString(stored)
 
 
+def find_many(tx: ReadTransaction, space: Space, transaction_ids: Iterable[int]) -> dict[int, TransactionRecord]:
+    """Those of the transactions that are in that state, read together."""
+    ids = [one for one in transaction_ids if one > 0]
+    stored = zip(ids, tx.get_many([space.key(one) for one in ids]), strict=True)
+    return {one: TransactionRecord.FromString(value) for one, value in stored if value is not None}
+
+
 def require_open(tx: ReadTransaction, transaction_id: int) -> TransactionRecord:
     """Raises TransactionAborted, TransactionNotFound."""
     record = find(tx, TXNS_OPEN, transaction_id)

@@ -8,6 +8,7 @@ from typing import Final
 from lakemark_core.errors import AlreadyExists, InvalidArgument
 from lakemark_proto.store.v1.transactions_pb2 import WriteIdsRecord
 from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.keyspace import TXNS_OPEN
 from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.transactions import counts, limits, txns, visibility, write_ids
 from lakemark_server.transactions.conflicts import Place
@@ -40,20 +41,19 @@ class WriteIdManager:
 
         def body(mutation: Mutation) -> list[tuple[int, int]]:
             tx = mutation.tx
+            is_open = txns.find_many(tx, TXNS_OPEN, ids)
             for one in ids:
-                if txns.require_open(tx, one).type == READ_ONLY:
+                if one not in is_open:
+                    raise txns.not_open(tx, one)
+                if is_open[one].type == READ_ONLY:
                     raise InvalidArgument(
                         f"Write ID allocation failed on {table.database}.{table.table}: transaction {one} is read-only"
                     )
             record = write_ids.find(tx, table) or self._new_table(tx)
             before = record.last
-            pairs = []
-            for one in ids:
-                known = write_ids.of_transaction(tx, one, record.number)
-                if known is None:
-                    write_ids.check_number(tx, one)
-                    known = write_ids.allocate(tx, record, one)
-                pairs.append((one, known))
+            known = write_ids.of_transactions(tx, ids, record.number)
+            write_ids.check_number(tx, [one for one in ids if one not in known])
+            pairs = [(one, known.get(one) or write_ids.allocate(tx, record, one)) for one in ids]
             if record.last != before:
                 write_ids.put(tx, table, record)
             return pairs

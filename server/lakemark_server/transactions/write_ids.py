@@ -6,6 +6,7 @@ and fills it has its write id before there is a table. Renaming a table moves on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
 from lakemark_core.errors import LimitExceeded, TransactionNotFound
@@ -45,17 +46,28 @@ def put(tx: Transaction, table: TableKey, record: WriteIdsRecord) -> None:
     tx.set(WRITE_ID_TABLES.key(*table), record.SerializeToString())
 
 
-def of_transaction(tx: ReadTransaction, transaction_id: int, number: int) -> int | None:
-    """The write id that the transaction has for the table, or None."""
-    stored = tx.get(TXN_WRITE_IDS.key(transaction_id, number))
-    return None if stored is None else int.from_bytes(stored, "big")
+def of_transactions(tx: ReadTransaction, transaction_ids: Sequence[int], number: int) -> dict[int, int]:
+    """The write ids for the table of those transactions that have one."""
+    keys = [TXN_WRITE_IDS.key(one, number) for one in transaction_ids]
+    stored = zip(transaction_ids, tx.get_many(keys), strict=True)
+    return {one: int.from_bytes(value, "big") for one, value in stored if value is not None}
 
 
-def check_number(tx: ReadTransaction, transaction_id: int) -> None:
-    """Raises LimitExceeded if the transaction may not write to one more table."""
+def check_number(tx: ReadTransaction, transaction_ids: Sequence[int]) -> None:
+    """Raises LimitExceeded if one of the transactions (ascending) may not write to one more table."""
+    if not transaction_ids:
+        return
     allowed = limits.TABLES_OF_TRANSACTION_MAX
-    if len(tx.get_range(*TXN_WRITE_IDS.range(transaction_id), limit=allowed)) == allowed:
-        raise LimitExceeded(f"transaction {transaction_id} writes to {allowed:,} tables; commit it and open another")
+    begin, end = TXN_WRITE_IDS.range(transaction_ids[0])[0], TXN_WRITE_IDS.range(transaction_ids[-1])[1]
+    if len(tx.get_range(begin, end, limit=allowed)) < allowed:
+        return  # all of them together write to fewer
+    if len(transaction_ids) == 1:
+        raise LimitExceeded(
+            f"transaction {transaction_ids[0]} writes to {allowed:,} tables; commit it and open another"
+        )
+    middle = len(transaction_ids) // 2
+    check_number(tx, transaction_ids[:middle])
+    check_number(tx, transaction_ids[middle:])
 
 
 def allocate(tx: Transaction, record: WriteIdsRecord, transaction_id: int) -> int:

@@ -46,7 +46,7 @@ def lake(wire: Wire, victim: Path) -> Path:
 
 def truncate(raw: Raw, db: str, name: str) -> str:
     """What the refusal says."""
-    return str(raw.call("truncate_table", dbName=db, tableName=name, partNames=[]).o1.message)
+    return str(raw.call("truncate_table", dbName=db, tableName=name).o1.message)
 
 
 def spellings(place: Path) -> list[str]:
