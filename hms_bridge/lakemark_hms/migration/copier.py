@@ -21,6 +21,7 @@ _DEFAULT: Final = "default"
 _EVERYBODY: Final = "public"
 """The role that every user has."""
 _NAMES_TOLD: Final = 3
+_ONLY_THERE: Final = "only the copy has it"
 
 
 class What(Enum):
@@ -108,15 +109,17 @@ class Copier:
             yield self._altered("function", label, reason, self._call("alter_function", **arguments))
 
     def surplus(self, database: str, tables: Sequence[str]) -> Iterator[Outcome]:
-        """Tables that only the copy has; ``tables`` are those of the source."""
+        """Tables that only the copy has; ``tables`` are those that the source lists. Lake tables of the copy are its
+        own: no import has made them."""
         for name in sorted(set(self._copy.table_names(database)) - set(tables)):
             self._pulse()
-            label, reason = f"{database}.{name}", "only the copy has it"
-            if not self._drops:
-                yield Outcome("table", label, What.LEFT if self._applies else What.DIFFERENT, reason)
+            copy = self._copy.table(database, name)
+            if copy is None or _is_lake(copy):
+                continue
+            if self._drops and self._source.table(database, name) is not None:  # made meanwhile, or not listed
                 continue
             drop = self._call("drop_table", dbname=database, name=name, deleteData=False)
-            yield self._changed("table", label, reason, drop, What.DROPPED)
+            yield self._only_there("table", f"{database}.{name}", drop)
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -208,7 +211,7 @@ class Copier:
         label = f"{database}.{table}"
         reason = f"only the copy has {_first(names)}"
         if not self._drops:
-            return Outcome("partition", label, What.LEFT if self._applies else What.DIFFERENT, reason, len(names))
+            return self._uncopied("partition", label, reason, len(names))
         request = t.DropPartitionsRequest(
             dbName=database,
             tblName=table,
@@ -364,6 +367,16 @@ class Copier:
 
     def _altered(self, kind: str, name: str, reason: str, change: Callable[[], object]) -> Outcome:
         return self._changed(kind, name, reason, change, What.ALTERED)
+
+    def _only_there(self, kind: str, name: str, drop: Callable[[], object], count: int = 1) -> Outcome:
+        """Of what only the copy has: it goes if that is wanted."""
+        if not self._drops:
+            return self._uncopied(kind, name, _ONLY_THERE, count)
+        return self._changed(kind, name, _ONLY_THERE, drop, What.DROPPED, count)
+
+    def _uncopied(self, kind: str, name: str, reason: str, count: int = 1) -> Outcome:
+        """Of what is not the same and is not changed."""
+        return Outcome(kind, name, What.LEFT if self._applies else What.DIFFERENT, reason, count)
 
     def _changed(
         self, kind: str, name: str, reason: str, change: Callable[[], object], what: What, count: int = 1

@@ -243,6 +243,19 @@ def test_lake_tables_are_left_to_listeners(
     assert there.call("get_all_tables", db_name="sales") == ["plain"]
 
 
+def test_lake_tables_of_the_copy_are_its_own(
+    client: Client, outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path
+) -> None:
+    fill(there, tmp_path)
+    dropping = Migration(outside.uri, service.hms_uri, Orders(drops=True))
+    dropping.copy()
+    client.tables.create("sales.lake", "id bigint")
+    create(here, view("own", "SELECT a FROM plain"))
+    assert counts(dropping.copy())["table"] == {"equal": 3, "dropped": 1}
+    assert dropping.compare().wrong == 0
+    assert here.call("get_all_tables", db_name="sales") == ["lake", "late", "orders", "plain"]
+
+
 def test_only_what_fits_the_patterns(
     outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path
 ) -> None:
