@@ -21,7 +21,6 @@ _DEFAULT: Final = "default"
 _EVERYBODY: Final = "public"
 """The role that every user has."""
 _NAMES_TOLD: Final = 3
-_ONLY_THERE: Final = "only the copy has it"
 
 
 class What(Enum):
@@ -91,8 +90,17 @@ class Copier:
     def _alter_database(self, name: str, wanted: Database) -> None:
         self._copy.metastore.call("alter_database", dbname=name, db=wanted)
 
+    def surplus_databases(self, names: Sequence[str]) -> Iterator[Outcome]:
+        """Databases that only the copy has; ``names`` are those of the source. None is ever dropped."""
+        for name in sorted(set(self._copy.databases()) - {*names, _DEFAULT}):
+            yield self._uncopied("database", name, "only the copy has it, and databases are not dropped")
+
     def functions(self, database: str) -> Iterator[Outcome]:
-        for name in self._source.function_names(database):
+        names, there = self._source.function_names(database), self._copy.function_names(database)
+        for name in sorted(set(there) - set(names)):
+            drop = self._call("drop_function", dbName=database, funcName=name)
+            yield self._only_there("function", f"{database}.{name}", drop)
+        for name in names:
             source, copy = self._source.function(database, name), self._copy.function(database, name)
             label = f"{database}.{name}"
             if source is None:
@@ -129,9 +137,9 @@ class Copier:
         label = f"{database}.{name}"
         if source is None:
             return
-        kind = _LAKE if _is_lake(source) or (copy is not None and _is_lake(copy)) else ""
-        if kind:
-            yield Outcome("table", label, What.LEFT, kind)
+        reason = _apart(source, copy)
+        if reason:
+            yield Outcome("table", label, What.LEFT, reason)
             return
         if copy is None:
             outcome = self._made("table", label, "create_table", tbl=_new_table(source))
@@ -149,10 +157,6 @@ class Copier:
         reason = differences(source, copy)
         if not reason:
             return Outcome("table", label, What.EQUAL)
-        if plain(source.partitionKeys) != plain(copy.partitionKeys) or _kind(source) != _kind(copy):
-            return Outcome(
-                "table", label, What.LEFT, f"another table has the name: {reason}; drop or rename one of them"
-            )
         wanted = _new_table(source)
         return self._altered("table", label, reason, lambda: self._copy.metastore.run(altered_table(wanted)))
 
@@ -209,9 +213,6 @@ class Copier:
 
     def _surplus_partitions(self, database: str, table: str, names: Sequence[str]) -> Outcome:
         label = f"{database}.{table}"
-        reason = f"only the copy has {_first(names)}"
-        if not self._drops:
-            return self._uncopied("partition", label, reason, len(names))
         request = t.DropPartitionsRequest(
             dbName=database,
             tblName=table,
@@ -221,72 +222,110 @@ class Copier:
             needResult=False,
         )
         drop = self._call("drop_partitions_req", req=request)
-        return self._changed("partition", label, reason, drop, What.DROPPED, len(names))
+        return self._only_there("partition", label, drop, len(names), _first(names))
 
     # -- statistics of columns ----------------------------------------------------------------------------------------
 
     def _table_statistics(self, database: str, table: str, columns: Sequence[str]) -> Iterator[Outcome]:
         source = self._source.statistics(database, table, columns)
-        if source:
-            copy = self._copy.statistics(database, table, columns)
-            yield from self._set_statistics(database, table, {"": source}, {"": copy})
+        copy = self._copy.statistics(database, table, columns)
+        yield from self._compare_statistics(database, table, {"": source}, {"": copy})
 
     def _partition_statistics(
         self, database: str, table: str, names: Sequence[str], columns: Sequence[str]
     ) -> Iterator[Outcome]:
         source = self._source.partition_statistics(database, table, names, columns)
-        if source:
-            copy = self._copy.partition_statistics(database, table, list(source), columns)
-            yield from self._set_statistics(database, table, source, copy)
+        copy = self._copy.partition_statistics(database, table, names, columns)
+        yield from self._compare_statistics(database, table, source, copy)
 
-    def _set_statistics(
+    def _compare_statistics(
         self, database: str, table: str, source: dict[str, list[Any]], copy: dict[str, list[Any]]
     ) -> Iterator[Outcome]:
         """By name of the partition; "": of the table."""
-        label = f"{database}.{table}"
-        differing = [name for name, columns in source.items() if _by_column(columns) != _by_column(copy.get(name, ()))]
-        equal = sum(len(columns) for name, columns in source.items() if name not in set(differing))
+        known = {name: _by_column(columns) for name, columns in copy.items()}
+        wanted = {name: _by_column(columns) for name, columns in source.items()}
+        differing = [
+            name
+            for name, columns in wanted.items()
+            if any(known.get(name, {}).get(column) != told for column, told in columns.items())
+        ]
+        equal = sum(len(columns) for name, columns in wanted.items() if name not in set(differing))
         if equal:
-            yield Outcome("column statistics", label, What.EQUAL, count=equal)
-        if not differing:
-            return
+            yield Outcome("column statistics", f"{database}.{table}", What.EQUAL, count=equal)
+        if differing:
+            yield self._set_statistics(database, table, {name: source[name] for name in differing})
+        surplus = [
+            (name, column)
+            for name, columns in known.items()
+            for column in columns
+            if column not in wanted.get(name, {})
+        ]
+        if surplus:
+            yield self._surplus_statistics(database, table, surplus)
+
+    def _set_statistics(self, database: str, table: str, source: dict[str, list[Any]]) -> Outcome:
         told = [
             t.ColumnStatistics(
                 statsDesc=t.ColumnStatisticsDesc(
                     isTblLevel=not name, dbName=database, tableName=table, partName=name or None
                 ),
-                statsObj=source[name],
+                statsObj=columns,
                 engine="hive",
             )
-            for name in differing
+            for name, columns in source.items()
         ]
-        count = sum(len(source[name]) for name in differing)
+        count = sum(len(columns) for columns in source.values())
         request = t.SetPartitionsStatsRequest(colStats=told, needMerge=False, engine="hive")
         call = self._call("set_aggr_stats_for", request=request)
-        reason = f"missing or different{': ' + _first(differing) if differing[0] else ''}"
-        yield self._changed("column statistics", label, reason, call, What.ALTERED, count)
+        reason = "missing or different" if "" in source else f"missing or different: {_first(list(source))}"
+        return self._changed("column statistics", f"{database}.{table}", reason, call, What.ALTERED, count)
+
+    def _surplus_statistics(self, database: str, table: str, surplus: Sequence[tuple[str, str]]) -> Outcome:
+        """Of columns that the source knows nothing about: they may be those of rows that are not there any more."""
+
+        def delete() -> None:
+            for name, column in surplus:
+                of = {"db_name": database, "tbl_name": table, "col_name": column, "engine": "hive"}
+                if name:
+                    self._copy.metastore.call("delete_partition_column_statistics", part_name=name, **of)
+                else:
+                    self._copy.metastore.call("delete_table_column_statistics", **of)
+
+        names = _first([f"{name}/{column}" if name else column for name, column in surplus])
+        return self._only_there("column statistics", f"{database}.{table}", delete, len(surplus), names)
 
     # -- constraints --------------------------------------------------------------------------------------------------
 
     def constraints(self, kind: ConstraintKind, database: str, table: str) -> Iterator[Outcome]:
         """Of one table. Those of foreign keys need the primary keys of the other tables."""
-        source = _by_name(self._source.constraints(kind, database, table), kind)
-        if not source:
-            return
+        here, there = (side.constraints(kind, database, table) for side in (self._source, self._copy))
         label = f"{database}.{table}"
-        there = self._copy.constraints(kind, database, table)
+        if here is None:  # whether there are such is not known
+            return
+        source = _by_name(here, kind)
         if there is None:
-            yield Outcome(kind.words, label, What.LEFT, "the other Metastore has no such constraints", len(source))
+            if source:
+                reason = "the other Metastore has no such constraints"
+                yield Outcome(kind.words, label, What.LEFT, reason, len(source))
             return
         copy = _by_name(there, kind)
+        if source.keys() != copy.keys() and self._is_apart(database, table):
+            return  # told with the table itself
+        for name in sorted(copy.keys() - source.keys()):
+            request = t.DropConstraintRequest(dbname=database, tablename=table, constraintname=name)
+            yield self._only_there(kind.words, f"{label}: {name}", self._call("drop_constraint", req=request))
         for name, columns in source.items():
-            if _constraint(columns) == _constraint(copy.get(name, ())):
+            if _constraint(columns, kind) == _constraint(copy.get(name, ()), kind):
                 yield Outcome(kind.words, f"{label}: {name}", What.EQUAL)
             elif name in copy:
                 yield Outcome(kind.words, f"{label}: {name}", What.LEFT, "another constraint has the name")
             else:
                 add = self._call(kind.add, req=kind.adds([copy_of(column) for column in columns]))
                 yield self._changed(kind.words, f"{label}: {name}", "it is missing", add, What.MADE)
+
+    def _is_apart(self, database: str, name: str) -> bool:
+        source = self._source.table(database, name)
+        return source is None or bool(_apart(source, self._copy.table(database, name)))
 
     # -- roles and privileges -----------------------------------------------------------------------------------------
 
@@ -368,11 +407,14 @@ class Copier:
     def _altered(self, kind: str, name: str, reason: str, change: Callable[[], object]) -> Outcome:
         return self._changed(kind, name, reason, change, What.ALTERED)
 
-    def _only_there(self, kind: str, name: str, drop: Callable[[], object], count: int = 1) -> Outcome:
+    def _only_there(
+        self, kind: str, name: str, drop: Callable[[], object], count: int = 1, names: str = "it"
+    ) -> Outcome:
         """Of what only the copy has: it goes if that is wanted."""
+        reason = f"only the copy has {names}"
         if not self._drops:
-            return self._uncopied(kind, name, _ONLY_THERE, count)
-        return self._changed(kind, name, _ONLY_THERE, drop, What.DROPPED, count)
+            return self._uncopied(kind, name, reason, count)
+        return self._changed(kind, name, reason, drop, What.DROPPED, count)
 
     def _uncopied(self, kind: str, name: str, reason: str, count: int = 1) -> Outcome:
         """Of what is not the same and is not changed."""
@@ -399,6 +441,17 @@ _LAKE: Final = "a lake table is kept up to date by a listener (lakemark listener
 
 def _is_lake(table: Table) -> bool:
     return (table.parameters or {}).get("lakemark.type") == "lake"
+
+
+def _apart(source: Table, copy: Table | None) -> str:
+    """Why the two have nothing to do with each other; "": they do."""
+    if _is_lake(source) or (copy is not None and _is_lake(copy)):
+        return _LAKE
+    if copy is None:
+        return ""
+    if plain(source.partitionKeys) != plain(copy.partitionKeys) or _kind(source) != _kind(copy):
+        return f"another table has the name: {differences(source, copy)}; drop or rename one of them"
+    return ""
 
 
 def _kind(table: Table) -> bool:
@@ -443,12 +496,14 @@ def _privilege(one: Any) -> tuple[Any, ...]:
 def _by_name(columns: Sequence[Any] | None, kind: ConstraintKind) -> dict[str, list[Any]]:
     named: defaultdict[str, list[Any]] = defaultdict(list)
     for column in columns or ():
-        named[getattr(column, kind.name)].append(column)
+        named[getattr(column, kind.name).lower()].append(column)
     return dict(named)
 
 
-def _constraint(columns: Sequence[Any]) -> list[Any]:
-    return sorted((plain(column) for column in columns), key=str)
+def _constraint(columns: Sequence[Any], kind: ConstraintKind) -> list[Any]:
+    """Without the name, which some Metastores keep in lower case."""
+    fields = (plain(column) for column in columns)
+    return sorted(({name: value for name, value in one.items() if name != kind.name} for one in fields), key=str)
 
 
 def _missing(names: Sequence[str]) -> str:

@@ -106,7 +106,10 @@ class Migration:
         with self._sides() as sides:
             copier = self._copier(*sides, applies=applies)
             tables: list[tuple[str, str]] = []
-            for database in sides[0].databases():
+            databases = sides[0].databases()
+            if not self._orders.patterns:
+                note(copier.surplus_databases(databases))
+            for database in databases:
                 if not self._selection.reaches_into(database):
                     continue
                 note(copier.database(database))

@@ -14,7 +14,7 @@ from lakemark import Client
 from lakemark.cli.app import run
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.migration import Migration, Orders, Summary, runner
-from lakemark_hms.migration.copier import Copier
+from lakemark_hms.migration.copier import Copier, What
 from lakemark_hms.outside import Metastore, OutsideUnavailable
 from lakemark_server.process import Service
 from lakemark_thrift import ttypes as t
@@ -35,13 +35,13 @@ def fill(there: Metastore, root: Path) -> None:
     statistics(there, "orders", "month=1", 4)
 
 
-def statistics(side: Metastore, name: str, partition: str, distinct: int) -> None:
+def statistics(side: Metastore, name: str, partition: str, distinct: int, column: str = "a") -> None:
     data = t.ColumnStatisticsData(longStats=t.LongColumnStatsData(lowValue=1, highValue=9, numNulls=0, numDVs=distinct))
     told = t.ColumnStatistics(
         statsDesc=t.ColumnStatisticsDesc(
             isTblLevel=not partition, dbName="sales", tableName=name, partName=partition or None
         ),
-        statsObj=[t.ColumnStatisticsObj(colName="a", colType="int", statsData=data)],
+        statsObj=[t.ColumnStatisticsObj(colName=column, colType="int", statsData=data)],
         engine="hive",
     )
     side.call("set_aggr_stats_for", request=t.SetPartitionsStatsRequest(colStats=[told], engine="hive"))
@@ -241,6 +241,54 @@ def test_lake_tables_are_left_to_listeners(
         "a lake table is kept up to date by a listener",
     )
     assert there.call("get_all_tables", db_name="sales") == ["plain"]
+
+
+def test_statistics_functions_constraints_and_databases_that_only_the_copy_has(
+    migration: Migration, outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path
+) -> None:
+    fill(there, tmp_path)
+    migration.copy()
+    statistics(here, "plain", "", 4, column="b")
+    statistics(here, "orders", "", 4)
+    statistics(here, "orders", "month=2", 4)
+    here.call("create_function", func=function("g"))
+    constrain(here)
+    here.call("create_database", database=database("web"))
+    expected = {
+        ("column statistics", "sales.plain", "only the copy has b"),
+        ("column statistics", "sales.orders", "only the copy has a"),
+        ("column statistics", "sales.orders", "only the copy has month=2/a"),
+        ("function", "sales.g", "only the copy has it"),
+        ("primary key", "sales.plain: pk", "only the copy has it"),
+        ("foreign key", "sales.orders: fk", "only the copy has it"),
+        ("unique constraint", "sales.plain: uk", "only the copy has it"),
+        ("NOT NULL constraint", "sales.plain: nn", "only the copy has it"),
+        ("default constraint", "sales.plain: dc", "only the copy has it"),
+        ("check constraint", "sales.plain: cc", "only the copy has it"),
+        ("database", "web", "only the copy has it, and databases are not dropped"),
+    }
+    for summary, what in ((migration.copy(), What.LEFT), (migration.compare(), What.DIFFERENT)):
+        assert {(one.kind, one.name, one.reason) for one in summary.told} == expected
+        assert {one.what for one in summary.told} == {what}
+    dropped = Migration(outside.uri, service.hms_uri, Orders(drops=True)).copy()
+    assert counts(dropped)["column statistics"] == {"equal": 2, "dropped": 3}
+    assert [one.name for one in dropped.told] == ["web"]
+    assert [one.name for one in migration.compare().told] == ["web"]
+    assert here.call("get_all_databases") == ["default", "sales", "web"]
+
+
+def test_constraints_of_another_table_of_the_name_stay(
+    outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path
+) -> None:
+    fill(there, tmp_path)
+    here.call("create_database", database=database("sales", ownerName="ann", description="what is sold"))
+    create(here, table("plain", keys="k int"))
+    key = t.SQLPrimaryKey(table_db="sales", table_name="plain", column_name="a", key_seq=1, pk_name="own")
+    here.call("add_primary_key", req=t.AddPrimaryKeyRequest(primaryKeyCols=[key]))
+    summary = Migration(outside.uri, service.hms_uri, Orders(drops=True)).copy()
+    assert [(one.kind, one.name) for one in summary.told] == [("table", "sales.plain")]
+    request = t.PrimaryKeysRequest(db_name="sales", tbl_name="plain")
+    assert [one.pk_name for one in here.call("get_primary_keys", request=request).primaryKeys] == ["own"]
 
 
 def test_lake_tables_of_the_copy_are_its_own(
