@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from lakemark_core.errors import InvalidArgument
+from lakemark_core.types.partitions import DEFAULT_PARTITION, parse_partition_name
 from lakemark_hms.listener.decisions import altered_table
 from lakemark_hms.migration.sameness import differences, plain
 from lakemark_hms.migration.sides import CONSTRAINTS, ConstraintKind, Side
 from lakemark_hms.outside import OutsideRefused, copy_of
+from lakemark_server.catalog.warehouse_records import Values
 from lakemark_thrift import ttypes as t
 from lakemark_thrift.ttypes import Database, Partition, Table
+
+T = TypeVar("T")
 
 PARTITIONS_AT_ONCE: Final = 500
 STATISTICS_AT_ONCE: Final = 100
@@ -162,54 +167,77 @@ class Copier:
 
     def _partitions(self, database: str, name: str, table: Table) -> Iterator[Outcome]:
         names = self._source.partition_names(database, name)
-        there = set(self._copy.partition_names(database, name))
-        missing = [one for one in names if one not in there]
-        for page in _pages(missing, PARTITIONS_AT_ONCE):
+        there = _by_values(self._copy.partition_names(database, name))
+        pairs = [(one, there.get(_values(one))) for one in names]
+        for page in _pages([one for one, known in pairs if known is None], PARTITIONS_AT_ONCE):
             self._pulse()
             yield from self._add(database, name, page)
-        for page in _pages([one for one in names if one in there], PARTITIONS_AT_ONCE):
+        for both in _pages([(one, known) for one, known in pairs if known is not None], PARTITIONS_AT_ONCE):
             self._pulse()
-            yield from self._compare(database, name, page)
-        surplus = sorted(there - set(names))
+            yield from self._compare(database, name, dict(both))
+        wanted = _by_values(names)
+        surplus = sorted(known for values, known in there.items() if values not in wanted)
         for page in _pages(surplus, PARTITIONS_AT_ONCE):
             self._pulse()
             yield self._surplus_partitions(database, name, page)
         if self._statistics:
             columns = _columns(table)
-            for page in _pages(names, STATISTICS_AT_ONCE):
+            for both in _pages([(one, known or one) for one, known in pairs], STATISTICS_AT_ONCE):
                 self._pulse()
-                yield from self._partition_statistics(database, name, page, columns)
+                yield from self._partition_statistics(database, name, dict(both), columns)
 
     def _add(self, database: str, table: str, names: Sequence[str]) -> Iterator[Outcome]:
         label = f"{database}.{table}"
         if not self._applies:
             yield Outcome("partition", label, What.DIFFERENT, _missing(names), len(names))
             return
-        parts = [_new_partition(one) for one in self._source.partitions(database, table, names)]
-        request = t.AddPartitionsRequest(
-            dbName=database, tblName=table, parts=parts, ifNotExists=True, needResult=False
-        )
-        if parts:
+        source = self._partitions_of(self._source, database, table, names)
+        yield from self._left_out(label, names, source, "source")
+        if source:
+            request = t.AddPartitionsRequest(
+                dbName=database,
+                tblName=table,
+                parts=[_new_partition(one) for one in source.values()],
+                ifNotExists=True,
+                needResult=False,
+            )
             call = self._call("add_partitions_req", request=request)
-            yield self._changed("partition", label, _missing(names), call, What.MADE, len(parts))
+            yield self._changed("partition", label, _missing(names), call, What.MADE, len(source))
 
-    def _compare(self, database: str, name: str, names: Sequence[str]) -> Iterator[Outcome]:
+    def _compare(self, database: str, name: str, names: dict[str, str]) -> Iterator[Outcome]:
+        """``names``: those of the source, and those by which the copy has the same partitions."""
         label = f"{database}.{name}"
-        source = {tuple(one.values or ()): one for one in self._source.partitions(database, name, names)}
-        copy = {tuple(one.values or ()): one for one in self._copy.partitions(database, name, names)}
-        differing = {
-            values: reason
-            for values, one in source.items()
-            if (reason := differences(one, copy[values]) if values in copy else "it was dropped meanwhile")
-        }
-        if len(source) > len(differing):
-            yield Outcome("partition", label, What.EQUAL, count=len(source) - len(differing))
+        source = self._partitions_of(self._source, database, name, list(names))
+        copy = self._partitions_of(self._copy, database, name, list(names.values()))
+        yield from self._left_out(label, list(names), source, "source")
+        comparable = [known for one, known in names.items() if _values(one) in source]
+        yield from self._left_out(label, comparable, copy, "copy")
+        both = [values for values in source if values in copy]
+        differing = {values: reason for values in both if (reason := differences(source[values], copy[values]))}
+        if len(both) > len(differing):
+            yield Outcome("partition", label, What.EQUAL, count=len(both) - len(differing))
         if differing:
             values, reason = next(iter(differing.items()))
             words = f"{len(differing)} differ, the first is {'/'.join(values)}: {reason}"
-            parts = [_new_partition(source[one]) for one in differing if one in copy]
+            parts = [_new_partition(source[one]) for one in differing]
             call = self._call("alter_partitions", db_name=database, tbl_name=name, new_parts=parts)
             yield self._changed("partition", label, words, call, What.ALTERED, len(differing))
+
+    @staticmethod
+    def _partitions_of(side: Side, database: str, table: str, names: Sequence[str]) -> dict[Values, Partition]:
+        """Those of the names that the side gives, by their values."""
+        wanted = _by_values(names)
+        given = {_filled(one.values or ()): one for one in side.partitions(database, table, names)}
+        return {values: one for values, one in given.items() if values in wanted}
+
+    def _left_out(
+        self, label: str, names: Sequence[str], given: Mapping[Values, Partition], side: str
+    ) -> Iterator[Outcome]:
+        """Of names that a side lists without giving the partitions, as when they were dropped meanwhile."""
+        missing = [name for name in names if _values(name) not in given]
+        if missing:
+            reason = f"the {side} lists them, but does not give them: {_first(missing)}; run it again"
+            yield self._uncopied("partition", label, reason, len(missing))
 
     def _surplus_partitions(self, database: str, table: str, names: Sequence[str]) -> Outcome:
         label = f"{database}.{table}"
@@ -232,10 +260,12 @@ class Copier:
         yield from self._compare_statistics(database, table, {"": source}, {"": copy})
 
     def _partition_statistics(
-        self, database: str, table: str, names: Sequence[str], columns: Sequence[str]
+        self, database: str, table: str, names: dict[str, str], columns: Sequence[str]
     ) -> Iterator[Outcome]:
-        source = self._source.partition_statistics(database, table, names, columns)
-        copy = self._copy.partition_statistics(database, table, names, columns)
+        """``names``: those of the source, and those by which the copy has the same partitions."""
+        told = self._source.partition_statistics(database, table, list(names), columns)
+        source = {known: told[name] for name, known in names.items() if name in told}
+        copy = self._copy.partition_statistics(database, table, list(names.values()), columns)
         yield from self._compare_statistics(database, table, source, copy)
 
     def _compare_statistics(
@@ -432,7 +462,7 @@ class Copier:
         return Outcome(kind, name, what, reason, count)
 
 
-def _pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+def _pages(names: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (names[at : at + size] for at in range(0, len(names), size))
 
 
@@ -478,6 +508,22 @@ def _new_partition(source: Partition) -> Partition:
 
 def _columns(table: Table) -> list[str]:
     return [str(column.name) for column in (table.sd.cols if table.sd else None) or ()]
+
+
+def _values(name: str) -> Values:
+    """What the name of a partition says, whichever characters it escapes."""
+    try:
+        return tuple(text for _, text in parse_partition_name(name))
+    except InvalidArgument:  # matches the same name only
+        return (name,)
+
+
+def _filled(values: Sequence[str]) -> Values:
+    return tuple(one or DEFAULT_PARTITION for one in values)
+
+
+def _by_values(names: Sequence[str]) -> dict[Values, str]:
+    return {_values(name): name for name in names}
 
 
 def _by_column(columns: Sequence[Any]) -> dict[str, Any]:

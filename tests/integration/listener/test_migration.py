@@ -6,6 +6,7 @@ With Hive's own metastore: ``tests/e2e/test_migration.py``.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from lakemark.cli.app import run
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.migration import Migration, Orders, Summary, runner
 from lakemark_hms.migration.copier import Copier, What
+from lakemark_hms.migration.sides import Side
 from lakemark_hms.outside import Metastore, OutsideUnavailable
 from lakemark_server.process import Service
 from lakemark_thrift import ttypes as t
@@ -184,6 +186,60 @@ def test_what_only_the_copy_has_stays_unless_it_is_to_go(
     assert counts(dropping.copy())["table"] == {"equal": 3, "dropped": 1}
     assert dropping.compare().wrong == 0
     assert place.is_dir(), "files stay"
+
+
+def test_partitions_by_another_spelling_are_the_same(
+    outside: Outside,
+    service: Service,
+    there: Metastore,
+    here: Metastore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy does not escape the ``:``, and writes the digits of others in lower case."""
+    fill(there, tmp_path)
+    create(there, table("days", keys="day string"))
+    add_partitions(there, "days", [("10:00",), ("a/b",), ("c",)])
+    statistics(there, "days", "day=10%3A00", 3)
+    dropping = Migration(outside.uri, service.hms_uri, Orders(drops=True))
+    dropping.copy()
+    plain = Side.partition_names
+
+    def spelled(side: Side, db: str, name: str) -> list[str]:
+        names = plain(side, db, name)
+        if side.metastore.uri == service.hms_uri:
+            return [one.replace("%3A", ":").replace("%2F", "%2f") for one in names]
+        return names
+
+    monkeypatch.setattr(Side, "partition_names", spelled)
+    assert dropping.compare().wrong == 0
+    assert counts(dropping.copy())["partition"] == {"equal": 15}
+    names = here.call("get_partition_names", db_name="sales", tbl_name="days", max_parts=-1)
+    assert sorted(names) == ["day=10%3A00", "day=a%2Fb", "day=c"]
+    assert dropping.compare().wrong == 0
+
+
+def test_partitions_that_are_listed_and_not_given_are_told(
+    migration: Migration, service: Service, there: Metastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(there, tmp_path)
+    migration.copy()
+    add_partitions(there, "orders", [("13",), ("14",)])
+    plain = Side.partitions
+
+    def without(side: Side, db: str, name: str, names: Sequence[str]) -> list[t.Partition]:
+        hidden = ["4"] if side.metastore.uri == service.hms_uri else ["3", "13"]
+        return [one for one in plain(side, db, name, names) if one.values[0] not in hidden]
+
+    monkeypatch.setattr(Side, "partitions", without)
+    copied = migration.copy()
+    assert counts(copied)["partition"] == {"equal": 10, "made": 1, "left": 3}
+    assert [one.reason.partition(";")[0] for one in copied.told] == [
+        "the source lists them, but does not give them: month=13",
+        "the source lists them, but does not give them: month=3",
+        "the copy lists them, but does not give them: month=4",
+    ]
+    assert counts(migration.compare())["partition"] == {"equal": 11, "different": 3}
 
 
 def test_a_table_in_the_way_is_left_and_told(
