@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -51,12 +51,20 @@ class Outcome:
     count: int = 1
 
 
+def told_if_refused(kind: str, name: str, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """The outcomes, up to a read that one of the two refuses: then that the object is left, in its words."""
+    try:
+        yield from outcomes
+    except OutsideRefused as error:
+        yield Outcome(kind, name, What.LEFT, error.message)
+
+
 class Copier:
     """Copies between two sides, for one thread.
 
     ``applies``: whether it changes the copy, or only compares. ``drops``: what the source does not have any more goes;
     files never do. ``statistics``: those of columns, too. ``pulse`` is called between pages, and raises if it has to
-    stop. Methods yield what became of the objects, and raise OutsideUnavailable.
+    stop. Methods yield what became of the objects, and raise OutsideUnavailable; OutsideRefused, if a read is refused.
     """
 
     def __init__(
@@ -106,33 +114,39 @@ class Copier:
             drop = self._call("drop_function", dbName=database, funcName=name)
             yield self._only_there("function", f"{database}.{name}", drop)
         for name in names:
-            source, copy = self._source.function(database, name), self._copy.function(database, name)
-            label = f"{database}.{name}"
-            if source is None:
-                continue
-            source = copy_of(source)
-            if copy is None:
-                yield self._made("function", label, "create_function", func=source)
-                continue
-            reason = differences(source, copy)
-            if not reason:
-                yield Outcome("function", label, What.EQUAL)
-                continue
-            arguments = {"dbName": database, "funcName": name, "newFunc": source}
-            yield self._altered("function", label, reason, self._call("alter_function", **arguments))
+            yield from told_if_refused("function", f"{database}.{name}", self._function(database, name))
+
+    def _function(self, database: str, name: str) -> Iterator[Outcome]:
+        source, copy = self._source.function(database, name), self._copy.function(database, name)
+        label = f"{database}.{name}"
+        if source is None:
+            return
+        source = copy_of(source)
+        if copy is None:
+            yield self._made("function", label, "create_function", func=source)
+            return
+        reason = differences(source, copy)
+        if not reason:
+            yield Outcome("function", label, What.EQUAL)
+            return
+        arguments = {"dbName": database, "funcName": name, "newFunc": source}
+        yield self._altered("function", label, reason, self._call("alter_function", **arguments))
 
     def surplus(self, database: str, tables: Sequence[str]) -> Iterator[Outcome]:
         """Tables that only the copy has; ``tables`` are those that the source lists. Lake tables of the copy are its
         own: no import has made them."""
         for name in sorted(set(self._copy.table_names(database)) - set(tables)):
             self._pulse()
-            copy = self._copy.table(database, name)
-            if copy is None or _is_lake(copy):
-                continue
-            if self._drops and self._source.table(database, name) is not None:  # made meanwhile, or not listed
-                continue
-            drop = self._call("drop_table", dbname=database, name=name, deleteData=False)
-            yield self._only_there("table", f"{database}.{name}", drop)
+            yield from told_if_refused("table", f"{database}.{name}", self._surplus_table(database, name))
+
+    def _surplus_table(self, database: str, name: str) -> Iterator[Outcome]:
+        copy = self._copy.table(database, name)
+        if copy is None or _is_lake(copy):
+            return
+        if self._drops and self._source.table(database, name) is not None:  # made meanwhile, or not listed
+            return
+        drop = self._call("drop_table", dbname=database, name=name, deleteData=False)
+        yield self._only_there("table", f"{database}.{name}", drop)
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -561,4 +575,4 @@ def _first(names: Sequence[str]) -> str:
     return told if len(names) <= _NAMES_TOLD else f"{told} and {len(names) - _NAMES_TOLD} more"
 
 
-__all__ = ["CONSTRAINTS", "Copier", "Outcome", "What"]
+__all__ = ["CONSTRAINTS", "Copier", "Outcome", "What", "told_if_refused"]

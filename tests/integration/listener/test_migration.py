@@ -6,18 +6,19 @@ With Hive's own metastore: ``tests/e2e/test_migration.py``.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakemark import Client
-from lakemark.cli.app import run
+from lakemark.cli import app
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.migration import Migration, Orders, Summary, runner
 from lakemark_hms.migration.copier import Copier, What
 from lakemark_hms.migration.sides import Side
-from lakemark_hms.outside import Metastore, OutsideUnavailable
+from lakemark_hms.outside import Call, Metastore, OutsideRefused, OutsideUnavailable
 from lakemark_server.process import Service
 from lakemark_thrift import ttypes as t
 from tests.integration.listener.conftest import Outside
@@ -102,6 +103,25 @@ def constrain(side: Metastore) -> None:
 
 def counts(summary: Summary) -> dict[str, dict[str, int]]:
     return {kind: dict(several) for kind, several in summary.counts.items()}
+
+
+Refusing = Callable[[str, str, Callable[[dict[str, Any]], bool]], None]
+"""Makes the Metastore at an address refuse calls of a method, by their arguments."""
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Refusing:
+    def refuse(uri: str, method: str, which: Callable[[dict[str, Any]], bool]) -> None:
+        plain = Metastore.run
+
+        def run(side: Metastore, call: Call) -> Any:
+            if side.uri == uri and call.method == method and which(call.args):
+                raise OutsideRefused("this is not for you", uri=uri, method=method, error="MetaException")
+            return plain(side, call)
+
+        monkeypatch.setattr(Metastore, "run", run)
+
+    return refuse
 
 
 @pytest.fixture
@@ -240,6 +260,55 @@ def test_partitions_that_are_listed_and_not_given_are_told(
         "the copy lists them, but does not give them: month=4",
     ]
     assert counts(migration.compare())["partition"] == {"equal": 11, "different": 3}
+
+
+def test_an_object_that_is_refused_is_told_and_the_others_go_on(
+    outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path, refusing: Refusing
+) -> None:
+    fill(there, tmp_path)
+    constrain(there)
+    there.call("create_function", func=function("g"))
+    refusing(outside.uri, "get_table_req", lambda args: args["req"].tblName == "orders")
+    refusing(outside.uri, "get_function", lambda args: args["funcName"] == "f")
+    refusing(outside.uri, "get_unique_constraints", lambda args: True)
+    refusing(outside.uri, "get_database", lambda args: args["name"] == "default")
+    summary = Migration(outside.uri, service.hms_uri, Orders(drops=True)).copy()
+    left = {(one.kind, one.name) for one in summary.told if "not for you" in one.reason}
+    assert left == {
+        ("database", "default"),
+        ("table", "sales.orders"),
+        ("function", "sales.f"),
+        ("foreign key", "sales.orders"),
+        *(("unique constraint", f"sales.{name}") for name in ("late", "orders", "plain")),
+    }
+    assert {one.what for one in summary.told} == {What.LEFT}
+    assert here.call("get_all_tables", db_name="sales") == ["late", "plain"]
+    assert here.call("get_functions", dbName="sales", pattern="*") == ["g"]
+
+
+@pytest.mark.parametrize("method", ["get_all_tables", "get_database"])
+def test_nothing_is_dropped_where_the_source_refuses_to_list(
+    migration: Migration,
+    outside: Outside,
+    service: Service,
+    there: Metastore,
+    here: Metastore,
+    tmp_path: Path,
+    refusing: Refusing,
+    method: str,
+) -> None:
+    fill(there, tmp_path)
+    there.call("create_database", database=database("web"))
+    create(there, table("clicks", db="web"))
+    migration.copy()
+    create(here, table("own"))
+    create(here, table("own", db="web"))
+    refusing(outside.uri, method, lambda args: "sales" in args.values())
+    summary = Migration(outside.uri, service.hms_uri, Orders(drops=True)).copy()
+    assert [(one.kind, one.name, one.what) for one in summary.told] == [("database", "sales", What.LEFT)]
+    assert counts(summary)["table"] == {"equal": 4 if method == "get_database" else 1, "dropped": 1}
+    assert here.call("get_all_tables", db_name="sales") == ["late", "orders", "own", "plain"]
+    assert here.call("get_all_tables", db_name="web") == ["clicks"]
 
 
 def test_a_table_in_the_way_is_left_and_told(
@@ -398,12 +467,12 @@ def test_by_command(
 ) -> None:
     fill(there, tmp_path)
     command = ["import-hms", outside.uri, "--to", service.hms_uri]
-    assert run([*command, "--compare"]) == 1
+    assert app.run([*command, "--compare"]) == 1
     assert "are not the same" in capsys.readouterr().out
-    assert run(command) == 0
+    assert app.run(command) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert f"{service.hms_uri} has all that {outside.uri} has" in told
-    assert run(["--json", *command]) == 0
+    assert app.run(["--json", *command]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["compared"]["counts"]["partition"] == {"equal": 12}
-    assert run(["export-hms", outside.uri, "--from", service.hms_uri, "--compare"]) == 0
+    assert app.run(["export-hms", outside.uri, "--from", service.hms_uri, "--compare"]) == 0
