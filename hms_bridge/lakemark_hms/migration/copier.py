@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from lakemark_core.errors import InvalidArgument
+from lakemark_core.types.partitions import DEFAULT_PARTITION, parse_partition_name
 from lakemark_hms.listener.decisions import altered_table
 from lakemark_hms.migration.sameness import differences, plain
 from lakemark_hms.migration.sides import CONSTRAINTS, ConstraintKind, Side
 from lakemark_hms.outside import OutsideRefused, copy_of
+from lakemark_server.catalog.warehouse_records import Values
 from lakemark_thrift import ttypes as t
 from lakemark_thrift.ttypes import Database, Partition, Table
+
+T = TypeVar("T")
 
 PARTITIONS_AT_ONCE: Final = 500
 STATISTICS_AT_ONCE: Final = 100
@@ -46,12 +51,20 @@ class Outcome:
     count: int = 1
 
 
+def told_if_refused(kind: str, name: str, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """The outcomes, up to a read that one of the two refuses: then that the object is left, in its words."""
+    try:
+        yield from outcomes
+    except OutsideRefused as error:
+        yield Outcome(kind, name, What.LEFT, error.message)
+
+
 class Copier:
     """Copies between two sides, for one thread.
 
     ``applies``: whether it changes the copy, or only compares. ``drops``: what the source does not have any more goes;
     files never do. ``statistics``: those of columns, too. ``pulse`` is called between pages, and raises if it has to
-    stop. Methods yield what became of the objects, and raise OutsideUnavailable.
+    stop. Methods yield what became of the objects, and raise OutsideUnavailable; OutsideRefused, if a read is refused.
     """
 
     def __init__(
@@ -90,33 +103,50 @@ class Copier:
     def _alter_database(self, name: str, wanted: Database) -> None:
         self._copy.metastore.call("alter_database", dbname=name, db=wanted)
 
+    def surplus_databases(self, names: Sequence[str]) -> Iterator[Outcome]:
+        """Databases that only the copy has; ``names`` are those of the source. None is ever dropped."""
+        for name in sorted(set(self._copy.databases()) - {*names, _DEFAULT}):
+            yield self._uncopied("database", name, "only the copy has it, and databases are not dropped")
+
     def functions(self, database: str) -> Iterator[Outcome]:
-        for name in self._source.function_names(database):
-            source, copy = self._source.function(database, name), self._copy.function(database, name)
-            label = f"{database}.{name}"
-            if source is None:
-                continue
-            source = copy_of(source)
-            if copy is None:
-                yield self._made("function", label, "create_function", func=source)
-                continue
-            reason = differences(source, copy)
-            if not reason:
-                yield Outcome("function", label, What.EQUAL)
-                continue
-            arguments = {"dbName": database, "funcName": name, "newFunc": source}
-            yield self._altered("function", label, reason, self._call("alter_function", **arguments))
+        names, there = self._source.function_names(database), self._copy.function_names(database)
+        for name in sorted(set(there) - set(names)):
+            drop = self._call("drop_function", dbName=database, funcName=name)
+            yield self._only_there("function", f"{database}.{name}", drop)
+        for name in names:
+            yield from told_if_refused("function", f"{database}.{name}", self._function(database, name))
+
+    def _function(self, database: str, name: str) -> Iterator[Outcome]:
+        source, copy = self._source.function(database, name), self._copy.function(database, name)
+        label = f"{database}.{name}"
+        if source is None:
+            return
+        source = copy_of(source)
+        if copy is None:
+            yield self._made("function", label, "create_function", func=source)
+            return
+        reason = differences(source, copy)
+        if not reason:
+            yield Outcome("function", label, What.EQUAL)
+            return
+        arguments = {"dbName": database, "funcName": name, "newFunc": source}
+        yield self._altered("function", label, reason, self._call("alter_function", **arguments))
 
     def surplus(self, database: str, tables: Sequence[str]) -> Iterator[Outcome]:
-        """Tables that only the copy has; ``tables`` are those of the source."""
+        """Tables that only the copy has; ``tables`` are those that the source lists. Lake tables of the copy are its
+        own: no import has made them."""
         for name in sorted(set(self._copy.table_names(database)) - set(tables)):
             self._pulse()
-            label, reason = f"{database}.{name}", "only the copy has it"
-            if not self._drops:
-                yield Outcome("table", label, What.LEFT if self._applies else What.DIFFERENT, reason)
-                continue
-            drop = self._call("drop_table", dbname=database, name=name, deleteData=False)
-            yield self._changed("table", label, reason, drop, What.DROPPED)
+            yield from told_if_refused("table", f"{database}.{name}", self._surplus_table(database, name))
+
+    def _surplus_table(self, database: str, name: str) -> Iterator[Outcome]:
+        copy = self._copy.table(database, name)
+        if copy is None or _is_lake(copy):
+            return
+        if self._drops and self._source.table(database, name) is not None:  # made meanwhile, or not listed
+            return
+        drop = self._call("drop_table", dbname=database, name=name, deleteData=False)
+        yield self._only_there("table", f"{database}.{name}", drop)
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -126,9 +156,9 @@ class Copier:
         label = f"{database}.{name}"
         if source is None:
             return
-        kind = _LAKE if _is_lake(source) or (copy is not None and _is_lake(copy)) else ""
-        if kind:
-            yield Outcome("table", label, What.LEFT, kind)
+        reason = _apart(source, copy)
+        if reason:
+            yield Outcome("table", label, What.LEFT, reason)
             return
         if copy is None:
             outcome = self._made("table", label, "create_table", tbl=_new_table(source))
@@ -146,69 +176,85 @@ class Copier:
         reason = differences(source, copy)
         if not reason:
             return Outcome("table", label, What.EQUAL)
-        if plain(source.partitionKeys) != plain(copy.partitionKeys) or _kind(source) != _kind(copy):
-            return Outcome(
-                "table", label, What.LEFT, f"another table has the name: {reason}; drop or rename one of them"
-            )
         wanted = _new_table(source)
         return self._altered("table", label, reason, lambda: self._copy.metastore.run(altered_table(wanted)))
 
     def _partitions(self, database: str, name: str, table: Table) -> Iterator[Outcome]:
         names = self._source.partition_names(database, name)
-        there = set(self._copy.partition_names(database, name))
-        missing = [one for one in names if one not in there]
-        for page in _pages(missing, PARTITIONS_AT_ONCE):
+        there = _by_values(self._copy.partition_names(database, name))
+        pairs = [(one, there.get(_values(one))) for one in names]
+        for page in _pages([one for one, known in pairs if known is None], PARTITIONS_AT_ONCE):
             self._pulse()
             yield from self._add(database, name, page)
-        for page in _pages([one for one in names if one in there], PARTITIONS_AT_ONCE):
+        for both in _pages([(one, known) for one, known in pairs if known is not None], PARTITIONS_AT_ONCE):
             self._pulse()
-            yield from self._compare(database, name, page)
-        surplus = sorted(there - set(names))
+            yield from self._compare(database, name, dict(both))
+        wanted = _by_values(names)
+        surplus = sorted(known for values, known in there.items() if values not in wanted)
         for page in _pages(surplus, PARTITIONS_AT_ONCE):
             self._pulse()
             yield self._surplus_partitions(database, name, page)
         if self._statistics:
             columns = _columns(table)
-            for page in _pages(names, STATISTICS_AT_ONCE):
+            for both in _pages([(one, known or one) for one, known in pairs], STATISTICS_AT_ONCE):
                 self._pulse()
-                yield from self._partition_statistics(database, name, page, columns)
+                yield from self._partition_statistics(database, name, dict(both), columns)
 
     def _add(self, database: str, table: str, names: Sequence[str]) -> Iterator[Outcome]:
         label = f"{database}.{table}"
         if not self._applies:
             yield Outcome("partition", label, What.DIFFERENT, _missing(names), len(names))
             return
-        parts = [_new_partition(one) for one in self._source.partitions(database, table, names)]
-        request = t.AddPartitionsRequest(
-            dbName=database, tblName=table, parts=parts, ifNotExists=True, needResult=False
-        )
-        if parts:
+        source = self._partitions_of(self._source, database, table, names)
+        yield from self._left_out(label, names, source, "source")
+        if source:
+            request = t.AddPartitionsRequest(
+                dbName=database,
+                tblName=table,
+                parts=[_new_partition(one) for one in source.values()],
+                ifNotExists=True,
+                needResult=False,
+            )
             call = self._call("add_partitions_req", request=request)
-            yield self._changed("partition", label, _missing(names), call, What.MADE, len(parts))
+            yield self._changed("partition", label, _missing(names), call, What.MADE, len(source))
 
-    def _compare(self, database: str, name: str, names: Sequence[str]) -> Iterator[Outcome]:
+    def _compare(self, database: str, name: str, names: dict[str, str]) -> Iterator[Outcome]:
+        """``names``: those of the source, and those by which the copy has the same partitions."""
         label = f"{database}.{name}"
-        source = {tuple(one.values or ()): one for one in self._source.partitions(database, name, names)}
-        copy = {tuple(one.values or ()): one for one in self._copy.partitions(database, name, names)}
-        differing = {
-            values: reason
-            for values, one in source.items()
-            if (reason := differences(one, copy[values]) if values in copy else "it was dropped meanwhile")
-        }
-        if len(source) > len(differing):
-            yield Outcome("partition", label, What.EQUAL, count=len(source) - len(differing))
+        source = self._partitions_of(self._source, database, name, list(names))
+        copy = self._partitions_of(self._copy, database, name, list(names.values()))
+        yield from self._left_out(label, list(names), source, "source")
+        comparable = [known for one, known in names.items() if _values(one) in source]
+        yield from self._left_out(label, comparable, copy, "copy")
+        both = [values for values in source if values in copy]
+        differing = {values: reason for values in both if (reason := differences(source[values], copy[values]))}
+        if len(both) > len(differing):
+            yield Outcome("partition", label, What.EQUAL, count=len(both) - len(differing))
         if differing:
             values, reason = next(iter(differing.items()))
             words = f"{len(differing)} differ, the first is {'/'.join(values)}: {reason}"
-            parts = [_new_partition(source[one]) for one in differing if one in copy]
+            parts = [_new_partition(source[one]) for one in differing]
             call = self._call("alter_partitions", db_name=database, tbl_name=name, new_parts=parts)
             yield self._changed("partition", label, words, call, What.ALTERED, len(differing))
 
+    @staticmethod
+    def _partitions_of(side: Side, database: str, table: str, names: Sequence[str]) -> dict[Values, Partition]:
+        """Those of the names that the side gives, by their values."""
+        wanted = _by_values(names)
+        given = {_filled(one.values or ()): one for one in side.partitions(database, table, names)}
+        return {values: one for values, one in given.items() if values in wanted}
+
+    def _left_out(
+        self, label: str, names: Sequence[str], given: Mapping[Values, Partition], side: str
+    ) -> Iterator[Outcome]:
+        """Of names that a side lists without giving the partitions, as when they were dropped meanwhile."""
+        missing = [name for name in names if _values(name) not in given]
+        if missing:
+            reason = f"the {side} lists them, but does not give them: {_first(missing)}; run it again"
+            yield self._uncopied("partition", label, reason, len(missing))
+
     def _surplus_partitions(self, database: str, table: str, names: Sequence[str]) -> Outcome:
         label = f"{database}.{table}"
-        reason = f"only the copy has {_first(names)}"
-        if not self._drops:
-            return Outcome("partition", label, What.LEFT if self._applies else What.DIFFERENT, reason, len(names))
         request = t.DropPartitionsRequest(
             dbName=database,
             tblName=table,
@@ -218,72 +264,112 @@ class Copier:
             needResult=False,
         )
         drop = self._call("drop_partitions_req", req=request)
-        return self._changed("partition", label, reason, drop, What.DROPPED, len(names))
+        return self._only_there("partition", label, drop, len(names), _first(names))
 
     # -- statistics of columns ----------------------------------------------------------------------------------------
 
     def _table_statistics(self, database: str, table: str, columns: Sequence[str]) -> Iterator[Outcome]:
         source = self._source.statistics(database, table, columns)
-        if source:
-            copy = self._copy.statistics(database, table, columns)
-            yield from self._set_statistics(database, table, {"": source}, {"": copy})
+        copy = self._copy.statistics(database, table, columns)
+        yield from self._compare_statistics(database, table, {"": source}, {"": copy})
 
     def _partition_statistics(
-        self, database: str, table: str, names: Sequence[str], columns: Sequence[str]
+        self, database: str, table: str, names: dict[str, str], columns: Sequence[str]
     ) -> Iterator[Outcome]:
-        source = self._source.partition_statistics(database, table, names, columns)
-        if source:
-            copy = self._copy.partition_statistics(database, table, list(source), columns)
-            yield from self._set_statistics(database, table, source, copy)
+        """``names``: those of the source, and those by which the copy has the same partitions."""
+        told = self._source.partition_statistics(database, table, list(names), columns)
+        source = {known: told[name] for name, known in names.items() if name in told}
+        copy = self._copy.partition_statistics(database, table, list(names.values()), columns)
+        yield from self._compare_statistics(database, table, source, copy)
 
-    def _set_statistics(
+    def _compare_statistics(
         self, database: str, table: str, source: dict[str, list[Any]], copy: dict[str, list[Any]]
     ) -> Iterator[Outcome]:
         """By name of the partition; "": of the table."""
-        label = f"{database}.{table}"
-        differing = [name for name, columns in source.items() if _by_column(columns) != _by_column(copy.get(name, ()))]
-        equal = sum(len(columns) for name, columns in source.items() if name not in set(differing))
+        known = {name: _by_column(columns) for name, columns in copy.items()}
+        wanted = {name: _by_column(columns) for name, columns in source.items()}
+        differing = [
+            name
+            for name, columns in wanted.items()
+            if any(known.get(name, {}).get(column) != told for column, told in columns.items())
+        ]
+        equal = sum(len(columns) for name, columns in wanted.items() if name not in set(differing))
         if equal:
-            yield Outcome("column statistics", label, What.EQUAL, count=equal)
-        if not differing:
-            return
+            yield Outcome("column statistics", f"{database}.{table}", What.EQUAL, count=equal)
+        if differing:
+            yield self._set_statistics(database, table, {name: source[name] for name in differing})
+        surplus = [
+            (name, column)
+            for name, columns in known.items()
+            for column in columns
+            if column not in wanted.get(name, {})
+        ]
+        if surplus:
+            yield self._surplus_statistics(database, table, surplus)
+
+    def _set_statistics(self, database: str, table: str, source: dict[str, list[Any]]) -> Outcome:
         told = [
             t.ColumnStatistics(
                 statsDesc=t.ColumnStatisticsDesc(
                     isTblLevel=not name, dbName=database, tableName=table, partName=name or None
                 ),
-                statsObj=source[name],
+                statsObj=columns,
                 engine="hive",
             )
-            for name in differing
+            for name, columns in source.items()
         ]
-        count = sum(len(source[name]) for name in differing)
+        count = sum(len(columns) for columns in source.values())
         request = t.SetPartitionsStatsRequest(colStats=told, needMerge=False, engine="hive")
         call = self._call("set_aggr_stats_for", request=request)
-        reason = f"missing or different{': ' + _first(differing) if differing[0] else ''}"
-        yield self._changed("column statistics", label, reason, call, What.ALTERED, count)
+        reason = "missing or different" if "" in source else f"missing or different: {_first(list(source))}"
+        return self._changed("column statistics", f"{database}.{table}", reason, call, What.ALTERED, count)
+
+    def _surplus_statistics(self, database: str, table: str, surplus: Sequence[tuple[str, str]]) -> Outcome:
+        """Of columns that the source knows nothing about: they may be those of rows that are not there any more."""
+
+        def delete() -> None:
+            for name, column in surplus:
+                of = {"db_name": database, "tbl_name": table, "col_name": column, "engine": "hive"}
+                if name:
+                    self._copy.metastore.call("delete_partition_column_statistics", part_name=name, **of)
+                else:
+                    self._copy.metastore.call("delete_table_column_statistics", **of)
+
+        names = _first([f"{name}/{column}" if name else column for name, column in surplus])
+        return self._only_there("column statistics", f"{database}.{table}", delete, len(surplus), names)
 
     # -- constraints --------------------------------------------------------------------------------------------------
 
     def constraints(self, kind: ConstraintKind, database: str, table: str) -> Iterator[Outcome]:
         """Of one table. Those of foreign keys need the primary keys of the other tables."""
-        source = _by_name(self._source.constraints(kind, database, table), kind)
-        if not source:
-            return
+        here, there = (side.constraints(kind, database, table) for side in (self._source, self._copy))
         label = f"{database}.{table}"
-        there = self._copy.constraints(kind, database, table)
+        if here is None:  # whether there are such is not known
+            return
+        source = _by_name(here, kind)
         if there is None:
-            yield Outcome(kind.words, label, What.LEFT, "the other Metastore has no such constraints", len(source))
+            if source:
+                reason = "the other Metastore has no such constraints"
+                yield Outcome(kind.words, label, What.LEFT, reason, len(source))
             return
         copy = _by_name(there, kind)
+        if source.keys() != copy.keys() and self._is_apart(database, table):
+            return  # told with the table itself
+        for name in sorted(copy.keys() - source.keys()):
+            request = t.DropConstraintRequest(dbname=database, tablename=table, constraintname=name)
+            yield self._only_there(kind.words, f"{label}: {name}", self._call("drop_constraint", req=request))
         for name, columns in source.items():
-            if _constraint(columns) == _constraint(copy.get(name, ())):
+            if _constraint(columns, kind) == _constraint(copy.get(name, ()), kind):
                 yield Outcome(kind.words, f"{label}: {name}", What.EQUAL)
             elif name in copy:
                 yield Outcome(kind.words, f"{label}: {name}", What.LEFT, "another constraint has the name")
             else:
                 add = self._call(kind.add, req=kind.adds([copy_of(column) for column in columns]))
                 yield self._changed(kind.words, f"{label}: {name}", "it is missing", add, What.MADE)
+
+    def _is_apart(self, database: str, name: str) -> bool:
+        source = self._source.table(database, name)
+        return source is None or bool(_apart(source, self._copy.table(database, name)))
 
     # -- roles and privileges -----------------------------------------------------------------------------------------
 
@@ -365,6 +451,19 @@ class Copier:
     def _altered(self, kind: str, name: str, reason: str, change: Callable[[], object]) -> Outcome:
         return self._changed(kind, name, reason, change, What.ALTERED)
 
+    def _only_there(
+        self, kind: str, name: str, drop: Callable[[], object], count: int = 1, names: str = "it"
+    ) -> Outcome:
+        """Of what only the copy has: it goes if that is wanted."""
+        reason = f"only the copy has {names}"
+        if not self._drops:
+            return self._uncopied(kind, name, reason, count)
+        return self._changed(kind, name, reason, drop, What.DROPPED, count)
+
+    def _uncopied(self, kind: str, name: str, reason: str, count: int = 1) -> Outcome:
+        """Of what is not the same and is not changed."""
+        return Outcome(kind, name, What.LEFT if self._applies else What.DIFFERENT, reason, count)
+
     def _changed(
         self, kind: str, name: str, reason: str, change: Callable[[], object], what: What, count: int = 1
     ) -> Outcome:
@@ -377,7 +476,7 @@ class Copier:
         return Outcome(kind, name, what, reason, count)
 
 
-def _pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+def _pages(names: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (names[at : at + size] for at in range(0, len(names), size))
 
 
@@ -386,6 +485,17 @@ _LAKE: Final = "a lake table is kept up to date by a listener (lakemark listener
 
 def _is_lake(table: Table) -> bool:
     return (table.parameters or {}).get("lakemark.type") == "lake"
+
+
+def _apart(source: Table, copy: Table | None) -> str:
+    """Why the two have nothing to do with each other; "": they do."""
+    if _is_lake(source) or (copy is not None and _is_lake(copy)):
+        return _LAKE
+    if copy is None:
+        return ""
+    if plain(source.partitionKeys) != plain(copy.partitionKeys) or _kind(source) != _kind(copy):
+        return f"another table has the name: {differences(source, copy)}; drop or rename one of them"
+    return ""
 
 
 def _kind(table: Table) -> bool:
@@ -414,6 +524,22 @@ def _columns(table: Table) -> list[str]:
     return [str(column.name) for column in (table.sd.cols if table.sd else None) or ()]
 
 
+def _values(name: str) -> Values:
+    """What the name of a partition says, whichever characters it escapes."""
+    try:
+        return tuple(text for _, text in parse_partition_name(name))
+    except InvalidArgument:  # matches the same name only
+        return (name,)
+
+
+def _filled(values: Sequence[str]) -> Values:
+    return tuple(one or DEFAULT_PARTITION for one in values)
+
+
+def _by_values(names: Sequence[str]) -> dict[Values, str]:
+    return {_values(name): name for name in names}
+
+
 def _by_column(columns: Sequence[Any]) -> dict[str, Any]:
     return {one.colName.lower(): plain(one.statsData) for one in columns}
 
@@ -430,12 +556,14 @@ def _privilege(one: Any) -> tuple[Any, ...]:
 def _by_name(columns: Sequence[Any] | None, kind: ConstraintKind) -> dict[str, list[Any]]:
     named: defaultdict[str, list[Any]] = defaultdict(list)
     for column in columns or ():
-        named[getattr(column, kind.name)].append(column)
+        named[getattr(column, kind.name).lower()].append(column)
     return dict(named)
 
 
-def _constraint(columns: Sequence[Any]) -> list[Any]:
-    return sorted((plain(column) for column in columns), key=str)
+def _constraint(columns: Sequence[Any], kind: ConstraintKind) -> list[Any]:
+    """Without the name, which some Metastores keep in lower case."""
+    fields = (plain(column) for column in columns)
+    return sorted(({name: value for name, value in one.items() if name != kind.name} for one in fields), key=str)
 
 
 def _missing(names: Sequence[str]) -> str:
@@ -447,4 +575,4 @@ def _first(names: Sequence[str]) -> str:
     return told if len(names) <= _NAMES_TOLD else f"{told} and {len(names) - _NAMES_TOLD} more"
 
 
-__all__ = ["CONSTRAINTS", "Copier", "Outcome", "What"]
+__all__ = ["CONSTRAINTS", "Copier", "Outcome", "What", "told_if_refused"]

@@ -13,8 +13,9 @@ from typing import Final
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.listener.selection import Selection
-from lakemark_hms.migration.copier import CONSTRAINTS, Copier, Outcome, What
+from lakemark_hms.migration.copier import CONSTRAINTS, Copier, Outcome, What, told_if_refused
 from lakemark_hms.migration.sides import Side
+from lakemark_hms.outside import OutsideRefused
 from lakemark_proto.v1.events_pb2 import EventFilter
 from lakemark_server.events.filters import filter_of
 
@@ -95,8 +96,8 @@ class Migration:
     def _run(self, journal: _Journal, *, applies: bool) -> Summary:
         summary, progress, lock = Summary(resumed=len(journal.done)), Progress(), threading.Lock()
 
-        def note(outcomes: Iterable[Outcome]) -> None:
-            for outcome in outcomes:
+        def note(kind: str, name: str, outcomes: Iterable[Outcome]) -> None:
+            for outcome in told_if_refused(kind, name, outcomes):
                 with lock:
                     summary.add(outcome)
                     if outcome.kind == "partition":
@@ -106,21 +107,17 @@ class Migration:
         with self._sides() as sides:
             copier = self._copier(*sides, applies=applies)
             tables: list[tuple[str, str]] = []
-            for database in sides[0].databases():
-                if not self._selection.reaches_into(database):
-                    continue
-                note(copier.database(database))
-                wanted = [name for name in sides[0].table_names(database) if self._selection.table(database, name)]
-                tables += [(database, name) for name in wanted]
-                if self._selection.whole_database(database) and sides[1].database(database) is not None:
-                    note(copier.functions(database))
-                    note(copier.surplus(database, sides[0].table_names(database)))
+            databases = sides[0].databases()
+            if not self._orders.patterns:
+                note("database", "*", copier.surplus_databases(databases))
+            for database in filter(self._selection.reaches_into, databases):
+                note("database", database, self._database(copier, sides, database, tables))
             progress.tables = len(tables)
             self._look(progress)
 
             def one(copier: Copier, table: tuple[str, str]) -> None:
                 if table not in journal.done:
-                    note(copier.table(*table))
+                    note("table", ".".join(table), copier.table(*table))
                     journal.add(table)
                 with lock:
                     progress.tables_done += 1
@@ -129,15 +126,37 @@ class Migration:
             self._side_by_side(tables, one, applies=applies)
             if self._orders.grants:
                 if not self._orders.patterns:
-                    note(copier.roles())
+                    note("role", "*", copier.roles())
                 for database in sorted({database for database, _ in tables}):
-                    note(copier.privileges(database))
+                    note("privilege", database, copier.privileges(database))
                 for database, name in tables:
-                    note(copier.privileges(database, name))
+                    note("privilege", f"{database}.{name}", copier.privileges(database, name))
             for kind in CONSTRAINTS:
                 for database, name in tables:
-                    note(copier.constraints(kind, database, name))
+                    note(kind.words, f"{database}.{name}", copier.constraints(kind, database, name))
         return summary
+
+    def _database(
+        self, copier: Copier, sides: tuple[Side, Side], database: str, tables: list[tuple[str, str]]
+    ) -> Iterator[Outcome]:
+        """The database with its functions, and the tables that only the copy has; the others are added to ``tables``.
+
+        After a read that is refused, nothing of the database is dropped: what is not listed may be there.
+        """
+        source, copy = sides
+        refused = False
+        try:
+            yield from copier.database(database)
+        except OutsideRefused as error:
+            yield Outcome("database", database, What.LEFT, error.message)
+            refused = True
+        listed = source.table_names(database)
+        tables += [(database, name) for name in listed if self._selection.table(database, name)]
+        if not refused and self._selection.whole_database(database) and copy.database(database) is not None:
+            if source.database(database) is None:  # it was dropped meanwhile: lists of it say nothing
+                return
+            yield from told_if_refused("function", database, copier.functions(database))
+            yield from copier.surplus(database, listed)
 
     def _side_by_side(
         self, tables: Sequence[tuple[str, str]], work: Callable[[Copier, tuple[str, str]], None], *, applies: bool

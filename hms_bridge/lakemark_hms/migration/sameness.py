@@ -1,7 +1,8 @@
 """Whether two objects of Metastores are the same, field by field, and in words what differs. Pure.
 
-An empty field, a missing one and a zero are the same: some Metastores fill them in, others leave them out. Times are
-the Metastore's own. A parameter that only the copy has does not count if Metastores and engines write it by themselves.
+An empty field, a missing one and a zero are the same: some Metastores fill them in, others leave them out. An empty
+parameter is not a missing one: ``serialization.null.format`` says which texts are NULL. Times are the Metastore's own.
+A parameter that only the copy has does not count if Metastores and engines write it by themselves.
 """
 
 from __future__ import annotations
@@ -46,20 +47,29 @@ def differences(source: Struct, copy: Struct) -> str:
 
 def _differences(path: str, source: Any, copy: Any) -> list[str]:
     name = path.rpartition(".")[2]
+    if name == "parameters":
+        return _parameters(path, source or {}, copy or {})
     if isinstance(source, dict) or isinstance(copy, dict):
         source, copy = source or {}, copy or {}
-        parameters = name == "parameters"
         told = []
         for key in sorted(source.keys() | copy.keys()):
-            if parameters and (key in _TIMES or (key not in source and is_statistic(key))):
-                continue
             told += _differences(f"{path}.{key}" if path else key, source.get(key), copy.get(key))
         return told
-    if source == copy or (name in _LOCATIONS and _same_place(source, copy)):
+    if source == copy or (name in _LOCATIONS and _same_place(source, copy)) or not (source or copy):
         return []
-    if not source and not copy:
-        return []
-    return [f"{path} is {_told(source)} and in the copy {_told(copy)}"]
+    return [_differs(path, source, copy)]
+
+
+def _parameters(path: str, source: Mapping[str, str], copy: Mapping[str, str]) -> list[str]:
+    return [
+        _differs(f"{path}.{key}", source.get(key), copy.get(key))
+        for key in sorted(source.keys() | copy.keys())
+        if source.get(key) != copy.get(key) and key not in _TIMES and (key in source or not is_statistic(key))
+    ]
+
+
+def _differs(path: str, source: Any, copy: Any) -> str:
+    return f"{path} is {_told(source)} and in the copy {_told(copy)}"
 
 
 def _same_place(source: str | None, copy: str | None) -> bool:

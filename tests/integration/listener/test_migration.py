@@ -6,16 +6,19 @@ With Hive's own metastore: ``tests/e2e/test_migration.py``.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakemark import Client
-from lakemark.cli.app import run
+from lakemark.cli import app
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.migration import Migration, Orders, Summary, runner
-from lakemark_hms.migration.copier import Copier
-from lakemark_hms.outside import Metastore, OutsideUnavailable
+from lakemark_hms.migration.copier import Copier, What
+from lakemark_hms.migration.sides import Side
+from lakemark_hms.outside import Call, Metastore, OutsideRefused, OutsideUnavailable
 from lakemark_server.process import Service
 from lakemark_thrift import ttypes as t
 from tests.integration.listener.conftest import Outside
@@ -35,13 +38,13 @@ def fill(there: Metastore, root: Path) -> None:
     statistics(there, "orders", "month=1", 4)
 
 
-def statistics(side: Metastore, name: str, partition: str, distinct: int) -> None:
+def statistics(side: Metastore, name: str, partition: str, distinct: int, column: str = "a") -> None:
     data = t.ColumnStatisticsData(longStats=t.LongColumnStatsData(lowValue=1, highValue=9, numNulls=0, numDVs=distinct))
     told = t.ColumnStatistics(
         statsDesc=t.ColumnStatisticsDesc(
             isTblLevel=not partition, dbName="sales", tableName=name, partName=partition or None
         ),
-        statsObj=[t.ColumnStatisticsObj(colName="a", colType="int", statsData=data)],
+        statsObj=[t.ColumnStatisticsObj(colName=column, colType="int", statsData=data)],
         engine="hive",
     )
     side.call("set_aggr_stats_for", request=t.SetPartitionsStatsRequest(colStats=[told], engine="hive"))
@@ -100,6 +103,25 @@ def constrain(side: Metastore) -> None:
 
 def counts(summary: Summary) -> dict[str, dict[str, int]]:
     return {kind: dict(several) for kind, several in summary.counts.items()}
+
+
+Refusing = Callable[[str, str, Callable[[dict[str, Any]], bool]], None]
+"""Makes the Metastore at an address refuse calls of a method, by their arguments."""
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Refusing:
+    def refuse(uri: str, method: str, which: Callable[[dict[str, Any]], bool]) -> None:
+        plain = Metastore.run
+
+        def run(side: Metastore, call: Call) -> Any:
+            if side.uri == uri and call.method == method and which(call.args):
+                raise OutsideRefused("this is not for you", uri=uri, method=method, error="MetaException")
+            return plain(side, call)
+
+        monkeypatch.setattr(Metastore, "run", run)
+
+    return refuse
 
 
 @pytest.fixture
@@ -186,6 +208,109 @@ def test_what_only_the_copy_has_stays_unless_it_is_to_go(
     assert place.is_dir(), "files stay"
 
 
+def test_partitions_by_another_spelling_are_the_same(
+    outside: Outside,
+    service: Service,
+    there: Metastore,
+    here: Metastore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy does not escape the ``:``, and writes the digits of others in lower case."""
+    fill(there, tmp_path)
+    create(there, table("days", keys="day string"))
+    add_partitions(there, "days", [("10:00",), ("a/b",), ("c",)])
+    statistics(there, "days", "day=10%3A00", 3)
+    dropping = Migration(outside.uri, service.hms_uri, Orders(drops=True))
+    dropping.copy()
+    plain = Side.partition_names
+
+    def spelled(side: Side, db: str, name: str) -> list[str]:
+        names = plain(side, db, name)
+        if side.metastore.uri == service.hms_uri:
+            return [one.replace("%3A", ":").replace("%2F", "%2f") for one in names]
+        return names
+
+    monkeypatch.setattr(Side, "partition_names", spelled)
+    assert dropping.compare().wrong == 0
+    assert counts(dropping.copy())["partition"] == {"equal": 15}
+    names = here.call("get_partition_names", db_name="sales", tbl_name="days", max_parts=-1)
+    assert sorted(names) == ["day=10%3A00", "day=a%2Fb", "day=c"]
+    assert dropping.compare().wrong == 0
+
+
+def test_partitions_that_are_listed_and_not_given_are_told(
+    migration: Migration, service: Service, there: Metastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(there, tmp_path)
+    migration.copy()
+    add_partitions(there, "orders", [("13",), ("14",)])
+    plain = Side.partitions
+
+    def without(side: Side, db: str, name: str, names: Sequence[str]) -> list[t.Partition]:
+        hidden = ["4"] if side.metastore.uri == service.hms_uri else ["3", "13"]
+        return [one for one in plain(side, db, name, names) if one.values[0] not in hidden]
+
+    monkeypatch.setattr(Side, "partitions", without)
+    copied = migration.copy()
+    assert counts(copied)["partition"] == {"equal": 10, "made": 1, "left": 3}
+    assert [one.reason.partition(";")[0] for one in copied.told] == [
+        "the source lists them, but does not give them: month=13",
+        "the source lists them, but does not give them: month=3",
+        "the copy lists them, but does not give them: month=4",
+    ]
+    assert counts(migration.compare())["partition"] == {"equal": 11, "different": 3}
+
+
+def test_an_object_that_is_refused_is_told_and_the_others_go_on(
+    outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path, refusing: Refusing
+) -> None:
+    fill(there, tmp_path)
+    constrain(there)
+    there.call("create_function", func=function("g"))
+    refusing(outside.uri, "get_table_req", lambda args: args["req"].tblName == "orders")
+    refusing(outside.uri, "get_function", lambda args: args["funcName"] == "f")
+    refusing(outside.uri, "get_unique_constraints", lambda args: True)
+    refusing(outside.uri, "get_database", lambda args: args["name"] == "default")
+    summary = Migration(outside.uri, service.hms_uri, Orders(drops=True)).copy()
+    left = {(one.kind, one.name) for one in summary.told if "not for you" in one.reason}
+    assert left == {
+        ("database", "default"),
+        ("table", "sales.orders"),
+        ("function", "sales.f"),
+        ("foreign key", "sales.orders"),
+        *(("unique constraint", f"sales.{name}") for name in ("late", "orders", "plain")),
+    }
+    assert {one.what for one in summary.told} == {What.LEFT}
+    assert here.call("get_all_tables", db_name="sales") == ["late", "plain"]
+    assert here.call("get_functions", dbName="sales", pattern="*") == ["g"]
+
+
+@pytest.mark.parametrize("method", ["get_all_tables", "get_database"])
+def test_nothing_is_dropped_where_the_source_refuses_to_list(
+    migration: Migration,
+    outside: Outside,
+    service: Service,
+    there: Metastore,
+    here: Metastore,
+    tmp_path: Path,
+    refusing: Refusing,
+    method: str,
+) -> None:
+    fill(there, tmp_path)
+    there.call("create_database", database=database("web"))
+    create(there, table("clicks", db="web"))
+    migration.copy()
+    create(here, table("own"))
+    create(here, table("own", db="web"))
+    refusing(outside.uri, method, lambda args: "sales" in args.values())
+    summary = Migration(outside.uri, service.hms_uri, Orders(drops=True)).copy()
+    assert [(one.kind, one.name, one.what) for one in summary.told] == [("database", "sales", What.LEFT)]
+    assert counts(summary)["table"] == {"equal": 4 if method == "get_database" else 1, "dropped": 1}
+    assert here.call("get_all_tables", db_name="sales") == ["late", "orders", "own", "plain"]
+    assert here.call("get_all_tables", db_name="web") == ["clicks"]
+
+
 def test_a_table_in_the_way_is_left_and_told(
     migration: Migration, there: Metastore, here: Metastore, tmp_path: Path
 ) -> None:
@@ -243,6 +368,67 @@ def test_lake_tables_are_left_to_listeners(
     assert there.call("get_all_tables", db_name="sales") == ["plain"]
 
 
+def test_statistics_functions_constraints_and_databases_that_only_the_copy_has(
+    migration: Migration, outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path
+) -> None:
+    fill(there, tmp_path)
+    migration.copy()
+    statistics(here, "plain", "", 4, column="b")
+    statistics(here, "orders", "", 4)
+    statistics(here, "orders", "month=2", 4)
+    here.call("create_function", func=function("g"))
+    constrain(here)
+    here.call("create_database", database=database("web"))
+    expected = {
+        ("column statistics", "sales.plain", "only the copy has b"),
+        ("column statistics", "sales.orders", "only the copy has a"),
+        ("column statistics", "sales.orders", "only the copy has month=2/a"),
+        ("function", "sales.g", "only the copy has it"),
+        ("primary key", "sales.plain: pk", "only the copy has it"),
+        ("foreign key", "sales.orders: fk", "only the copy has it"),
+        ("unique constraint", "sales.plain: uk", "only the copy has it"),
+        ("NOT NULL constraint", "sales.plain: nn", "only the copy has it"),
+        ("default constraint", "sales.plain: dc", "only the copy has it"),
+        ("check constraint", "sales.plain: cc", "only the copy has it"),
+        ("database", "web", "only the copy has it, and databases are not dropped"),
+    }
+    for summary, what in ((migration.copy(), What.LEFT), (migration.compare(), What.DIFFERENT)):
+        assert {(one.kind, one.name, one.reason) for one in summary.told} == expected
+        assert {one.what for one in summary.told} == {what}
+    dropped = Migration(outside.uri, service.hms_uri, Orders(drops=True)).copy()
+    assert counts(dropped)["column statistics"] == {"equal": 2, "dropped": 3}
+    assert [one.name for one in dropped.told] == ["web"]
+    assert [one.name for one in migration.compare().told] == ["web"]
+    assert here.call("get_all_databases") == ["default", "sales", "web"]
+
+
+def test_constraints_of_another_table_of_the_name_stay(
+    outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path
+) -> None:
+    fill(there, tmp_path)
+    here.call("create_database", database=database("sales", ownerName="ann", description="what is sold"))
+    create(here, table("plain", keys="k int"))
+    key = t.SQLPrimaryKey(table_db="sales", table_name="plain", column_name="a", key_seq=1, pk_name="own")
+    here.call("add_primary_key", req=t.AddPrimaryKeyRequest(primaryKeyCols=[key]))
+    summary = Migration(outside.uri, service.hms_uri, Orders(drops=True)).copy()
+    assert [(one.kind, one.name) for one in summary.told] == [("table", "sales.plain")]
+    request = t.PrimaryKeysRequest(db_name="sales", tbl_name="plain")
+    assert [one.pk_name for one in here.call("get_primary_keys", request=request).primaryKeys] == ["own"]
+
+
+def test_lake_tables_of_the_copy_are_its_own(
+    client: Client, outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path
+) -> None:
+    fill(there, tmp_path)
+    dropping = Migration(outside.uri, service.hms_uri, Orders(drops=True))
+    dropping.copy()
+    client.tables.create("sales.lake", "id bigint")
+    create(here, view("own", "SELECT a FROM plain"))
+    assert counts(dropping.copy())["table"] == {"equal": 3, "dropped": 1}
+    assert dropping.compare().wrong == 0
+    assert here.call("get_all_tables", db_name="sales") == ["lake", "late", "orders", "plain"]
+
+
 def test_only_what_fits_the_patterns(
     outside: Outside, service: Service, there: Metastore, here: Metastore, tmp_path: Path
 ) -> None:
@@ -281,12 +467,12 @@ def test_by_command(
 ) -> None:
     fill(there, tmp_path)
     command = ["import-hms", outside.uri, "--to", service.hms_uri]
-    assert run([*command, "--compare"]) == 1
+    assert app.run([*command, "--compare"]) == 1
     assert "are not the same" in capsys.readouterr().out
-    assert run(command) == 0
+    assert app.run(command) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert f"{service.hms_uri} has all that {outside.uri} has" in told
-    assert run(["--json", *command]) == 0
+    assert app.run(["--json", *command]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["compared"]["counts"]["partition"] == {"equal": 12}
-    assert run(["export-hms", outside.uri, "--from", service.hms_uri, "--compare"]) == 0
+    assert app.run(["export-hms", outside.uri, "--from", service.hms_uri, "--compare"]) == 0

@@ -40,6 +40,18 @@ def test_what_means_the_same(source: Table, copy: Table) -> None:
         (table(location="file:/t"), table(location="file:/u"), "sd.location is 'file:/t' and in the copy 'file:/u'"),
         (table(parameters={"numFiles": "3"}), table(), "parameters.numFiles is '3' and in the copy missing"),
         (table(), table(parameters={"a": "b"}), "parameters.a is missing and in the copy 'b'"),
+        (table(parameters={"a": ""}), table(), "parameters.a is '' and in the copy missing"),
+        (table(), table(parameters={"a": ""}), "parameters.a is missing and in the copy ''"),
+        (
+            table(serde={"serialization.null.format": ""}),
+            table(),
+            "sd.serdeInfo.parameters.serialization.null.format is '' and in the copy missing",
+        ),
+        (
+            table(serde={"a": "b", "serialization.null.format": ""}),
+            table(serde={"a": "b"}),
+            "sd.serdeInfo.parameters.serialization.null.format is '' and in the copy missing",
+        ),
         (table(buckets=4), table(buckets=8), "sd.numBuckets is 4 and in the copy 8"),
         (table(tableType="MANAGED_TABLE"), table(), "tableType is 'MANAGED_TABLE' and in the copy missing"),
         (table(location=None), table(), "sd.location is missing and in the copy 'file:/t'"),
