@@ -14,6 +14,7 @@ from lakemark_core import storage
 from lakemark_core.errors import LakemarkError
 from lakemark_hms.listener.facts import is_statistic
 from lakemark_thrift.base import Struct
+from lakemark_thrift.ttypes import PrincipalType
 
 # Fields that say when, by whom or for whom something was answered, and not what it is.
 _IGNORED: Final = frozenset(
@@ -30,6 +31,8 @@ def plain(value: Any) -> Any:
     """A struct as dictionaries and lists, without what is empty or ignored."""
     if isinstance(value, Struct):
         fields = {name: plain(getattr(value, name)) for name in value.__slots__ if name not in _IGNORED}
+        if fields.get("ownerType") == PrincipalType.USER:  # what Metastores of Hive 2 mean without saying so
+            del fields["ownerType"]
         return {name: field for name, field in fields.items() if field}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]

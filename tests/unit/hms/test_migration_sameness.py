@@ -25,6 +25,7 @@ def table(**fields: object) -> Table:
         (table(serde={}), table(serde=None)),
         (table(parameters={"a": "b"}), table(parameters={"a": "b", "numFiles": "3", "EXTERNAL": "TRUE"})),
         (table(parameters={"transient_lastDdlTime": "1"}), table(parameters={"transient_lastDdlTime": "2"})),
+        (table(), table(ownerType=1)),
         (table(createTime=1, id=7, catName="hive"), table(createTime=2)),
         (table(location="s3a://b/t/"), table(location="s3://b/t")),
         (table(location="file:/a b"), table(location="file:///a%20b")),
