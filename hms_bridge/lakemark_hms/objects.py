@@ -24,6 +24,7 @@ from lakemark_hms.wire.splice import (
 )
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.catalog.warehouse_tables import TableDefinition
+from lakemark_server.grants.objects import PUBLIC
 from lakemark_thrift.ttypes import Database, PrincipalType, SkewedInfo, Table
 
 DDL_TIME: Final = "transient_lastDdlTime"
@@ -33,8 +34,6 @@ MANAGED, EXTERNAL, VIEW, MATERIALIZED = "MANAGED_TABLE", "EXTERNAL_TABLE", "VIRT
 _DATABASE_NAME, _DATABASE_DESCRIPTION, _DATABASE_LOCATION, _DATABASE_PARAMETERS, _DATABASE_PRIVILEGES = 1, 2, 3, 4, 5
 _DATABASE_OWNER_TYPE, _DATABASE_CATALOG, _DATABASE_CREATE_TIME, _DATABASE_MANAGED = 7, 8, 9, 10
 
-PUBLIC: Final = "public"
-"""The role that everybody has in Hive; it owns the database ``default``."""
 _NAME, _DB_NAME, _CREATE_TIME, _SD, _PARAMETERS, _TYPE, _PRIVILEGES = 1, 2, 4, 7, 9, 12, 13
 _PARTITION_KEYS, _REWRITE, _CREATION_METADATA, _CATALOG, _OWNER_TYPE, _WRITE_ID, _ID = 8, 15, 16, 17, 18, 19, 25
 _SD_LOCATION, _SD_SERDE, _SD_BUCKETS, _SD_SORTED, _SD_PARAMETERS, _SD_SKEWED = 2, 7, 8, 9, 10, 11

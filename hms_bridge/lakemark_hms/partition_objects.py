@@ -19,6 +19,7 @@ from lakemark_hms.wire.splice import i32_value, string_list_value, string_map_va
 from lakemark_server.catalog.partition_sets import PartitionSet
 from lakemark_server.catalog.warehouse_partitions import check_values
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, Values, new_partition
+from lakemark_server.grants.objects import PUBLIC
 from lakemark_thrift.ttypes import PrincipalPrivilegeSet, StorageDescriptor
 
 _VALUES, _DB_NAME, _TABLE_NAME, _CREATE_TIME, _SD, _PARAMETERS, _PRIVILEGES, _CATALOG = 1, 2, 3, 4, 6, 7, 8, 9
@@ -72,7 +73,7 @@ def privileges(user: str | None, groups: Sequence[str] | None) -> bytes:
     none_granted = PrincipalPrivilegeSet(
         userPrivileges={} if user is None else {user: []},
         groupPrivileges={group: [] for group in groups or ()},
-        rolePrivileges={"public": []},
+        rolePrivileges={PUBLIC: []},
     )
     return field_head(STRUCT, _PRIVILEGES) + encode_struct(none_granted)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,9 +12,12 @@ from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.options import listed
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.pairs import parse_pairs
-from lakemark.client import Commit, Table
+from lakemark.client import Client, Commit, Table
 from lakemark_core.errors import FailedPrecondition
 from lakemark_core.types import format_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 app = typer.Typer(help="Tables: definition, properties, names.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="DATABASE.TABLE")]
@@ -136,6 +141,20 @@ SparkSettings = Annotated[
 ]
 
 
+@contextmanager
+def _spark(
+    call: Invocation, what: str, master: str, settings: list[str] | None
+) -> Iterator[tuple[Client, SparkSession]]:
+    """The service, and a session of Spark, which does what the service does not do itself."""
+    try:
+        import lakemark_spark  # noqa: F401 - whether it can be had
+        from lakemark.cli.spark import session
+    except ImportError as error:
+        raise FailedPrecondition(f"{what} is done by Spark: pip install 'lakemark[spark]'") from error
+    with call.client() as client, session(master, parse_pairs(settings, "setting")) as spark:
+        yield client, spark
+
+
 @app.command()
 def compact(
     context: typer.Context,
@@ -147,12 +166,9 @@ def compact(
 ) -> None:
     """Merges deltas, or in a table without buckets small files, into new base files, by Spark."""
     call = invocation(context)
-    try:
-        from lakemark.cli.spark import session
+    with _spark(call, "compaction", master, settings) as (client, spark):
         from lakemark_spark import compact as compact_table
-    except ImportError as error:
-        raise FailedPrecondition("compaction is done by Spark: pip install 'lakemark[spark]'") from error
-    with call.client() as client, session(master, parse_pairs(settings, "setting")) as spark:
+
         commit = compact_table(spark, name, where or None, server=client, branch=branch)
     _tell_rewrite(call, name, commit, "compacted", "nothing to merge")
 
@@ -172,13 +188,10 @@ def cluster(
 ) -> None:
     """Writes files again with their rows in order, so that plans leave out more of them, by Spark."""
     call = invocation(context)
-    try:
-        from lakemark.cli.spark import session
-        from lakemark_spark import cluster as cluster_table
-    except ImportError as error:
-        raise FailedPrecondition("clustering is done by Spark: pip install 'lakemark[spark]'") from error
     columns = by.split(",") if by else None
-    with call.client() as client, session(master, parse_pairs(settings, "setting")) as spark:
+    with _spark(call, "clustering", master, settings) as (client, spark):
+        from lakemark_spark import cluster as cluster_table
+
         commit = cluster_table(
             spark, name, where or None, columns=columns, order=order or None, server=client, branch=branch
         )

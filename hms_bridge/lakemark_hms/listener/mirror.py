@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import islice
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from lakemark_core.errors import LakemarkError, Unavailable
@@ -28,6 +27,7 @@ from lakemark_hms.listener.facts import EPOCH_MARK, VERSION_MARK
 from lakemark_hms.listener.ours import PAGE, LakeSide, Ours, WarehouseSide
 from lakemark_hms.listener.selection import Looks, Rename, Selection
 from lakemark_hms.outside import Metastore, OutsideRefused
+from lakemark_hms.pages import in_pages
 from lakemark_proto.v1 import listeners_pb2 as pb
 from lakemark_server.catalog.warehouse_records import Values
 from lakemark_thrift.ttypes import GetTableRequest, GetTablesRequest, InvalidOperationException, Partition, Table
@@ -148,7 +148,7 @@ class Mirror:
         """The listener's tables there that are not ours any more."""
         ours = set(self._ours.tables(database))
         names = [name for name in self._metastore.find("get_all_tables", db_name=database) or () if name not in ours]
-        for page in _pages(names, _TABLES_PAGE):
+        for page in in_pages(names, _TABLES_PAGE):
             request = GetTablesRequest(dbName=database, tblNames=page)
             for table in self._metastore.call("get_table_objects_by_name_req", req=request).tables or ():
                 if self._owner.owns(table.parameters):
@@ -273,7 +273,7 @@ class Mirror:
         else:
             added, removed = changes
             left = self._page_by_page(label, theirs, ((page, {}) for page in added), columns=False)
-            gone: Iterator[_Sides] = (({}, self._named(theirs, names)) for names in _pages(removed, PAGE))
+            gone: Iterator[_Sides] = (({}, self._named(theirs, names)) for names in in_pages(removed, PAGE))
             left = left or self._page_by_page(label, theirs, gone, columns=False)
         progress = decide_progress(theirs, side.version, self._epoch, side.statistics)
         if progress.difference:
@@ -287,7 +287,7 @@ class Mirror:
             return self._all_partitions(label, side, theirs)
         pages = (
             (side.some(page), self._named(theirs, [side.hive.partition_name(one) for one in page]))
-            for page in _pages(sorted(values), PAGE)
+            for page in in_pages(sorted(values), PAGE)
         )
         return self._page_by_page(label, theirs, pages, columns=True)
 
@@ -299,7 +299,7 @@ class Mirror:
             for page in side.pages():
                 yield page, self._named(theirs, [name for name in page if name in names])
                 names.difference_update(page)
-            for rest in _pages(sorted(names), PAGE):
+            for rest in in_pages(sorted(names), PAGE):
                 yield {}, self._named(theirs, rest)
 
         return self._page_by_page(label, theirs, pages(), columns=isinstance(side, WarehouseSide))
@@ -342,7 +342,7 @@ class Mirror:
         place = {"db_name": theirs.dbName, "tbl_name": theirs.tableName}
         # A table without the mark may be a lake table whose first partitions a runner had added when it was killed.
         kinds = (False,) if VERSION_MARK in (theirs.parameters or {}) else (True, False)
-        for page in _pages(self._metastore.call("get_partition_names", **place, max_parts=-1), PAGE):
+        for page in in_pages(self._metastore.call("get_partition_names", **place, max_parts=-1), PAGE):
             named = self._named(theirs, page)
             for columns in kinds:
                 decision = decide_partitions({}, named, self._owner, columns=columns, overwrite=False)
@@ -411,9 +411,3 @@ class Mirror:
 
 def _name_of(keys: Collection[str], partition: Partition) -> str:
     return partition_name(list(keys), partition.values or ())
-
-
-def _pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    rest = iter(items)
-    while page := list(islice(rest, size)):
-        yield page

@@ -6,25 +6,25 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.types.partitions import DEFAULT_PARTITION, parse_partition_name
+from lakemark_hms.lake_intent import is_lake
 from lakemark_hms.listener.decisions import altered_table
 from lakemark_hms.migration.sameness import differences, plain
-from lakemark_hms.migration.sides import CONSTRAINTS, ConstraintKind, Side
+from lakemark_hms.migration.sides import ConstraintKind, Side
+from lakemark_hms.objects import MATERIALIZED, VIEW
 from lakemark_hms.outside import OutsideRefused, copy_of
+from lakemark_hms.pages import in_pages
+from lakemark_server.catalog.service import DEFAULT_DATABASE
 from lakemark_server.catalog.warehouse_records import Values
+from lakemark_server.grants.objects import PUBLIC
 from lakemark_thrift import ttypes as t
 from lakemark_thrift.ttypes import Database, Partition, Table
 
-T = TypeVar("T")
-
 PARTITIONS_AT_ONCE: Final = 500
 STATISTICS_AT_ONCE: Final = 100
-_DEFAULT: Final = "default"
-_EVERYBODY: Final = "public"
-"""The role that every user has."""
 _NAMES_TOLD: Final = 3
 
 
@@ -63,8 +63,8 @@ class Copier:
     """Copies between two sides, for one thread.
 
     ``applies``: whether it changes the copy, or only compares. ``drops``: what the source does not have any more goes;
-    files never do. ``statistics``: those of columns, too. ``pulse`` is called between pages, and raises if it has to
-    stop. Methods yield what became of the objects, and raise OutsideUnavailable; OutsideRefused, if a read is refused.
+    files never do. ``statistics``: those of columns, too. Methods yield what became of the objects, and raise
+    OutsideUnavailable; OutsideRefused, if a read is refused.
     """
 
     def __init__(
@@ -75,11 +75,9 @@ class Copier:
         applies: bool,
         drops: bool,
         statistics: bool,
-        pulse: Callable[[], None],
     ) -> None:
         self._source, self._copy = source, copy
         self._applies, self._drops, self._statistics = applies, drops, statistics
-        self._pulse = pulse
 
     # -- databases and functions --------------------------------------------------------------------------------------
 
@@ -91,7 +89,7 @@ class Copier:
             yield self._made("database", name, "create_database", database=_new_database(source))
             return
         wanted = copy_of(source)
-        if name == _DEFAULT:  # every Metastore has its own
+        if name == DEFAULT_DATABASE:  # every Metastore has its own
             wanted.locationUri, wanted.description = copy.locationUri, copy.description
             wanted.managedLocationUri = copy.managedLocationUri
         reason = differences(wanted, copy)
@@ -105,7 +103,7 @@ class Copier:
 
     def surplus_databases(self, names: Sequence[str]) -> Iterator[Outcome]:
         """Databases that only the copy has; ``names`` are those of the source. None is ever dropped."""
-        for name in sorted(set(self._copy.databases()) - {*names, _DEFAULT}):
+        for name in sorted(set(self._copy.databases()) - {*names, DEFAULT_DATABASE}):
             yield self._uncopied("database", name, "only the copy has it, and databases are not dropped")
 
     def functions(self, database: str) -> Iterator[Outcome]:
@@ -136,12 +134,11 @@ class Copier:
         """Tables that only the copy has; ``tables`` are those that the source lists. Lake tables of the copy are its
         own: no import has made them."""
         for name in sorted(set(self._copy.table_names(database)) - set(tables)):
-            self._pulse()
             yield from told_if_refused("table", f"{database}.{name}", self._surplus_table(database, name))
 
     def _surplus_table(self, database: str, name: str) -> Iterator[Outcome]:
         copy = self._copy.table(database, name)
-        if copy is None or _is_lake(copy):
+        if copy is None or is_lake(copy):
             return
         if self._drops and self._source.table(database, name) is not None:  # made meanwhile, or not listed
             return
@@ -169,7 +166,7 @@ class Copier:
             return
         if source.partitionKeys:
             yield from self._partitions(database, name, source)
-        if self._statistics and source.tableType != "VIRTUAL_VIEW":
+        if self._statistics and source.tableType != VIEW:
             yield from self._table_statistics(database, name, _columns(source))
 
     def _table(self, label: str, source: Table, copy: Table) -> Outcome:
@@ -183,21 +180,17 @@ class Copier:
         names = self._source.partition_names(database, name)
         there = _by_values(self._copy.partition_names(database, name))
         pairs = [(one, there.get(_values(one))) for one in names]
-        for page in _pages([one for one, known in pairs if known is None], PARTITIONS_AT_ONCE):
-            self._pulse()
+        for page in in_pages([one for one, known in pairs if known is None], PARTITIONS_AT_ONCE):
             yield from self._add(database, name, page)
-        for both in _pages([(one, known) for one, known in pairs if known is not None], PARTITIONS_AT_ONCE):
-            self._pulse()
+        for both in in_pages([(one, known) for one, known in pairs if known is not None], PARTITIONS_AT_ONCE):
             yield from self._compare(database, name, dict(both))
         wanted = _by_values(names)
         surplus = sorted(known for values, known in there.items() if values not in wanted)
-        for page in _pages(surplus, PARTITIONS_AT_ONCE):
-            self._pulse()
+        for page in in_pages(surplus, PARTITIONS_AT_ONCE):
             yield self._surplus_partitions(database, name, page)
         if self._statistics:
             columns = _columns(table)
-            for both in _pages([(one, known or one) for one, known in pairs], STATISTICS_AT_ONCE):
-                self._pulse()
+            for both in in_pages([(one, known or one) for one, known in pairs], STATISTICS_AT_ONCE):
                 yield from self._partition_statistics(database, name, dict(both), columns)
 
     def _add(self, database: str, table: str, names: Sequence[str]) -> Iterator[Outcome]:
@@ -388,7 +381,7 @@ class Copier:
             else:
                 yield self._made("role", name, "create_role", role=t.Role(roleName=name, createTime=0, ownerName=""))
         for name in names:  # roles are members of roles
-            if name != _EVERYBODY:
+            if name != PUBLIC:
                 yield from self._members(name, there)
 
     def _members(self, role: str, there: Sequence[str]) -> Iterator[Outcome]:
@@ -476,30 +469,22 @@ class Copier:
         return Outcome(kind, name, what, reason, count)
 
 
-def _pages(names: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (names[at : at + size] for at in range(0, len(names), size))
-
-
 _LAKE: Final = "a lake table is kept up to date by a listener (lakemark listeners create), or its rows are written anew"
-
-
-def _is_lake(table: Table) -> bool:
-    return (table.parameters or {}).get("lakemark.type") == "lake"
 
 
 def _apart(source: Table, copy: Table | None) -> str:
     """Why the two have nothing to do with each other; "": they do."""
-    if _is_lake(source) or (copy is not None and _is_lake(copy)):
+    if is_lake(source) or (copy is not None and is_lake(copy)):
         return _LAKE
     if copy is None:
         return ""
-    if plain(source.partitionKeys) != plain(copy.partitionKeys) or _kind(source) != _kind(copy):
+    if plain(source.partitionKeys) != plain(copy.partitionKeys) or _is_view(source) != _is_view(copy):
         return f"another table has the name: {differences(source, copy)}; drop or rename one of them"
     return ""
 
 
-def _kind(table: Table) -> bool:
-    return table.tableType in {"VIRTUAL_VIEW", "MATERIALIZED_VIEW"}
+def _is_view(table: Table) -> bool:
+    return table.tableType in {VIEW, MATERIALIZED}
 
 
 def _new_database(source: Database) -> Database:
@@ -573,6 +558,3 @@ def _missing(names: Sequence[str]) -> str:
 def _first(names: Sequence[str]) -> str:
     told = ", ".join(names[:_NAMES_TOLD])
     return told if len(names) <= _NAMES_TOLD else f"{told} and {len(names) - _NAMES_TOLD} more"
-
-
-__all__ = ["CONSTRAINTS", "Copier", "Outcome", "What", "told_if_refused"]

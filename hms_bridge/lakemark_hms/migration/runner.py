@@ -13,8 +13,8 @@ from typing import Final
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.listener.selection import Selection
-from lakemark_hms.migration.copier import CONSTRAINTS, Copier, Outcome, What, told_if_refused
-from lakemark_hms.migration.sides import Side
+from lakemark_hms.migration.copier import Copier, Outcome, What, told_if_refused
+from lakemark_hms.migration.sides import CONSTRAINTS, Side
 from lakemark_hms.outside import OutsideRefused
 from lakemark_proto.v1.events_pb2 import EventFilter
 from lakemark_server.events.filters import filter_of
@@ -25,10 +25,9 @@ KEPT_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """``patterns``: databases and tables ("sales", "sales.orders_*"); none: everything. ``grants``: roles
-    (without patterns only) and privileges, too. ``drops``: what the source does
-    not have goes from the copy, without its files. ``journal``: a file of the tables that are done, which another run
-    goes on with."""
+    """``patterns``: databases and tables ("sales", "sales.orders_*"); none: everything. ``drops``: what the source does
+    not have goes from the copy, without its files. ``grants``: roles (without patterns only) and privileges, too.
+    ``journal``: a file of the tables that are done, which another run goes on with."""
 
     patterns: Sequence[str] = ()
     drops: bool = False
@@ -187,9 +186,7 @@ class Migration:
 
     def _copier(self, source: Side, copy: Side, *, applies: bool) -> Copier:
         orders = self._orders
-        return Copier(
-            source, copy, applies=applies, drops=orders.drops, statistics=orders.statistics, pulse=lambda: None
-        )
+        return Copier(source, copy, applies=applies, drops=orders.drops, statistics=orders.statistics)
 
     @contextmanager
     def _sides(self) -> Iterator[tuple[Side, Side]]:

@@ -17,6 +17,7 @@ from lakemark_server.catalog import catalogs, databases, directories
 from lakemark_server.catalog.names import DEFAULT_CATALOG, NAME_CHARS_MAX, legal_name
 from lakemark_server.catalog.service import DEFAULT_DATABASE, Catalog
 from lakemark_server.context import caller
+from lakemark_server.grants.objects import PUBLIC
 from lakemark_server.kv import ReadTransaction
 from lakemark_server.store.keyspace import MOUNTS
 from lakemark_server.store.mutations import Mutation
@@ -56,7 +57,7 @@ class CatalogDefinitions:
             name=DEFAULT_DATABASE,
             description=f"Default database for catalog {legal}",
             location=uri,
-            owner="public",
+            owner=PUBLIC,
         )
         may_be_made = self._catalog.client_catalogs
 

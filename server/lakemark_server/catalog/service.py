@@ -50,6 +50,7 @@ from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_n
 from lakemark_server.catalog.schemas import SchemaVersion
 from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.grants.objects import PUBLIC
 from lakemark_server.kv import ReadMemo, ReadTransaction, Store, Transaction
 from lakemark_server.ownership import Ownership, places
 from lakemark_server.store.ids import IdSource
@@ -107,7 +108,7 @@ class Catalog:
             name=DEFAULT_DATABASE,
             description="Default Hive database",
             location=self.warehouse,
-            owner="public",
+            owner=PUBLIC,
         )
         self.create_database(record, if_not_exists=True)
 

@@ -1,14 +1,11 @@
-"""How many roles and privileges a store has, by counters that conflict with nothing.
-
-A limit is checked with a snapshot read, so it may be exceeded by what is granted at the same moment.
-"""
+"""How many roles and privileges a store has."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from lakemark_core.errors import LimitExceeded
-from lakemark_server.kv import ReadTransaction, Transaction, counter
+from lakemark_server.kv import Transaction
+from lakemark_server.store.counts import Counts
 from lakemark_server.store.keyspace import GRANT_COUNTS
 
 ROLES: Final = "roles"
@@ -16,26 +13,17 @@ MEMBERS: Final = "members"
 PRIVILEGES: Final = "privileges"
 
 ALLOWED: Final = {ROLES: 10_000, MEMBERS: 100_000, PRIVILEGES: 100_000}
-_WORDS: Final = {ROLES: "roles", MEMBERS: "grants of roles", PRIVILEGES: "privileges"}
 
+_ADVICE: Final = "revoke or drop some"
 
-def add(tx: Transaction, what: str, amount: int) -> None:
-    """Changes a counter."""
-    if amount:
-        tx.add(GRANT_COUNTS.key(what), amount)
-
-
-def read(tx: ReadTransaction, what: str) -> int:
-    """The value of a counter, by a snapshot read."""
-    return counter(tx.get(GRANT_COUNTS.key(what), snapshot=True))
+_counts: Final = Counts(
+    GRANT_COUNTS,
+    {ROLES: ("roles", _ADVICE), MEMBERS: ("grants of roles", _ADVICE), PRIVILEGES: ("privileges", _ADVICE)},
+)
+add, read = _counts.add, _counts.read
 
 
 def take(tx: Transaction, what: str, amount: int) -> None:
     """Counts more of them. Raises LimitExceeded if there would be too many."""
-    used, allowed = read(tx, what), ALLOWED[what]
-    if used + amount > allowed:
-        raise LimitExceeded(
-            f"there are {used:,} {_WORDS[what]}, {amount:,} more were asked for, and there may be {allowed:,}: "
-            "revoke or drop some"
-        )
+    _counts.check(tx, what, amount, ALLOWED[what])
     add(tx, what, amount)

@@ -23,6 +23,7 @@ from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.snapshots import bases
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.keyspace import MAIN
+from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.verify.bases import check_bases
 from tests.unit.file_index.compacted import check_compact
 from tests.unit.snapshots.world import TABLE, World, found
@@ -178,3 +179,24 @@ def test_nothing_is_found_nowhere(tmp_path: Path) -> None:
     assert isinstance(batch, pa.RecordBatch)
     assert not batch.num_rows
     world.store.close()
+
+
+def test_a_restored_file_is_told_with_the_version_that_brought_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its page in the store is that of the version that added it first, and a plan of that version was made before."""
+    monkeypatch.setattr(history_module, "STORED_FILES_MIN", 1)
+    world = World.open(tmp_path)
+    try:
+        world.commit(MAIN, t.APPEND, [0], staged=True)
+        world.fold(MAIN)
+        (path,) = world.content(OF_MAIN, 1)
+        world.commit(MAIN, t.APPEND, [1], removed=[path], staged=True)
+        world.commit(MAIN, t.RESTORE_VERSION, restored=1)
+        snapshots = Snapshots(world.store, 1 << 30)
+        for version, added in ((3, 3), (1, 1)):
+            plan = Planner().plan(snapshots.load(world.table, OF_MAIN, version), None)
+            told = plan.page(0, 10, []).select(["path", "added_version"]).to_pylist()
+            assert told == [{"path": path, "added_version": added}]
+    finally:
+        world.store.close()

@@ -280,7 +280,9 @@ class StoredEntries(FileEntries):
         return self._source.kept(key, decoded, _array_bytes) if keep else self._source.at_hand(key, decoded)
 
     def told(self) -> pa.RecordBatch:
-        return self._source.kept((*self._name, "#told"), super().told, batch_bytes)
+        # The pages are those of another version, too, where a restore or a merge brought files back.
+        key = (*self._name, self.pages[0].added_version, "#told")
+        return self._source.kept(key, super().told, batch_bytes)
 
     def runs(self, name: str) -> Runs:
         data_type = self._type_of(name)
