@@ -27,6 +27,10 @@ STATEMENT_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
 LOG_TAIL_BYTES = 4_000
 
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Spark's own settings, by which it compiles queries: for benchmarks."""
+
 
 class SparkFailedError(AssertionError):
     """The Spark process died, or did not answer in time; the message carries the end of its log."""
@@ -194,9 +198,8 @@ def _configuration(python: Path, metastore_uri: str, work_dir: Path) -> dict[str
         "spark.hadoop.hive.exec.scratchdir": str(work_dir / "scratch"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
-        # For a few rows, to compile a query takes longer than to interpret it. The demo compiles its queries.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # For a few rows, it takes longer to compile a query than to interpret it.
+        **_INTERPRETED,
         "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
     }
 
