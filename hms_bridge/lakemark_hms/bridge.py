@@ -75,13 +75,15 @@ class HmsBridge:
         handlers = all_handlers(self.services)
         if mounted is not None:
             handlers = with_mounts(handlers, mounted)
-        kept = None
+        self._kept: KeptAnswers | None = None
         if kept_bytes_max:
-            kept = KeptAnswers(catalog.store, kept_bytes_max, admission=admission, mounted=mounted)
+            kept = self._kept = KeptAnswers(catalog.store, kept_bytes_max, admission=admission, mounted=mounted)
             handlers = {name: kept.keeping(handler) if name in KEPT else handler for name, handler in handlers.items()}
         dispatcher = Dispatcher(handlers, to_declared, admission.run if admission else run_all)
         try:
-            self._server = HmsServer(dispatcher, host, port, settings, lane_of=lane_of, room=admission, ready=kept)
+            self._server = HmsServer(
+                dispatcher, host, port, settings, lane_of=lane_of, room=admission, ready=self._kept
+            )
         except OSError as error:
             raise cannot_listen("HMS", host, port, error) from error
 

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import Struct as Layout
 from typing import Final
 
 from lakemark_core.errors import LakemarkError
@@ -35,6 +36,7 @@ BYTES_MAX_DEFAULT: Final = 64 << 20
 _ANSWER_BYTES_MAX: Final = 256 << 10
 _OVERHEAD_BYTES: Final = 1_500  # of the objects of a kept answer
 _KEYS_MAX: Final = 16
+_SEQID: Final = Layout("!i")
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,11 @@ class KeptAnswers:
         self._mounted = mounted
         self._kept: ByteLru[bytes, KeptAnswer] = ByteLru(bytes_max, lambda kept: kept.size_bytes)
 
+    @property
+    def size_bytes(self) -> int:
+        """How much memory the kept answers take, roughly."""
+        return self._kept.bytes
+
     def keeping(self, handler: Handler) -> Handler:
         """The handler, of whose answers those are kept that last."""
 
@@ -105,15 +112,7 @@ class KeptAnswers:
             return None
         at = 8 + request[7]
         kept = self._kept.get(request[:at] + request[at + 4 :])
-        if kept is None or kept.old:
-            return None
-        since_s = time.perf_counter()
-        holds = kept.readings.hold_at_once(self._store)
-        if not holds:
-            if holds is False:
-                kept.old = True
-            return None
-        return self._given(kept, request[at : at + 4], since_s)
+        return None if kept is None or kept.old else self._now(kept, request[at : at + 4])
 
     def kept(self, message: Message) -> KeptAnswer | None:
         """See ``ReadyAnswers``."""
@@ -121,10 +120,21 @@ class KeptAnswers:
         kept = None if key is None else self._kept.get(key)
         return None if kept is None or kept.old else kept
 
+    def now(self, kept: KeptAnswer, seqid: int) -> bytes | None:
+        """See ``ReadyAnswers``."""
+        return self._now(kept, _SEQID.pack(seqid))
+
+    def _now(self, kept: KeptAnswer, seqid: bytes) -> bytes | None:
+        since_s = time.perf_counter()
+        holds = kept.readings.hold_at_once(self._store)
+        if holds is False:
+            kept.old = True
+        return self._given(kept, seqid, since_s) if holds else None
+
     def answers(self, asked: Sequence[tuple[KeptAnswer, Message]]) -> Sequence[bytes | None]:
         """See ``ReadyAnswers``."""
         since_s = time.perf_counter()
-        different = list(dict.fromkeys(kept for kept, _ in asked))
+        different = list(dict.fromkeys(kept for kept, _ in asked if not kept.old))
         try:
             holding = hold_together(self._store, [kept.readings for kept in different])
         except LakemarkError:  # calls that are made will say why
@@ -135,7 +145,7 @@ class KeptAnswers:
         for kept, holds in zip(different, holding, strict=True):
             kept.old = not holds
         return [
-            None if kept.old else self._given(kept, message.header.seqid.to_bytes(4, "big", signed=True), since_s)
+            None if kept.old else self._given(kept, _SEQID.pack(message.header.seqid), since_s)
             for kept, message in asked
         ]
 

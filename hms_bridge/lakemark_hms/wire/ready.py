@@ -1,9 +1,9 @@
 """Answers that are there before a call is made: what the socket server needs of who keeps them.
 
-The server asks twice. When bytes have come, it asks on its loop, before it looks at them at all (``at_once``): who keeps
-answers knows them by the bytes of the request, and gives one only if nothing has to be waited for. Otherwise, when the
-request is known to be whole, it asks for the answer that is kept (``kept``), and lets one thread find out which answers
-hold, for all calls that wait at that time (``answers``). If an answer does not hold, the call is made.
+The server asks twice. When bytes have come, it asks on its loop, before it looks at them at all (``at_once``): answers
+are known by the bytes of their requests, and one is given only if nothing has to be waited for. Otherwise, when the
+request is whole, it asks for the answer that is kept (``kept``, ``now``), and lets one thread find out which answers hold,
+for all calls that wait at that time (``answers``). If an answer does not hold, the call is made.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ class ReadyAnswers(Protocol):
 
     def kept(self, message: Message) -> Kept | None:
         """The answer to the request that is kept."""
+
+    def now(self, kept: Kept, seqid: int) -> bytes | None:
+        """As ``at_once``, the whole reply of a kept answer."""
 
     def answers(self, asked: Sequence[tuple[Kept, Message]]) -> Sequence[bytes | None]:
         """The whole replies to those whose kept answers are as fresh as if the calls were made now. May wait."""

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _RECEIVE_BYTES = 256 * 1024
+_FIRST_RECEIVE_BYTES = 16 * 1024  # memory for all of them is taken anew each time, and most requests are small
 _RECEIVES_MAX = 8  # in a row, before other connections get their turn
 _SWEEP_SECONDS = 0.25
 _REJECT_SECONDS = 2.0
@@ -262,9 +263,10 @@ class HmsServer:
             self._advance(connection)
 
     def _read(self, connection: Connection) -> None:
+        room = _FIRST_RECEIVE_BYTES
         for _ in range(_RECEIVES_MAX):
             try:
-                chunk = connection.sock.recv(_RECEIVE_BYTES)
+                chunk = connection.sock.recv(room)
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:
@@ -281,8 +283,9 @@ class HmsServer:
                 connection.inbox.feed(chunk)
                 if not self._count(connection):
                     return
-            if len(chunk) < _RECEIVE_BYTES:
+            if len(chunk) < room:
                 break
+            room = _RECEIVE_BYTES
         self._advance(connection)
 
     def _answer_at_once(self, connection: Connection, chunk: bytes) -> bool:
@@ -357,12 +360,17 @@ class HmsServer:
             self._await_more(connection, now)
 
     def _hand_over(self, connection: Connection, message: Message) -> None:
-        """Lets a kept answer to the message be checked, or gives it to a worker."""
+        """Answers from what is kept, or lets that be checked, or gives the message to a worker."""
         kept = self._ready.kept(message) if self._ready is not None else None
-        if kept is not None and self._together is not None:
-            self._together.put(Waiting(connection, message, kept))
-        else:
+        if kept is None or self._ready is None or self._together is None:
             self._give_to_worker(connection, message)
+            return
+        reply = self._ready.now(kept, message.header.seqid)
+        if reply is None:
+            self._together.put(Waiting(connection, message, kept))
+        elif self._write(connection, reply):
+            self._notices.append(connection)
+            self._wake()
 
     def _give_to_worker(self, connection: Connection, message: Message) -> None:
         """Gives the message to a worker, or tells the client why not."""

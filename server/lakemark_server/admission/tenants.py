@@ -80,8 +80,8 @@ class Tenants:
         limits = self._limits_of(catalog)
         with self._lock:
             traffic = self._traffic.get(catalog)
-            if traffic is None or traffic.limits is not limits:
-                return False  # ``enter`` makes them
+            if traffic is None or traffic.limits is not limits:  # ``enter`` makes and changes them
+                return False
             if traffic.running >= share_of(limits.concurrent_requests, rank):
                 return False
             return not traffic.bucket.take(self._clock_s(), _reserve(limits) if rank is Rank.WRITE else 0.0)
