@@ -245,7 +245,8 @@ def test_lake_tables_are_shown_as_they_are_now(catalog: Catalog, store: Store) -
             shown.sd.cols.append(objects.columns(f"{column} int")[0])
             unkept.alter_table("default", "t", shown)
             assert kept.get_table("default", "t") == unkept.get_table("default", "t") != shown
-        kept.get_table("default", "t")
+        for _ in range(3):
+            kept.get_table("default", "t")
         with counted(store) as work:
             kept.get_table("default", "t")
         assert work.keys == 0

@@ -2,8 +2,8 @@
 
 The server asks twice. When bytes have come, it asks on its loop, before it looks at them at all (``at_once``): answers
 are known by the bytes of their requests, and one is given only if nothing has to be waited for. Otherwise, when the
-request is whole, it asks for the answer that is kept (``kept``, ``now``), and lets one thread find out which answers hold,
-for all calls that wait at that time (``answers``). If an answer does not hold, the call is made.
+request is whole, it asks for the answer that is kept (``kept``, ``now``), and lets one thread find out which answers
+hold, for all calls that wait at that time (``answers``). If one does not hold, the call is made.
 """
 
 from __future__ import annotations
