@@ -18,7 +18,7 @@ from typing import Any, Final
 from hmsclient.genthrift.hive_metastore.ttypes import NotificationEventRequest
 
 from benchmarks import hms_load
-from benchmarks.hms_load import DATABASE, TABLE, Replay, System
+from benchmarks.hms_load import DATABASE, TABLE, System, Wire
 from benchmarks.service import Service, running_service
 from lakemark_hms.wire import codec
 from lakemark_thrift import ttypes
@@ -41,11 +41,12 @@ def rates(service: Service, place: str, events: int = EVENTS, seconds: float = S
         first_s = time.perf_counter() - began
     # The last page is full, so that each call of the second reading answers as many.
     after = max(page[-1] for page in pages) - A_CALL
-    kept = hms_load.rate(service.hms_port, 1, seconds, _ask(after))
-    with closing(Replay(service.hms_port, _ask_nothing(start))) as replay:
+    kept = hms_load.rate(service.hms_port, 1, seconds, hms_load.recorded(service.hms_port, _ask(after))).calls_per_s
+    nothing = hms_load.recorded(service.hms_port, _ask_nothing(start))
+    with closing(Wire(service.hms_port)) as wire:
         passed, began = 0, time.perf_counter()
         while time.perf_counter() < began + seconds:
-            replay.again()
+            wire.call(*nothing)
             passed += events
         passed_s = time.perf_counter() - began
     return {

@@ -2,8 +2,10 @@
 
 A table of 20 columns and 2 partition keys gets 10,000 partitions. Both systems run all the time, but only one is called
 at a time, in turns (ours, theirs, ours …), so that changes of the machine's speed affect both alike. The figures are
-medians over the turns. A ratio is ours / theirs in calls per second, that of the least favourable case. Replies are
-checked when a connection makes its first call; after that the client only sends and receives bytes.
+medians over the turns. A ratio is ours / theirs in calls per second, that of the least favourable case. The client is
+one thread with encoded requests (``hms_load``), the same for both; its own processor time for a call is told beside.
+
+The rest is ours alone: a table with 100,000 partitions, and look-ups among many objects against look-ups among 1,000.
 """
 
 from __future__ import annotations
@@ -11,114 +13,280 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import hms_load, machine
-from benchmarks.hms_load import BATCH, DATABASE, FILTERS, TABLE, System
+from benchmarks.hms_load import BATCH, DATABASE, TABLE, Call, Recorded, System, Wire, connected, recorded
 from benchmarks.peers.hive23 import hive_metastore
-from benchmarks.service import running_service
+from benchmarks.service import Service, running_service
 
 TURNS: Final = 5
-TURN_S: Final = 1.0
-WARM_UP_S: Final = 2.0
 CONNECTIONS: Final = (1, 16)
+FEW_OBJECTS: Final = 1_000
+LOOKUPS: Final = 300
+SMALL_TABLES: Final = 30
+LARGE: Final = "large"
+
+Figures = dict[str, dict[str, float]]
+"""By case and system."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench hms", description=__doc__)
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
+    parser.add_argument("--no-peer", action="store_true", help="without Hive: no ratios")
+    parser.add_argument("--partitions", type=int, default=10_000, help="of the table that both have")
+    parser.add_argument("--large", type=int, default=100_000, help="partitions of the table that only ours has")
+    parser.add_argument("--objects", type=int, default=1_000_000, help="among which a look-up must not take longer")
+    parser.add_argument("--turn-s", type=float, default=1.0, help="seconds of a turn")
     arguments = parser.parse_args()
+    described = machine.description()
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory, ExitStack() as running:
         work_dir = Path(directory)
-        described = machine.description()
-        theirs = running.enter_context(hive_metastore(work_dir / "hive"))
-        ours = running.enter_context(running_service(work_dir / "lakemark", hms=True))
-        systems = [
-            System("ours", ours.hms_port, f"file:{work_dir}/ours"),
-            System("theirs", theirs, f"file:{work_dir}/theirs"),
-        ]
-        calls_per_s = _measure(systems)
+        theirs = None if arguments.no_peer else running.enter_context(hive_metastore(work_dir / "hive"))
+        service = running.enter_context(running_service(work_dir / "lakemark", hms=True))
+        systems = [System("ours", service.hms_port, f"file:{work_dir}/ours")]
+        if theirs is not None:
+            systems.append(System("theirs", theirs, f"file:{work_dir}/theirs"))
+        compared = _Compared(systems, service, arguments.partitions, arguments.turn_s)
+        figures = compared.measure()
+        alone = _alone(work_dir, systems[0], arguments.large, arguments.objects)
     described["load_1min_after"] = round(os.getloadavg()[0], 2)
     result = {
         "benchmark": "hms",
         "machine": described,
         "versions": machine.versions("lakemark", "pyspark", "thrift"),
-        **_ratios(calls_per_s),
-        "calls_per_s": calls_per_s,
+        **({} if arguments.no_peer else _ratios(figures)),
+        **compared.more,
+        **alone,
+        "calls_per_s": figures,
     }
-    _print_table(calls_per_s)
+    _print_table(figures, {**compared.more, **alone})
     if arguments.json:
         print(json.dumps(result))
 
 
-def _measure(systems: list[System]) -> dict[str, dict[str, float]]:
-    """Calls per second by case and system."""
-    for system in systems:
-        hms_load.create_table(system)
-    rates = {f"add_partitions of {BATCH}": _add_partitions(systems)}
-    for connections in CONNECTIONS:
-        rates[f"get_table, {connections} connections"] = _in_turns(systems, connections, _get_table)
-    for selected, text in FILTERS.items():
-        rates[f"get_partitions_by_filter, {selected} partitions"] = _in_turns(systems, 1, _by_filter(text, selected))
-    return rates
+class _Compared:
+    """What both systems do, in turns. ``more`` gets the figures that are ours alone."""
+
+    def __init__(self, systems: list[System], service: Service, partitions: int, turn_s: float) -> None:
+        self._systems, self._service = systems, service
+        self._partitions, self._turn_s = partitions, turn_s
+        self.more: dict[str, float] = {}
+
+    def measure(self) -> Figures:
+        """Calls per second."""
+        for system in self._systems:
+            hms_load.create_table(system)
+        figures = {f"add_partitions of {BATCH}": self._add_partitions()}
+        for connections in CONNECTIONS:
+            figures[f"get_table, {connections} connections"] = self._in_turns(_get_table, connections, "get_table")
+        for selected, text in hms_load.filters(self._partitions).items():
+            case = f"get_partitions_by_filter, {selected} partitions"
+            figures[case] = self._in_turns(_by_filter(text, selected))
+        figures[f"get_partitions, {self._partitions} partitions"] = self._in_turns(
+            _list(self._partitions), cpu="list_partitions"
+        )
+        self.more["list_10k_ms"] = round(self.more.pop("list_partitions_cpu_us") / 1e3 * 1e4 / self._partitions, 2)
+        return figures | self._tables()
+
+    def _add_partitions(self) -> dict[str, float]:
+        seconds: dict[str, list[float]] = {system.name: [] for system in self._systems}
+        wires: dict[str, tuple[Wire, int]] = {}
+        with ExitStack() as stack:
+            all_batches = [hms_load.partition_batches(system, self._partitions) for system in self._systems]
+            for some in zip(*all_batches, strict=True):
+                for system, batch in zip(self._systems, some, strict=True):
+                    if system.name not in wires:  # the first call is checked, and is the warm-up
+                        one = recorded(system.port, _added(batch))
+                        wires[system.name] = (stack.enter_context(closing(Wire(system.port))), one.reply_bytes)
+                    else:
+                        wire, reply_bytes = wires[system.name]
+                        seconds[system.name].append(wire.call(hms_load.add_partitions(batch), reply_bytes))
+        return {name: _per_s(times) for name, times in seconds.items()}
+
+    def _in_turns(self, call: Call, connections: int = 1, cpu: str = "") -> dict[str, float]:
+        """``cpu`` names the figure of our own processor time for a call."""
+        rates: dict[str, list[float]] = {system.name: [] for system in self._systems}
+        calls = {system.name: recorded(system.port, call) for system in self._systems}
+        for system in self._systems:
+            hms_load.rate(system.port, connections, 2 * self._turn_s, calls[system.name])
+        made, took_s, client_us = 0, 0.0, list[float]()
+        for _ in range(TURNS):
+            for system in self._systems:
+                before = self._service.cpu_s()
+                rate = hms_load.rate(system.port, connections, self._turn_s, calls[system.name])
+                rates[system.name].append(rate.calls_per_s)
+                if system.name == "ours":
+                    made, took_s = made + rate.calls, took_s + self._service.cpu_s() - before
+                    client_us.append(rate.client_us)
+        if cpu:
+            self.more[f"{cpu}_cpu_us"] = max(self.more.get(f"{cpu}_cpu_us", 0.0), round(took_s * 1e6 / made, 1))
+            self.more[f"{cpu}_client_us"] = round(statistics.median(client_us), 1)
+        return {name: round(statistics.median(turns), 2) for name, turns in rates.items()}
+
+    def _tables(self) -> Figures:
+        """Managed tables, whose directories are made and deleted, too."""
+        steps = ("create_table", "alter_table", "drop_table")
+        seconds = {step: {system.name: list[float]() for system in self._systems} for step in steps}
+        replies: dict[tuple[str, str], int] = {}
+        with ExitStack() as stack:
+            wires = {system.name: stack.enter_context(closing(Wire(system.port))) for system in self._systems}
+            for number in range(SMALL_TABLES):
+                for system in self._systems:
+                    for step, send, call in _table_calls(system, f"small{number:04}"):
+                        at = system.name, step
+                        if at not in replies:
+                            replies[at] = recorded(system.port, call).reply_bytes
+                        else:
+                            took = wires[system.name].call(hms_load.encoded(send), replies[at])
+                            seconds[step][system.name].append(took)
+        return {step: {name: _per_s(times) for name, times in of.items()} for step, of in seconds.items()}
 
 
-def _add_partitions(systems: list[System]) -> dict[str, float]:
-    seconds: dict[str, list[float]] = {system.name: [] for system in systems}
-    for batches in zip(*map(hms_load.partition_batches, systems), strict=True):
-        for system, batch in zip(systems, batches, strict=True):
-            with hms_load.connected(system.port) as client:
-                began = time.perf_counter()
-                added = client.add_partitions(batch)
-                seconds[system.name].append(time.perf_counter() - began)
-                assert added == len(batch)
-    return {name: round(1 / statistics.median(times), 3) for name, times in seconds.items()}
+def _table_calls(system: System, name: str) -> Iterator[tuple[str, Call, Call]]:
+    """For each step: what sends the request, and what makes the whole call."""
+    new = hms_load.table(system, name, managed=True)
+    altered = hms_load.table(system, name, managed=True, parameters={"altered": "true"})
+    yield "create_table", lambda client: client.send_create_table(new), lambda client: client.create_table(new)
+    yield (
+        "alter_table",
+        lambda client: client.send_alter_table(DATABASE, name, altered),
+        lambda client: client.alter_table(DATABASE, name, altered),
+    )
+    yield (
+        "drop_table",
+        lambda client: client.send_drop_table(DATABASE, name, True),
+        lambda client: client.drop_table(DATABASE, name, True),
+    )
 
 
-def _in_turns(systems: list[System], connections: int, call: Callable[[Any], object]) -> dict[str, float]:
-    rates: dict[str, list[float]] = {system.name: [] for system in systems}
-    for system in systems:
-        hms_load.rate(system.port, connections, WARM_UP_S, call)
-    for _ in range(TURNS):
-        for system in systems:
-            rates[system.name].append(hms_load.rate(system.port, connections, TURN_S, call))
-    return {name: round(statistics.median(turns), 2) for name, turns in rates.items()}
+def _alone(work_dir: Path, ours: System, large: int, objects: int) -> dict[str, float]:
+    """What concerns only ours: 100k partitions, and how look-ups grow with what there is besides."""
+    figures: dict[str, float] = {}
+    _make(ours, LARGE, large)
+    text = hms_load.filters(large)[1]
+    one = recorded(ours.port, _by_filter(text, 1, LARGE))
+    figures["by_filter_100k_ms"] = round(hms_load.median_s(ours.port, [one] * 50) * 1e3, 3)
+    with running_service(work_dir / "few", hms=True) as few, running_service(work_dir / "many", hms=True) as many:
+        systems = [
+            (System("few", few.hms_port, f"file:{work_dir}/few-data"), FEW_OBJECTS),
+            (System("many", many.hms_port, f"file:{work_dir}/many-data"), objects),
+        ]
+        calls: dict[str, list[list[Recorded]]] = {}
+        for system, count in systems:
+            hms_load.create_table(system)
+            _make(system, TABLE, count, new=False)
+            calls[system.name] = _lookups(system, count)
+        growth = []
+        for kind in range(2):
+            times: dict[str, list[float]] = {"few": [], "many": []}
+            for turn in range(TURNS + 1):
+                for system, _ in systems:
+                    median = hms_load.median_s(system.port, calls[system.name][kind])
+                    if turn:
+                        times[system.name].append(median)
+            growth.append(statistics.median(times["many"]) / statistics.median(times["few"]))
+        figures["lookup_growth"] = round(max(growth), 3)
+        figures["names_s"] = round(hms_load.median_s(many.hms_port, [recorded(many.hms_port, _names(objects))]), 2)
+        figures["many_rss_mb"] = many.rss_mb()
+    return figures
+
+
+def _make(system: System, name: str, partitions: int, *, new: bool = True) -> None:
+    if new:
+        with connected(system.port) as client:
+            client.create_table(hms_load.table(system, name))
+    with closing(Wire(system.port)) as wire:
+        reply_bytes = 0
+        for batch in hms_load.partition_batches(system, partitions, name):
+            if reply_bytes:
+                wire.call(hms_load.add_partitions(batch), reply_bytes)
+            else:
+                reply_bytes = recorded(system.port, _added(batch)).reply_bytes
+
+
+def _lookups(system: System, partitions: int) -> list[list[Recorded]]:
+    """Of different partitions, each of which is looked up by its values; and of the table."""
+    numbers = random.Random(7).sample(range(partitions), LOOKUPS)
+    by_values = [recorded(system.port, _one(number)) for number in numbers]
+    return [by_values, [recorded(system.port, _get_table)] * LOOKUPS]
+
+
+def _added(batch: list[Any]) -> Call:
+    def call(client: Any) -> None:
+        assert client.add_partitions(batch) == len(batch)
+
+    return call
 
 
 def _get_table(client: Any) -> None:
     assert len(client.get_table(DATABASE, TABLE).sd.cols) == len(hms_load.COLUMNS)
 
 
-def _by_filter(text: str, selected: int) -> Callable[[Any], None]:
+def _by_filter(text: str, selected: int, name: str = TABLE) -> Call:
     def call(client: Any) -> None:
-        assert len(client.get_partitions_by_filter(DATABASE, TABLE, text, -1)) == selected
+        assert len(client.get_partitions_by_filter(DATABASE, name, text, -1)) == selected
 
     return call
 
 
-def _ratios(calls_per_s: dict[str, dict[str, float]]) -> dict[str, float]:
-    def least(method: str) -> float:
-        cases = [rates for case, rates in calls_per_s.items() if case.startswith(method)]
-        return round(min(rates["ours"] / rates["theirs"] for rates in cases), 2)
+def _list(partitions: int) -> Call:
+    def call(client: Any) -> None:
+        assert len(client.get_partitions(DATABASE, TABLE, -1)) == partitions
+
+    return call
+
+
+def _names(partitions: int) -> Call:
+    def call(client: Any) -> None:
+        assert len(client.get_partition_names(DATABASE, TABLE, -1)) == partitions
+
+    return call
+
+
+def _one(number: int) -> Call:
+    values = [hms_load.day(number // hms_load.HOURS), str(number % hms_load.HOURS)]
+
+    def call(client: Any) -> None:
+        assert client.get_partition(DATABASE, TABLE, values).values == values
+
+    return call
+
+
+def _per_s(times: list[float]) -> float:
+    return round(1 / statistics.median(times), 3) if times else 0.0
+
+
+def _ratios(figures: Figures) -> dict[str, float]:
+    def least(*cases: str) -> float:
+        rates = [of for case, of in figures.items() if case.startswith(cases)]
+        return round(min(of["ours"] / of["theirs"] for of in rates), 2)
 
     return {
-        "get_table_ratio": least("get_table"),
+        "get_table_ratio": least("get_table, 1 "),
+        "get_table_16_ratio": least("get_table, 16 "),
         "by_filter_ratio": least("get_partitions_by_filter"),
+        "list_partitions_ratio": least("get_partitions,"),
         "add_partitions_ratio": least("add_partitions"),
+        "create_drop_ratio": least("create_table", "alter_table", "drop_table"),
     }
 
 
-def _print_table(calls_per_s: dict[str, dict[str, float]]) -> None:
+def _print_table(figures: Figures, alone: dict[str, float]) -> None:
     print(f"{'calls per second':<45} {'ours':>10} {'theirs':>10} {'ratio':>8}")
-    for case, rates in calls_per_s.items():
-        ratio = rates["ours"] / rates["theirs"]
-        print(f"{case:<45} {rates['ours']:>10} {rates['theirs']:>10} {ratio:>8.1f}", flush=True)
+    for case, of in figures.items():
+        theirs = of.get("theirs")
+        ratio = f"{of['ours'] / theirs:.1f}" if theirs else ""
+        print(f"{case:<45} {of['ours']:>10} {theirs or '':>10} {ratio:>8}", flush=True)
+    for name, figure in alone.items():
+        print(f"{name:<45} {figure:>10}", flush=True)
 
 
 if __name__ == "__main__":

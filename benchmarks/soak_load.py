@@ -83,7 +83,7 @@ class Load:
         warehouse = System("soak", service.hms_port, location)
         hms_load.create_table(warehouse)
         with hms_load.connected(service.hms_port) as client:
-            client.add_partitions(next(hms_load.partition_batches(warehouse)))
+            client.add_partitions(next(hms_load.partition_batches(warehouse, hms_load.BATCH)))
         wire = Wire(service.grpc_address, HOT)
         wire.create("file_group")
         for first in range(0, files, PREFILL_AT_ONCE):

@@ -176,6 +176,10 @@ class _FaultyReads:
         self._store.strike(self._life)
         return self._inner.get_range(begin, end, limit=limit, reverse=reverse, snapshot=snapshot)
 
+    def version(self) -> int:
+        self._store.strike(self._life)
+        return self._inner.version()
+
 
 class _FaultyTransaction(_FaultyReads):
     def __init__(self, store: FaultyStore, inner: OpenTransaction, life: int) -> None:

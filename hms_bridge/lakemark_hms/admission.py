@@ -80,6 +80,16 @@ class Admission:
             finally:
                 self._tenants.leave(entered)
 
+    def answered(self, method: str, tenant: str, since_s: float) -> bool:
+        """Counts a read that was answered at once, which began at ``since_s`` (``time.perf_counter``).
+
+        False: the tenant may not call now. Nothing was counted then, and ``run`` will say why.
+        """
+        if not self._tenants.pass_through(tenant, Rank.READ):
+            return False
+        REQUESTS.observe(time.perf_counter() - since_s, _PROTOCOL, method)
+        return True
+
     def enter(self, size_bytes: int) -> None:
         """Takes room for a message that is being worked on, until ``leave``. Raises RefusedError."""
         try:

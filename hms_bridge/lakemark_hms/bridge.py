@@ -11,6 +11,7 @@ from lakemark_hms.facet import LakeFacet
 from lakemark_hms.federation.handlers import with_mounts
 from lakemark_hms.federation.mounted import Mounted
 from lakemark_hms.handlers import all_handlers
+from lakemark_hms.kept_answers import BYTES_MAX_DEFAULT, KEPT, KeptAnswers
 from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.services import Services
 from lakemark_hms.wire.dispatch import Dispatcher, run_all
@@ -33,8 +34,8 @@ class HmsBridge:
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
     None: no limits. ``mounted``: databases of outside Metastores. ``timeline``, ``transactions``: the process's own,
-    if it has them. ``engine_schemes``, ``notification_format``, ``partitions_max``: see ``Services``. Raises
-    Unavailable if the port is taken.
+    if it has them. ``engine_schemes``, ``notification_format``, ``partitions_max``: see ``Services``. Answers of up to
+    ``kept_bytes_max`` bytes are kept (``kept_answers``; 0: none). Raises Unavailable if the port is taken.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class HmsBridge:
         notification_format: MessageFormat = JSON,
         partitions_max: int = 0,
         mounted: Mounted | None = None,
+        kept_bytes_max: int = BYTES_MAX_DEFAULT,
     ) -> None:
         schemes = engine_schemes or {}
         known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
@@ -73,9 +75,15 @@ class HmsBridge:
         handlers = all_handlers(self.services)
         if mounted is not None:
             handlers = with_mounts(handlers, mounted)
+        self._kept: KeptAnswers | None = None
+        if kept_bytes_max:
+            kept = self._kept = KeptAnswers(catalog.store, kept_bytes_max, admission=admission, mounted=mounted)
+            handlers = {name: kept.keeping(handler) if name in KEPT else handler for name, handler in handlers.items()}
         dispatcher = Dispatcher(handlers, to_declared, admission.run if admission else run_all)
         try:
-            self._server = HmsServer(dispatcher, host, port, settings, lane_of=lane_of, room=admission)
+            self._server = HmsServer(
+                dispatcher, host, port, settings, lane_of=lane_of, room=admission, ready=self._kept
+            )
         except OSError as error:
             raise cannot_listen("HMS", host, port, error) from error
 

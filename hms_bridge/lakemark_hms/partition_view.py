@@ -28,6 +28,13 @@ from lakemark_hms.wire.splice import Pieces, i32_value
 Values = tuple[str, ...]
 
 
+def names_of(columns: Sequence[str], values: Sequence[Values]) -> list[str]:
+    """The names of partitions."""
+    heads = [escape_path_name(column) + "=" for column in columns]
+    escape = lru_cache(maxsize=None)(escape_path_name)
+    return ["/".join([head + escape(value) for head, value in zip(heads, row, strict=True)]) for row in values]
+
+
 class PartitionView:
     """Immutable. ``structs`` are serialized Thrift partitions without what ``ending`` adds to each of them."""
 
@@ -51,9 +58,7 @@ class PartitionView:
     @cached_property
     def names(self) -> Sequence[str]:
         """``month=1/origin=JFK`` of each."""
-        heads = [escape_path_name(column) + "=" for column in self.columns]
-        escape = lru_cache(maxsize=None)(escape_path_name)
-        return ["/".join([head + escape(value) for head, value in zip(heads, row, strict=True)]) for row in self.values]
+        return names_of(self.columns, self.values)
 
     @cached_property
     def _index(self) -> dict[Values, list[int]]:

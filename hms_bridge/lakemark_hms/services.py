@@ -19,6 +19,7 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_server.grants.service import Grants
+from lakemark_server.kv import lasts
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.transactions.service import Transactions
 
@@ -92,6 +93,7 @@ class Services:
     def table_struct(self, named: NamedTable) -> bytes:
         """The serialized Thrift Table. Raises TableNotFound."""
         if named.hive is not None:
+            lasts()
             return named.hive.record.hive
         struct = None
         if self.lake is not None:

@@ -302,6 +302,7 @@ class Service:
             notification_format=BY_SETTING[given.hms_notification_format],
             partitions_max=given.hms_partitions_max,
             mounted=self._mounted,
+            kept_bytes_max=given.hms_kept_bytes_max,
         )
 
 

@@ -83,6 +83,7 @@ class Settings(BaseSettings):
     )
     hms_partitions_max: int = Field(0, ge=0, description="of one Metastore answer; more are refused. 0: any number")
     hms_waiting_max: int = Field(1_024, ge=0, description="calls that wait for a thread; more are refused")
+    hms_kept_bytes_max: int = Field(64 << 20, ge=0, description="memory for answers of Metastore look-ups; 0: none")
     client_catalogs: bool = Field(False, description="whether clients make catalogs")
     quota_requests_per_second: float = Field(Limits().requests_per_second, ge=0, description="of a tenant, per process")
     quota_request_burst: int = Field(Limits().request_burst, ge=0, description="at once after a pause")

@@ -17,6 +17,8 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
 )
 
 from lakemark_hms.bridge import HmsBridge
+from lakemark_server.catalog import partition_sets
+from lakemark_server.catalog.partition_sets import PartitionSets
 from lakemark_server.catalog.service import Catalog
 from lakemark_thrift import ttypes
 from tests.integration.conftest import Client, Connect
@@ -352,3 +354,16 @@ def test_ten_thousand_partitions(client: Client) -> None:
     found = names(client)
     assert len(found) == 10_000
     assert "n=5/s=s5" not in found
+
+
+def test_names_of_more_partitions_than_memory_may_have(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.create_table(table("t", keys="p string, q int"))
+    made = [partition([f"a b/{number:03}", str(number % 7)], of="t") for number in range(200)]
+    client.add_partitions(made)
+    names = client.get_partition_names("default", "t", -1)
+    assert len(names) == 200
+    monkeypatch.setattr(PartitionSets, "get_if_kept", lambda *_: None)
+    monkeypatch.setattr(partition_sets, "_PAGE", 30)
+    assert client.get_partition_names("default", "t", -1) == names
+    assert client.get_partition_names("default", "t", 5) == names[:5]
+    assert client.get_partition_names("default", "none", -1) == []

@@ -15,6 +15,7 @@ from lakemark_hms.wire.codec import REPLY as REPLY_KIND
 from lakemark_hms.wire.codec import encode_reply, encode_struct, message_head
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE, TableSummary
 from lakemark_proto.v1.mounts_pb2 import Mount
+from lakemark_server.catalog.names import DEFAULT_CATALOG
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.mounts.registry import Mounts
 from lakemark_thrift import ttypes
@@ -59,6 +60,11 @@ class Mounted:
                 self._known.clear()
             self._known[catalog] = known = (now + _KNOWN_S, mounts)
         return known[1]
+
+    def may_have(self, database: str) -> bool:
+        """Whether the database of the default catalog is mounted, or that is not known without reading the store."""
+        known = self._known.get(DEFAULT_CATALOG)
+        return known is None or self._clock_s() >= known[0] or database in known[1]
 
     def names(self, catalog: str) -> Sequence[str]:
         """The names under which databases are mounted, in order."""

@@ -19,6 +19,7 @@ from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog import directories
 from lakemark_server.catalog.names import DEFAULT_CATALOG
 from lakemark_server.catalog.service import require_droppable
+from lakemark_server.kv import lasts
 from lakemark_thrift.ttypes import (
     AsyncOperationResp,
     CreateDatabaseRequest,
@@ -65,11 +66,13 @@ class Databases(Subject, title="Databases"):
 
     @method("get_database", Rank.READ)
     def get(self, call: Call) -> bytes:
+        lasts()
         record = self._catalog.get_database(*given_database(call.args.name))
         return reply_struct(call.name, call.seqid, self._struct(record))
 
     @method("get_database_req", Rank.READ)
     def get_req(self, call: Call) -> bytes:
+        lasts()
         request = call.args.request
         record = self._catalog.get_database(*given_database(request.name, request.catalogName))
         return reply_struct(call.name, call.seqid, self._struct(record))

@@ -8,10 +8,10 @@ from lakemark_hms.given import table_of_partitions
 from lakemark_hms.handlers.partitions import Chosen, leading, wanted_values
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.hive_expressions import selects_all
-from lakemark_hms.partition_view import limited
+from lakemark_hms.partition_view import limited, names_of
 from lakemark_hms.wire.cut import LIST
 from lakemark_hms.wire.dispatch import Call
-from lakemark_hms.wire.splice import reply_value, string_list_value
+from lakemark_hms.wire.splice import Strings, reply_value, string_list_of_pages, string_list_value
 from lakemark_server.admission.ranks import Rank
 from lakemark_thrift.ttypes import (
     GetPartitionNamesPsResponse,
@@ -23,9 +23,28 @@ from lakemark_thrift.ttypes import (
 class PartitionNames(Subject, title="Names of partitions"):
     @method("get_partition_names", Rank.READ)
     def all(self, call: Call) -> bytes:
+        """Of a table with very many partitions only the encoded names are in memory."""
         args = call.args
+        if args.max_parts is None or args.max_parts < 0:
+            pages = self._pages(args.db_name, args.tbl_name)
+            if pages is not None:
+                return reply_value(call.name, call.seqid, LIST, string_list_of_pages(pages))
         names = self._all(args.db_name, args.tbl_name, None, args.max_parts)
         return reply_value(call.name, call.seqid, LIST, (string_list_value(names),))
+
+    def _pages(self, database: str | None, table: str | None) -> list[Strings] | None:
+        """The names in pieces, if the partitions are too many to be kept in memory."""
+        try:
+            hive = self._services.find(*table_of_partitions(database, table)).hive
+        except (DatabaseNotFound, TableNotFound):  # ``_all`` says what follows
+            return None
+        if hive is None:
+            return None
+        columns = hive.record.partition_columns
+        pages = self._services.warehouse.partitions.all_or_pages(
+            hive, lambda rows: Strings.of(names_of(columns, [row.values for row in rows]))
+        )
+        return pages if isinstance(pages, list) else None
 
     @method("fetch_partition_names_req", Rank.WRITE)
     def fetch_req(self, call: Call) -> list[str]:

@@ -29,6 +29,7 @@ from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.file_index.parts.changes import added_between
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.planning.merge_on_read import base_files, merged_on_read, split
+from lakemark_server.kv import lasts
 from lakemark_server.snapshots.service import ResolvedVersion, SnapshotReference, Snapshots
 from lakemark_server.store.keyspace import MAIN
 
@@ -106,6 +107,8 @@ class SparkFacet:
                 thrift = tables.view(named.table, name, location, named.version, schema, self._text(named, schema))
             struct = encode_struct(thrift)
             self._structs.put(named.key, struct)
+        if not named.wanted.files and named.wanted.at.timestamp_ms is None:
+            lasts()
         return struct
 
     def partitions(self, database: DatabaseRecord, name: str, selection: PartitionFilter) -> PartitionView | None:

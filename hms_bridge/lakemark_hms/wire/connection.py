@@ -55,12 +55,12 @@ class Connection:
 
     def write(self, data: bytes | memoryview) -> memoryview | None:
         """Writes what the socket takes now. Returns the rest, or None; if the socket fails there is no rest."""
-        view = memoryview(data)
+        rest = data
         try:
-            while view:
-                view = view[self.sock.send(view) :]
+            while (sent := self.sock.send(rest)) < len(rest):
+                rest = memoryview(rest)[sent:]
         except (BlockingIOError, InterruptedError):
-            return view
+            return memoryview(rest)
         except OSError:
             self.broken = True
         return None

@@ -3,6 +3,8 @@
 Clients of the Hive Metastore keep their connections open and mostly idle, so a connection takes a socket and an object
 but no thread. The loop reads and finds whole messages. A worker runs the call and writes the reply itself, so an answer
 needs one switch of threads. Calls of one connection run one at a time, in the order in which they were sent.
+
+What is answered again and again needs no worker: the loop itself sends replies that are ready (``ready.ReadyAnswers``).
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ from lakemark_hms.wire.dispatch import Dispatcher, RefusedError
 from lakemark_hms.wire.inbox import Inbox, Message, RejectedError
 from lakemark_hms.wire.lanes import LaneChoice, Lanes, main_lane
 from lakemark_hms.wire.limits import Room, ServerSettings, Unbounded
+from lakemark_hms.wire.ready import REQUEST_BYTES_MAX, ReadyAnswers
+from lakemark_hms.wire.together import Together, Waiting
 
 log = logging.getLogger(__name__)
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _RECEIVE_BYTES = 256 * 1024
+_FIRST_RECEIVE_BYTES = 16 * 1024  # memory for all of them is taken anew each time, and most requests are small
 _RECEIVES_MAX = 8  # in a row, before other connections get their turn
 _SWEEP_SECONDS = 0.25
 _REJECT_SECONDS = 2.0
@@ -36,7 +41,8 @@ _IDLE_SWEEP_SECONDS = 10.0
 class HmsServer:
     """Serves a dispatcher on one address; ``port`` 0 takes a free one. Use as a context manager, or start and stop.
 
-    ``lane_of`` chooses the lane of each call; ``room`` bounds the bytes of calls that wait or run.
+    ``lane_of`` chooses the lane of each call; ``room`` bounds the bytes of calls that wait or run. ``ready`` has
+    answers that are there before the call is made.
     """
 
     def __init__(
@@ -48,10 +54,13 @@ class HmsServer:
         *,
         lane_of: LaneChoice = main_lane,
         room: Room | None = None,
+        ready: ReadyAnswers | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._lane_of = lane_of
         self._room = room or Unbounded()
+        self._ready = ready
+        self._together = Together(ready, self._on_answer) if ready is not None else None
         self._settings = settings or ServerSettings()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=1024)
@@ -62,6 +71,7 @@ class HmsServer:
         self._of_host: Counter[str] = Counter()
         self._waiting: set[Connection] = set()  # connections with a deadline, or whose walk was put off
         self._notices: deque[Connection] = deque()
+        self._unanswered: deque[Waiting] = deque()  # whose kept answers do not hold
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._received = 0  # bytes in the inboxes
@@ -82,6 +92,8 @@ class HmsServer:
 
     def start(self) -> None:
         self._lanes.start()
+        if self._together is not None:
+            self._together.start()
         self._loop_thread.start()
 
     @property
@@ -96,6 +108,8 @@ class HmsServer:
         stop_by = self._stop_by = time.monotonic() + deadline_seconds
         self._wake()
         self._loop_thread.join()
+        if self._together is not None:
+            self._together.stop(max(0.0, stop_by - time.monotonic()))
         self._lanes.stop(lambda: max(0.0, stop_by - time.monotonic()))
 
     def __enter__(self) -> HmsServer:
@@ -113,6 +127,17 @@ class HmsServer:
         if not connection.broken:  # else its client left while the call waited
             reply = self._dispatcher.answer(message, connection.session)
         self._room.leave(message.size)
+        self._finish(connection, reply)
+
+    def _on_answer(self, call: Waiting, reply: bytes | None) -> None:
+        """Called by the thread that checks kept answers. Without a reply the loop hands the call to a worker."""
+        if reply is None and not call.connection.broken:
+            self._unanswered.append(call)
+            self._wake()
+        else:
+            self._finish(call.connection, reply)
+
+    def _finish(self, connection: Connection, reply: bytes | None) -> None:
         if self._write(connection, reply) or self._stop_by is not None:
             self._notices.append(connection)
             self._wake()
@@ -144,6 +169,9 @@ class HmsServer:
                         self._wake_in.recv(4096)
                 while self._notices:
                     self._on_notice(self._notices.popleft())
+                while self._unanswered:
+                    call = self._unanswered.popleft()
+                    self._give_to_worker(call.connection, call.message)
                 self._sweep(time.monotonic())
         finally:
             self._end()
@@ -235,9 +263,10 @@ class HmsServer:
             self._advance(connection)
 
     def _read(self, connection: Connection) -> None:
+        room = _FIRST_RECEIVE_BYTES
         for _ in range(_RECEIVES_MAX):
             try:
-                chunk = connection.sock.recv(_RECEIVE_BYTES)
+                chunk = connection.sock.recv(room)
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:
@@ -248,13 +277,35 @@ class HmsServer:
                 self._watch(connection, connection.interest & ~_READ)
                 break
             connection.used_at = time.monotonic()
+            if len(chunk) <= REQUEST_BYTES_MAX and self._answer_at_once(connection, chunk):
+                return
             if not connection.rejected:
                 connection.inbox.feed(chunk)
                 if not self._count(connection):
                     return
-            if len(chunk) < _RECEIVE_BYTES:
+            if len(chunk) < room:
                 break
+            room = _RECEIVE_BYTES
         self._advance(connection)
+
+    def _answer_at_once(self, connection: Connection, chunk: bytes) -> bool:
+        """Answers the request, if it is one whose answer is ready. False: nothing was done.
+
+        ``running`` is set in this thread only, so no lock is needed to see that it is not.
+        """
+        if connection.running or connection.inbox.size or connection.rejected or self._stop_by is not None:
+            return False
+        reply = self._ready.at_once(chunk) if self._ready is not None else None
+        if reply is None:
+            return False
+        connection.out = connection.write(reply)
+        if connection.out is not None:
+            with connection.lock:
+                connection.running = True
+            self._flush(connection)
+        elif connection.broken:
+            self._close(connection)
+        return True
 
     def _count(self, connection: Connection) -> bool:
         """Updates the sum of the bytes in all inboxes. False if it grew too large; the connection is closed then."""
@@ -309,6 +360,19 @@ class HmsServer:
             self._await_more(connection, now)
 
     def _hand_over(self, connection: Connection, message: Message) -> None:
+        """Answers from what is kept, or lets that be checked, or gives the message to a worker."""
+        kept = self._ready.kept(message) if self._ready is not None else None
+        if kept is None or self._ready is None or self._together is None:
+            self._give_to_worker(connection, message)
+            return
+        reply = self._ready.now(kept, message.header.seqid)
+        if reply is None:
+            self._together.put(Waiting(connection, message, kept))
+        elif self._write(connection, reply):
+            self._notices.append(connection)
+            self._wake()
+
+    def _give_to_worker(self, connection: Connection, message: Message) -> None:
         """Gives the message to a worker, or tells the client why not."""
         reason = f"the service is full: {self._lanes.pending} calls wait or run; try again in a second"
         try:

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct as Layout
+from typing import NamedTuple
 
 from lakemark_hms.wire.codec import REPLY, encode_struct, message_head
 from lakemark_hms.wire.cut import BOOL, LIST, MAP, STRING, STRUCT, field_head
 
 __all__ = [
     "Pieces",
+    "Strings",
     "bool_field",
     "encode_struct",
     "i32_value",
@@ -26,6 +28,7 @@ __all__ = [
     "reply_struct",
     "reply_struct_list",
     "reply_value",
+    "string_list_of_pages",
     "string_list_value",
     "string_map_value",
     "string_value",
@@ -102,6 +105,22 @@ def i64_value(number: int) -> bytes:
 
 def string_list_value(texts: Sequence[str]) -> bytes:
     return b"".join([bytes((STRING,)), _COUNT.pack(len(texts)), *map(string_value, texts)])
+
+
+class Strings(NamedTuple):
+    """Encoded strings that follow each other, and how many there are."""
+
+    number: int
+    data: bytes
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Strings:
+        return cls(len(texts), b"".join(map(string_value, texts)))
+
+
+def string_list_of_pages(pages: Sequence[Strings]) -> Pieces:
+    """The list of all these strings."""
+    return [bytes((STRING,)), _COUNT.pack(sum(page.number for page in pages)), *(page.data for page in pages)]
 
 
 def string_map_value(texts: Mapping[str, str]) -> bytes:

@@ -18,10 +18,10 @@ LIMIT_MAX: Final = (1 << 62) - 1
 class Limits:
     """What one tenant may have. The defaults are far above usual needs and below what would harm other tenants."""
 
-    requests_per_second: float = 10_000.0
+    requests_per_second: float = 100_000.0
     """On average, in each process."""
 
-    request_burst: int = 20_000
+    request_burst: int = 200_000
     """How many may come at once after a pause, in each process."""
 
     concurrent_requests: int = 1_000

@@ -75,6 +75,17 @@ class Tenants:
             traffic.running += 1
         return traffic, now_s
 
+    def pass_through(self, catalog: str, rank: Rank) -> bool:
+        """Counts a request that is answered at once. False: it would be refused; then it was not counted at all."""
+        limits = self._limits_of(catalog)
+        with self._lock:
+            traffic = self._traffic.get(catalog)
+            if traffic is None or traffic.limits is not limits:  # ``enter`` makes and changes them
+                return False
+            if traffic.running >= share_of(limits.concurrent_requests, rank):
+                return False
+            return not traffic.bucket.take(self._clock_s(), _reserve(limits) if rank is Rank.WRITE else 0.0)
+
     def leave(self, entered: Entered) -> None:
         traffic, since_s = entered
         taken_s = self._clock_s() - since_s

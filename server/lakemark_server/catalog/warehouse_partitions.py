@@ -85,6 +85,11 @@ class WarehousePartitions:
         """All partitions of the table, in the order of their values."""
         return self._sets.get(table.table_id)
 
+    def all_or_pages(self, table: HiveTable, make: Callable[[Sequence[Partition]], T]) -> PartitionSet | list[T]:
+        """As ``all``; of a table too large to be kept in memory, what ``make`` gives of some thousands at a time."""
+        kept = self._sets.get_if_kept(table.table_id)
+        return self._sets.pages(table.table_id, make) if kept is None else kept
+
     def named(self, table: HiveTable, wanted: Sequence[Values]) -> list[Partition]:
         """The partitions of ``wanted`` that exist, in that order."""
         if len(wanted) <= DIRECT_MAX and not self._sets.holds(table.table_id):

@@ -29,6 +29,7 @@ from .backends import backend_of, open_store, public_url
 from .keys import Space, pack, range_of, stamp_of, stamped_key, unpack
 from .memo import ReadMemo
 from .pages import keys_below, next_name, pairs_between
+from .readings import Readings, hold_together, lasts, noting
 
 __all__ = [
     "STAMP_BYTES",
@@ -40,6 +41,7 @@ __all__ = [
     "OpenTransaction",
     "ReadMemo",
     "ReadTransaction",
+    "Readings",
     "ReservedKey",
     "Space",
     "Store",
@@ -54,8 +56,11 @@ __all__ = [
     "ValueTooLarge",
     "backend_of",
     "counter",
+    "hold_together",
     "keys_below",
+    "lasts",
     "next_name",
+    "noting",
     "open_store",
     "pack",
     "pairs_between",

@@ -133,6 +133,10 @@ class ReadTransaction(Protocol):
         InvertedRange.
         """
 
+    def version(self) -> int:
+        """The version of the newest commit in the snapshot. Two snapshots of one store with the same version hold the
+        same; the reverse need not be true. Adds nothing to the read conflicts."""
+
 
 class Transaction(ReadTransaction, Protocol):
     """Reads plus buffered writes; nothing is visible to others before the commit.

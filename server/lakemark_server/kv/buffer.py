@@ -132,6 +132,9 @@ class BufferedTransaction:
             self._record_read_range(begin, end)
         return pairs
 
+    def version(self) -> int:
+        return self._view().version()
+
     def set(self, key: bytes, value: bytes) -> None:
         check_key(key)
         check_value(value)

@@ -19,6 +19,7 @@ from .changes import Changes
 from .export import Source, exported
 from .group_commit import Apply
 from .limits import check_range
+from .readings import not_whole, noted_read
 from .reads import Clock, ReadOnlyTransaction, Snapshot
 from .retry import run_transaction
 
@@ -48,7 +49,7 @@ class BufferedStore(Store):
         transaction = ReadOnlyTransaction(self._open_snapshot, self._clock)
         since = time.perf_counter()
         try:
-            return body(transaction)
+            return noted_read(body, transaction)
         finally:
             transaction.finish()
             STORE.observe(time.perf_counter() - since, "read")
@@ -58,6 +59,7 @@ class BufferedStore(Store):
 
     def begin(self) -> OpenTransaction:
         self._check_open()
+        not_whole()
         return BufferedTransaction(self._open_snapshot, self._submit, self._clock)
 
     def wait_for_change(self, key: bytes, seen: bytes | None, timeout_s: float) -> bool:

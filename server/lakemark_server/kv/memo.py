@@ -12,7 +12,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from .api import KeyValue, ReadTransaction, Store
+from .api import ReadTransaction, Store
+from .readings import Noting, Readings, current
 
 _BYTES_MAX: Final = 16 << 20
 _ENTRY_BYTES: Final = 1_000  # about the size of an answer and its keys
@@ -23,13 +24,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Kept(Generic[T]):
-    """``checked``: ``Store.writes_begun`` as it was before the values were last found unchanged."""
-
-    keys: list[bytes]
-    values: list[bytes | None]
+    readings: Readings
     answer: T
     size: int
-    checked: int | None = None
 
 
 class ReadMemo(Generic[K, T]):
@@ -52,17 +49,17 @@ class ReadMemo(Generic[K, T]):
     def get(self, tx: ReadTransaction, key: K) -> T:
         """The result of ``body(tx, key)``."""
         kept = self._kept.get(key)
-        if kept is not None and tx.get_many(kept.keys) == kept.values:
+        if kept is not None and tx.get_many(kept.readings.keys) == kept.readings.values:
             return kept.answer
-        reads = _Reads(tx)
-        answer = self._body(reads, key)
+        noting = Noting()
+        answer = self._body(noting.reading(tx), key)
+        readings = noting.readings(None)
         with self._lock:
             old = self._kept.pop(key, None)
             self._bytes -= 0 if old is None else old.size
-            if not reads.ranges:
-                keys, values = list(reads.points), list(reads.points.values())
-                size = _ENTRY_BYTES + sum(map(len, keys)) + sum(len(value or b"") for value in values)
-                self._kept[key] = _Kept(keys, values, answer, size)
+            if readings is not None:
+                size = _ENTRY_BYTES + readings.size_bytes
+                self._kept[key] = _Kept(readings, answer, size)
                 self._bytes += size
                 while len(self._kept) > self._entries_max or self._bytes > self._bytes_max:
                     self._bytes -= self._kept.popitem(last=False)[1].size
@@ -76,38 +73,14 @@ class ReadMemo(Generic[K, T]):
         kept = self._kept.get(key)
         if kept is None:
             return None
-        begun = store.writes_begun()
-        if begun is None or kept.checked != begun:
-            if store.read_at_once(kept.keys) != kept.values:
-                return None
-            kept.checked = begun
+        if not kept.readings.hold_at_once(store):
+            return None
+        noted = current()
+        if noted is not None:
+            noted.note(kept.readings.keys, kept.readings.values)
         return kept.answer
 
     def reads(self, key: K) -> Sequence[bytes]:
         """The keys that ``get`` will read, if its answer was kept; else none."""
         kept = self._kept.get(key)
-        return () if kept is None else kept.keys
-
-
-class _Reads:
-    """A transaction that records what is read."""
-
-    def __init__(self, tx: ReadTransaction) -> None:
-        self._tx = tx
-        self.points: dict[bytes, bytes | None] = {}
-        self.ranges = 0
-
-    def get(self, key: bytes, *, snapshot: bool = False) -> bytes | None:
-        value = self.points[key] = self._tx.get(key, snapshot=snapshot)
-        return value
-
-    def get_many(self, keys: Sequence[bytes], *, snapshot: bool = False) -> list[bytes | None]:
-        values = self._tx.get_many(keys, snapshot=snapshot)
-        self.points.update(zip(keys, values, strict=True))
-        return values
-
-    def get_range(
-        self, begin: bytes, end: bytes, *, limit: int = 0, reverse: bool = False, snapshot: bool = False
-    ) -> list[KeyValue]:
-        self.ranges += 1
-        return self._tx.get_range(begin, end, limit=limit, reverse=reverse, snapshot=snapshot)
+        return () if kept is None else kept.readings.keys

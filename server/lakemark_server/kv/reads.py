@@ -62,6 +62,9 @@ class ReadOnlyTransaction:
         check_limit(limit)
         return self._view().get_range(begin, end, limit, reverse)
 
+    def version(self) -> int:
+        return self._view().version()
+
     def finish(self) -> None:
         self._finished = True
         if self._snapshot is not None:

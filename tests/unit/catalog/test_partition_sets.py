@@ -1,6 +1,6 @@
 """Partitions cached in memory and updated by what changed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -191,3 +191,51 @@ def test_the_cache_is_bounded(warehouse: Warehouse, store: Store, clock: Clock) 
     for table in (first, second, first):
         assert len(values(sets, table)) == 10
     assert (sets.holds(first.table_id), sets.holds(second.table_id)) == (True, False)
+
+
+def test_pages_are_all_partitions_in_order_whatever_changes_while_they_are_read(
+    warehouse: Warehouse, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_sets, "_PAGE", 3)
+    table = make_table(warehouse)
+    warehouse.partitions.add(table, [row(table, f"p{number:02}") for number in range(10)])
+    sets = PartitionSets(store, clock)
+    pages_read: list[int] = []
+
+    def make(rows: Sequence[Partition]) -> list[str]:
+        pages_read.append(len(rows))
+        if len(pages_read) == 2:  # one before what was read, one in it, one after all
+            warehouse.partitions.add(table, [row(table, "a"), row(table, "p011"), row(table, "z")])
+            warehouse.partitions.drop(table, [("p02",), ("p08",)], delete_data=False, if_exists=False)
+        return [one.values[0] for one in rows]
+
+    wanted = ["a", "p00", "p01", "p011", *(f"p{number:02}" for number in (3, 4, 5, 6, 7, 9)), "z"]
+    read = sets.pages(table.table_id, make)
+    assert [name for page in read for name in page] == wanted
+    assert len(read) > 3
+    assert max(pages_read) < 10
+    assert not sets.holds(table.table_id)
+
+
+def test_pages_of_a_table_without_partitions(warehouse: Warehouse, store: Store, clock: Clock) -> None:
+    sets = PartitionSets(store, clock)
+    assert sum(sets.pages(make_table(warehouse).table_id, len)) == 0
+
+
+def test_a_table_too_large_for_memory_is_not_kept(warehouse: Warehouse, store: Store, clock: Clock) -> None:
+    table = make_table(warehouse)
+    warehouse.partitions.add(table, [row(table, str(number)) for number in range(10)])
+    size_bytes = sum(one.size_bytes for one in PartitionSets(store, clock).get(table.table_id).rows)
+    enough, too_little = (PartitionSets(store, clock, size_bytes - less) for less in (0, 1))
+    kept = enough.get_if_kept(table.table_id)
+    assert kept is not None
+    assert len(kept.rows) == 10
+    assert too_little.get_if_kept(table.table_id) is None
+    with counted(store) as work:
+        assert too_little.get_if_kept(table.table_id) is None
+    assert work.reads == 0, "that it is too large is known"
+    warehouse.partitions.drop(table, [(str(number),) for number in range(8)], delete_data=False, if_exists=False)
+    assert sum(too_little.pages(table.table_id, len)) == 2
+    kept = too_little.get_if_kept(table.table_id)
+    assert kept is not None, "it has shrunk"
+    assert len(kept.rows) == 2
