@@ -101,7 +101,7 @@ def test_lake_tables_are_for_reading(client: Client, engine: Any) -> None:
     shown.sd.cols.append(ttypes.FieldSchema("more", "int", ""))
     with pytest.raises(ttypes.InvalidOperationException, match="on this port it is not what it is"):
         engine.alter_table("default", "t", shown)
-    with pytest.raises(ttypes.MetaException, match="is a lake table"):
+    with pytest.raises(ttypes.InvalidObjectException, match="is a lake table"):
         engine.add_partitions([partition(["1", "x"], of="t")])
     (name,) = engine.get_partition_names("default", "t", -1)
     with pytest.raises(ttypes.MetaException, match="is a lake table"):
