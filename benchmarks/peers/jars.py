@@ -1,6 +1,7 @@
 """Jars of Maven Central, pinned by ``scripts/locks/jars.toml``: fetched when they are first needed, then kept.
 
-``python -m benchmarks.peers.jars [NAME …]`` fetches the sets of these names, or all, beforehand.
+``python -m benchmarks.peers.jars [NAME …]`` fetches the sets of these names beforehand, or all but the largest. A
+coordinate that is no jar's has a fourth part, how the file's name ends.
 
 The Ivy that comes with Spark fetches them, as it does for ``spark.jars.packages``. They are kept outside the checkout,
 below ``LAKEMARK_JARS`` or ``~/.cache/lakemark/jars``, because some are very large: all checkouts share them.
@@ -22,6 +23,8 @@ from typing import Final
 from benchmarks.peers.java import java_executable
 
 LOCK: Final = Path(__file__).resolve().parents[2] / "scripts" / "locks" / "jars.toml"
+LARGEST: Final = frozenset({"trino"})
+"""Sets that are fetched only by name."""
 _FETCH_S_MAX: Final = 1_200.0
 
 
@@ -51,8 +54,13 @@ def _cache() -> Path:
 
 def _place(coordinate: str, digest: str) -> Path:
     """The directory is named by the content, so a jar that is there is the right one."""
-    _, artifact, version = coordinate.split(":")
-    return _cache() / digest[:16] / f"{artifact}-{version}.jar"
+    _, artifact, version, ending = _parts(coordinate)
+    return _cache() / digest[:16] / f"{artifact}-{version}.{ending}"
+
+
+def _parts(coordinate: str) -> tuple[str, str, str, str]:
+    group, artifact, version, *ending = coordinate.split(":")
+    return group, artifact, version, ending[0] if ending else "jar"
 
 
 def _fetch(wanted: Mapping[str, str], cache: Path) -> None:
@@ -83,8 +91,9 @@ def _fetch(wanted: Mapping[str, str], cache: Path) -> None:
 def _module(wanted: Mapping[str, str]) -> str:
     """An Ivy module that needs exactly these jars, and nothing that they need."""
     lines = [
-        '<dependency org="{}" name="{}" rev="{}" transitive="false" conf="default->master"/>'.format(*one.split(":"))
-        for one in wanted
+        f'<dependency org="{group}" name="{artifact}" rev="{version}" transitive="false" conf="default->master">'
+        f'<artifact name="{artifact}" type="{ending}" ext="{ending}"/></dependency>'
+        for group, artifact, version, ending in map(_parts, wanted)
     ]
     return (
         '<ivy-module version="2.0"><info organisation="lakemark" module="jars"/>'
@@ -94,7 +103,7 @@ def _module(wanted: Mapping[str, str]) -> str:
 
 
 def main() -> None:
-    for name in sys.argv[1:] or tomllib.loads(LOCK.read_text()):
+    for name in sys.argv[1:] or tomllib.loads(LOCK.read_text()).keys() - LARGEST:
         jars(name)
 
 

@@ -79,6 +79,13 @@ class LakeDdl:
         """
         if is_hidden(named.name):
             raise lake_write_error(named.database.name, named.name)
+        if self._services.lake is not None and not self._services.lake.alterable:
+            raise UnsupportedOperation(
+                f"{named.database.name}.{named.name} is a lake table: on this port it is not what it is, but what "
+                "engines can read; alter it through Spark on the port of hms_port, or by the command line "
+                "(lakemark tables …)",
+                table=f"{named.database.name}.{named.name}",
+            )
         old = self._seen(named, new)
         label = f"{named.database.name}.{named.name}"
         before, after = _own(old.parameters or {}), _own(new.parameters or {})

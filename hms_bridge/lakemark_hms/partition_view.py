@@ -95,6 +95,13 @@ class PartitionView:
         values, structs = [self.values[at] for at in chosen], [self.structs[at] for at in chosen]
         return PartitionView(self.columns, self.types, values, structs, self.ending)
 
+    def followed_by(self, more: PartitionView) -> PartitionView:
+        """These partitions and, behind them, those of another view of the same table."""
+        ends = more.structs if more.ending == self.ending else [one + more.ending for one in more.structs]
+        mine = self.structs if more.ending == self.ending else [one + self.ending for one in self.structs]
+        ending = self.ending if more.ending == self.ending else b""
+        return PartitionView(self.columns, self.types, [*self.values, *more.values], [*mine, *ends], ending)
+
     @cached_property
     def _typed(self) -> PartitionColumns:
         """Raises InvalidArgument for a value that is not of its column's type."""

@@ -13,8 +13,9 @@ from lakemark_hms.given import table_of_partitions
 from lakemark_hms.names import DatabaseName
 from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.partition_objects import view_of
-from lakemark_hms.partition_view import PartitionView
+from lakemark_hms.partition_view import PartitionView, Values
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
+from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable
@@ -122,6 +123,20 @@ class Services:
             return view, view.matching(selection)
         view = self._lake_partitions(named, selection)
         return view, range(len(view))
+
+    def named_slices(self, named: NamedTable, view: PartitionView, wanted: Sequence[Values]) -> PartitionView:
+        """The wanted partitions of a lake table among those of ``view``, and those replaced since a client listed them.
+
+        ``view`` has all partitions of the latest version.
+        """
+        missing = [values for values in wanted if not view.at(values)]
+        present = view.only([at for values in wanted for at in view.at(values)])
+        older = self.lake.replaced(named.database, named.name, missing) if missing and self.lake is not None else None
+        return present if older is None else present.followed_by(older)
+
+    def table_type(self, entry: TableEntry) -> str:
+        """Hive's word for what a table is to the clients of this port."""
+        return self.lake.table_type if entry.kind != WAREHOUSE and self.lake is not None else entry.hive_type
 
     def _lake_partitions(self, named: NamedTable, selection: PartitionFilter) -> PartitionView:
         view = None

@@ -57,7 +57,9 @@ from lakemark_server.transactions.limits import TransactionLimits
 from lakemark_server.transactions.service import Transactions
 
 if TYPE_CHECKING:
+    from lakemark_hms.admission import Admission
     from lakemark_hms.bridge import HmsBridge
+    from lakemark_hms.facet import LakeFacet
     from lakemark_hms.federation.mounted import Mounted
     from lakemark_hms.listener.runner import Domains
 
@@ -75,8 +77,14 @@ class Service:
         ports.check_free("gRPC", settings.host, settings.grpc_port)
         if settings.hms_enabled:
             ports.check_free("HMS", settings.host, settings.hms_port)
+        if settings.hms_engine_port is not None:
+            ports.check_free("HMS for engines", settings.host, settings.hms_engine_port)
         self._connections = descriptors.connection_limits(
-            {"grpc": settings.grpc_connections_max, "hms": settings.hms_connections_max if settings.hms_enabled else 0}
+            {
+                "grpc": settings.grpc_connections_max,
+                "hms": settings.hms_connections_max if settings.hms_enabled else 0,
+                "engine": 0 if settings.hms_engine_port is None else settings.hms_connections_max,
+            }
         )
         if settings.metrics_port is not None:
             ports.check_free("metrics", settings.metrics_host, settings.metrics_port)
@@ -149,7 +157,9 @@ class Service:
                 idle_s_max=settings.grpc_idle_s_max,
             ),
         )
-        self.hms = self._bridge() if settings.hms_enabled else None
+        self._warehouse = Warehouse(self.catalog)
+        self._hms_admission = self._admission()
+        self.hms, self.engine = self._bridges()
         self._sweeper = Sweeper(
             self.store,
             clock,
@@ -182,7 +192,7 @@ class Service:
         self.metrics = None if settings.metrics_port is None else self._scraped(settings.metrics_port)
 
     def _scraped(self, port: int) -> ScrapeServer:
-        lanes = {"grpc": self.grpc.lane_uses} | ({"hms": self.hms.lane_uses} if self.hms else {})
+        lanes = {"grpc": self.grpc.lane_uses} | {name: bridge.lane_uses for name, bridge in self._listening()}
         measured = (LaneMetrics(lanes), EventMetrics(self.store, self.events, self.sinks, self.listeners))
         return ScrapeServer(
             self.settings.metrics_host,
@@ -227,14 +237,19 @@ class Service:
         return f"thrift://{self.settings.host}:{self.hms.port}" if self.hms else ""
 
     @property
+    def engine_uri(self) -> str:
+        """ "" if there is no port for engines other than Spark."""
+        return f"thrift://{self.settings.host}:{self.engine.port}" if self.engine else ""
+
+    @property
     def metrics_url(self) -> str:
         """ "" if there is no port for Prometheus."""
         return f"http://{self.settings.metrics_host}:{self.metrics.port}/metrics" if self.metrics else ""
 
     def start(self) -> None:
         self.grpc.start()
-        if self.hms:
-            self.hms.start()
+        for _, bridge in self._listening():
+            bridge.start()
         self._sweeper.start()
         self._folder.start()
         self._sink_runner.start()
@@ -245,6 +260,7 @@ class Service:
             "ready",
             grpc=self.grpc_address,
             hms=self.hms_uri,
+            engine=self.engine_uri,
             metrics=self.metrics_url,
             store=public_url(self.settings.store),
         )
@@ -255,8 +271,8 @@ class Service:
         self._sink_runner.stop()  # before what they read from ends: they note how far they are
         self._listener_runners.stop()
         self.events.close()
-        if self.hms:
-            self.hms.stop()
+        for _, bridge in self._listening():
+            bridge.stop()
         self.grpc.stop()
         self._sweeper.stop()
         self._folder.stop()
@@ -270,17 +286,37 @@ class Service:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _bridge(self) -> HmsBridge:
+    def _listening(self) -> list[tuple[str, HmsBridge]]:
+        """The ports of the Metastore protocol that there are, with the names of their lanes in metrics."""
+        named = (("hms", self.hms), ("engine", self.engine))
+        return [(name, bridge) for name, bridge in named if bridge is not None]
+
+    def _bridges(self) -> tuple[HmsBridge | None, HmsBridge | None]:
+        """For Spark and Hive, and for other engines."""
+        from lakemark_hms.lake.facet import EngineFacet, SparkFacet
+
+        given = self.settings
+        if not given.hms_enabled and given.hms_engine_port is None:
+            return None, None
+        spark, engine = (facet(self.snapshots, given.engine_schemes) for facet in (SparkFacet, EngineFacet))
+        return (
+            self._bridge(spark, given.hms_port, "hms") if given.hms_enabled else None,
+            None if given.hms_engine_port is None else self._bridge(engine, given.hms_engine_port, "engine"),
+        )
+
+    def _admission(self) -> Admission:
         from lakemark_hms.admission import Admission
+
+        return Admission(self.tenants, self.inflight, self.settings.request_s_max)
+
+    def _bridge(self, lake: LakeFacet, port: int, kind: str) -> HmsBridge:
         from lakemark_hms.bridge import HmsBridge
-        from lakemark_hms.lake.facet import SparkFacet
         from lakemark_hms.notifications.formats import BY_SETTING
         from lakemark_hms.wire.limits import ServerSettings
 
-        lake = SparkFacet(self.snapshots, self.settings.engine_schemes)
         given = self.settings
         limits = ServerSettings(
-            connections_max=self._connections["hms"],
+            connections_max=self._connections[kind],
             peer_connections_max=given.hms_peer_connections_max,
             workers=given.hms_threads,
             reserved_workers=given.hms_reserved_threads,
@@ -288,14 +324,14 @@ class Service:
             idle_seconds_max=given.hms_idle_s_max,
             received_bytes_max=given.max_inflight_bytes,
         )
-        admission = Admission(self.tenants, self.inflight, given.request_s_max)
         return HmsBridge(
             self.catalog,
             lake,
             host=given.host,
-            port=given.hms_port,
+            port=port,
             settings=limits,
-            admission=admission,
+            admission=self._hms_admission,
+            warehouse=self._warehouse,
             timeline=self.timeline,
             transactions=self.transactions,
             engine_schemes=given.engine_schemes,
@@ -341,7 +377,11 @@ def main(settings: Settings) -> None:
     gc.collect()
     gc.freeze()
     scraped = f"metrics={service.metrics_url} " if service.metrics else ""
-    print(f"lakemark ready grpc={service.grpc_address} hms={service.hms_uri} {scraped}pid={os.getpid()}", flush=True)
+    engine = f"engine={service.engine_uri} " if service.engine else ""
+    print(
+        f"lakemark ready grpc={service.grpc_address} hms={service.hms_uri} {engine}{scraped}pid={os.getpid()}",
+        flush=True,
+    )
     asked.wait()
     _log.info("stopping")
     service.stop()

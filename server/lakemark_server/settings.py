@@ -51,6 +51,9 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told otherwise")
     grpc_port: int = Field(9090, ge=0, le=65535, description="0: any free port")
     hms_port: int = Field(9083, ge=0, le=65535, description="Hive Metastore Thrift port; 0: any free port")
+    hms_engine_port: int | None = Field(
+        None, ge=0, le=65535, description="the same for engines other than Spark; 0: any free port; not set: none"
+    )
     hms_enabled: bool = Field(True, description="whether to serve the Hive Metastore protocol")
     metrics_port: int | None = Field(
         None, ge=0, le=65535, description="HTTP port for Prometheus; 0: any free port; not set: none"

@@ -28,6 +28,10 @@ def serve(
     hms_port: Annotated[
         int | None, typer.Option(help="port for the Hive Metastore protocol; 0: any free port", min=0, max=65535)
     ] = None,
+    hms_engine_port: Annotated[
+        int | None,
+        typer.Option(help="port of it for engines other than Spark; 0: any free port; default: none", min=0, max=65535),
+    ] = None,
     metrics_port: Annotated[
         int | None, typer.Option(help="HTTP port for Prometheus; 0: any free port; default: none", min=0, max=65535)
     ] = None,
@@ -51,6 +55,7 @@ def serve(
         "host": host,
         "grpc_port": grpc_port,
         "hms_port": hms_port,
+        "hms_engine_port": hms_engine_port,
         "metrics_port": metrics_port,
         "log_format": log_format,
     }

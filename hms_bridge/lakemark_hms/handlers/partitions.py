@@ -73,11 +73,10 @@ class Partitions(Subject, title="Partitions"):
         if named.hive is not None:
             check_values(named.hive, values)
             return full_struct(named.hive, self._services.warehouse.partitions.get(named.hive, values))
-        view = self._services.partitions(named)
-        at = view.at(values)
-        if not at:
+        view = self._services.named_slices(named, self._services.partitions(named), [values])
+        if not len(view):
             raise PartitionNotFound(f"{named.database.name}.{named.name} has no partition ({', '.join(values)})")
-        return view.struct(at[0])
+        return view.struct(0)
 
     # -- several
 
@@ -145,8 +144,9 @@ class Partitions(Subject, title="Partitions"):
             wanted = _values_of_names(named.hive, names)
             view = view_of(named.hive, self._services.warehouse.partitions.named(named.hive, wanted))
             return view, range(len(view))
-        view = self._services.partitions(named)
-        return view, [at for values in _values_of_names(view, names) for at in view.at(values)]
+        whole = self._services.partitions(named)
+        view = self._services.named_slices(named, whole, _values_of_names(whole, names))
+        return view, range(len(view))
 
     @method("get_partitions_by_filter", Rank.READ)
     def by_filter(self, call: Call) -> bytes:

@@ -104,7 +104,9 @@ class Tables(Subject, title="Tables"):
     def get_by_type(self, call: Call) -> list[str]:
         wanted = call.args.tableType
         return self._names_if_any(
-            given_database(call.args.db_name), call.args.pattern, lambda entry: not wanted or entry.hive_type == wanted
+            given_database(call.args.db_name),
+            call.args.pattern,
+            lambda entry: not wanted or self._services.table_type(entry) == wanted,
         )
 
     def _names_if_any(
@@ -139,7 +141,7 @@ class Tables(Subject, title="Tables"):
             if not databases(database.name):
                 continue
             for name, entry in self._services.catalog.list_tables(catalog, database.name):
-                if fits(name) and (not types or entry.hive_type in types):
+                if fits(name) and (not types or self._services.table_type(entry) in types):
                     metas.append(self._meta(DatabaseName(catalog, database.name), name, entry))
         return metas
 
@@ -151,7 +153,11 @@ class Tables(Subject, title="Tables"):
             except TableNotFound:  # dropped since it was listed
                 comment = None
         return TableMeta(
-            dbName=database.name, tableName=name, tableType=entry.hive_type, comments=comment, catName=database.catalog
+            dbName=database.name,
+            tableName=name,
+            tableType=self._services.table_type(entry),
+            comments=comment,
+            catName=database.catalog,
         )
 
     @method("get_tables_ext", Rank.READ)

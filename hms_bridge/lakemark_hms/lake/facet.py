@@ -1,9 +1,14 @@
-"""The ``spark`` facet: what Hive's read methods answer for lake tables and for names of their snapshots."""
+"""Facets: what Hive's read methods answer for lake tables and for names of their snapshots.
+
+To Spark (``SparkFacet``) a table and each of its snapshots is a view over a hidden table of file slices. To engines
+that do not run Spark's SQL (``EngineFacet``) it is such a table of file slices itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from lakemark_core.errors import (
@@ -19,14 +24,15 @@ from lakemark_core.storage import in_scheme
 from lakemark_core.types import Field, Schema
 from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake import names, tables
-from lakemark_hms.lake.scans import Scan, only_scan, scans_of
-from lakemark_hms.lake.slices import slices_view
-from lakemark_hms.partition_view import PartitionView
+from lakemark_hms.lake.scans import Scan, is_plain, only_scan, scans_of
+from lakemark_hms.lake.slices import instant_of, slices_view
+from lakemark_hms.objects import EXTERNAL, VIEW
+from lakemark_hms.partition_view import PartitionView, Values
 from lakemark_hms.wire.splice import encode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.cache import ByteLru
-from lakemark_server.file_index.parts.changes import added_between
+from lakemark_server.file_index.parts.changes import added_between, removed_between
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.planning.merge_on_read import base_files, merged_on_read, split
 from lakemark_server.kv import lasts
@@ -35,17 +41,23 @@ from lakemark_server.store.keyspace import MAIN
 
 _STRUCTS_BYTES: Final = 16 << 20
 _VIEWS_BYTES: Final = 128 << 20
+_REPLACED_INSTANTS_MAX: Final = 64  # whose replaced slices one request gets
 _MORE: Final[Mapping[names.FileKinds, tuple[Field, ...]]] = {"files": (), "bases": (), "deltas": DELTA_FIELDS}
 _Key = tuple[bytes, str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A name, and what it stands for at the moment."""
+    """A name, and what it stands for at the moment.
+
+    ``wanted`` says what is shown. ``plain``: a table of file slices under the name of a table or snapshot, with the
+    version's own columns.
+    """
 
     resolved: ResolvedVersion
     name: str
     wanted: names.SnapshotName
+    plain: bool = False
 
     @property
     def table(self) -> LakeTable:
@@ -75,11 +87,15 @@ class _Named:
         )
 
 
-class SparkFacet:
-    """Thread-safe. A view costs little; only a hidden table needs the files of its version.
+class _Facet:
+    """What both facets have in common. Thread-safe.
 
     ``engine_schemes``: in which schemes locations are answered, by those that they have.
     """
+
+    table_type: str
+    alterable: bool
+    _plain: bool  # whether names of tables and snapshots stand for tables of file slices
 
     def __init__(self, snapshots: Snapshots, engine_schemes: Mapping[str, str] | None = None) -> None:
         self._snapshots = snapshots
@@ -101,11 +117,13 @@ class SparkFacet:
         if struct is None:
             location = self._location(named)
             if named.wanted.files:
-                thrift = tables.hidden(named.table, name, location, *self._scan(named))
+                scan, snapshot = self._snapshots.again(partial(self._scan, named))
+                made = tables.plain if named.plain else tables.hidden
+                struct = encode_struct(made(named.table, name, location, scan, snapshot))
             else:
                 schema = self._snapshots.schema(named.table, named.resolved.lineage, named.version)
-                thrift = tables.view(named.table, name, location, named.version, schema, self._text(named, schema))
-            struct = encode_struct(thrift)
+                text = self._text(named, schema)
+                struct = encode_struct(tables.view(named.table, name, location, named.version, schema, text))
             self._structs.put(named.key, struct)
         if not named.wanted.files and named.wanted.at.timestamp_ms is None:
             lasts()
@@ -129,9 +147,37 @@ class SparkFacet:
                 self._views.put(named.key, view)
         return view
 
+    def replaced(self, database: DatabaseRecord, name: str, wanted: Sequence[Values]) -> PartitionView | None:
+        """Those of the wanted file slices that were replaced since a client listed them.
+
+        A slice's name has the instant that wrote it, so it is known which version was the first to have the slice. If
+        that was cleaned, the earliest that was not still has it, or else the slice is gone.
+        """
+        named = self._resolve(database, name)
+        if named is None or not named.wanted.files or named.wanted.at != SnapshotReference():
+            return None
+        instants = {instant for values in wanted if values and (instant := instant_of(values[-1])) is not None}
+        table, lineage, latest = named.table, named.resolved.lineage, named.version
+        versions = self._snapshots.first_versions(table, lineage, latest, sorted(instants)[-_REPLACED_INSTANTS_MAX:])
+        view: PartitionView | None = None
+        for version in sorted(versions - {latest}):
+            gone = self._snapshots.again(partial(self._removed, named, version))
+            view = gone if view is None else view.followed_by(gone)
+        if view is None:
+            return None
+        return view.only(sorted({at for values in wanted for at in view.at(values)[:1]}))
+
+    def _removed(self, named: _Named, version: int) -> PartitionView:
+        """The file slices of an older version that the latest does not have, as the latest would show them."""
+        scan, newer = self._scan(named)
+        older = self._snapshot(replace(named, resolved=replace(named.resolved, version=version)))
+        gone = removed_between(older, newer)
+        return slices_view(named.table, named.name, self._location(named), scan, gone, PartitionFilter(""), named.plain)
+
     def _slices(self, named: _Named, selection: PartitionFilter) -> PartitionView:
         scan, snapshot = self._scan(named)
-        return slices_view(named.table, named.name, self._location(named), scan, snapshot, selection)
+        location = self._location(named)
+        return slices_view(named.table, named.name, location, scan, snapshot, selection, named.plain)
 
     def _location(self, named: _Named) -> str:
         """The table's location in the scheme that engines read."""
@@ -151,7 +197,8 @@ class SparkFacet:
         except NotFound as error:
             # "No such object" would make engines say only that there is no such table.
             raise InvalidName(error.message, **error.details) from error
-        return _Named(resolved, name, wanted)
+        plain = self._plain and not wanted.files
+        return _Named(resolved, name, replace(wanted, files=True, optimized=True) if plain else wanted, plain)
 
     def _resolved(self, database: DatabaseRecord, base: str, wanted: names.SnapshotName) -> ResolvedVersion:
         """The snapshot of a branch or a tag, which share one set of names. Raises NotFound."""
@@ -190,6 +237,10 @@ class SparkFacet:
     def _scan(self, named: _Named) -> tuple[Scan, Snapshot]:
         """What a hidden table shows. Raises InvalidName if there is no such group, or there are several."""
         snapshot = self._snapshot(named)
+        if named.plain:
+            if not is_plain(snapshot):
+                raise _not_plain(named)
+            return only_scan(snapshot.schema), snapshot
         if snapshot.schema.schema_id == 1:
             return _only_scan(snapshot.schema, named.wanted.kinds), snapshot
         scans = _scans_of(snapshot, named.wanted.kinds)
@@ -236,6 +287,36 @@ class SparkFacet:
                     table=named.table.name,
                 )
         return newer
+
+
+class SparkFacet(_Facet):
+    """Thread-safe. A view costs little; only a hidden table needs the files of its version."""
+
+    table_type = VIEW
+    alterable = True
+    _plain = False
+
+
+class EngineFacet(_Facet):
+    """Thread-safe. ``t``, ``t@v12`` … are plain parquet tables, each with one partition for each file slice.
+
+    Base files are shown without the deltas on them. Raises UnsupportedOperation for versions with files that a reader
+    of parquet cannot read by the names and types of the version's columns.
+    """
+
+    table_type = EXTERNAL
+    alterable = False
+    _plain = True
+
+
+def _not_plain(named: _Named) -> UnsupportedOperation:
+    table = f"{named.table.record.database}.{named.table.record.name}"
+    return UnsupportedOperation(
+        f"{named.name}: version {named.version} of {table} has files that were written with other names or types of "
+        "columns, which no plain parquet table shows: rewrite them (compaction or clustering), or read the table "
+        "through Spark",
+        table=table,
+    )
 
 
 def _named_scans(named: _Named, files: Snapshot, kinds: names.FileKinds) -> list[tuple[str, Scan]]:

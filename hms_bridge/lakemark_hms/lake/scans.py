@@ -59,3 +59,19 @@ def scans_of(snapshot: Snapshot) -> Sequence[Scan]:
     if not groups:
         return [only_scan(snapshot.schema)]
     return [Scan(group, tuple(scanned_columns([schemas[one] for one in group], snapshot.schema))) for group in groups]
+
+
+def is_plain(snapshot: Snapshot) -> bool:
+    """Whether a reader that finds columns by the names of the latest schema reads all files exactly."""
+    if snapshot.schema.schema_id == 1:
+        return True
+    if len(scans_of(snapshot)) > 1:
+        return False
+    stored = {part.schema.schema_id: part.schema for part in snapshot.parts}
+    for column, scanned in scanned_columns(list(stored.values()), snapshot.schema):
+        if scanned is None:
+            if any(schema.find(column.name) is not None for schema in stored.values()):
+                return False
+        elif scanned.name.lower() != column.name.lower() or scanned.type != column.type:
+            return False
+    return True

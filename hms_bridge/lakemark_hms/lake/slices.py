@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakemark_core.types import format_type, parse_partition_name
 from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake.scans import Scan
-from lakemark_hms.lake.tables import parquet_storage, slice_key
+from lakemark_hms.lake.tables import hive_columns, parquet_storage, slice_key
 from lakemark_hms.partition_view import PartitionView, Values, typed_columns
 from lakemark_hms.wire.splice import encode_struct, string_list_value, string_value
 from lakemark_server.catalog.lake import LakeTable
@@ -22,24 +22,32 @@ from lakemark_server.file_index.parts.part import Part
 from lakemark_thrift import ttypes
 
 _MARK: Final = "\x00location\x00"
+_INSTANT_DIGITS: Final = 19  # fewer fit into 64 bits
 _VALUES_HEAD: Final = b"\x0f\x00\x01"  # field 1, a list
 
 
 def slices_view(
-    table: LakeTable, name: str, location: str, scan: Scan, snapshot: Snapshot, selection: PartitionFilter
+    table: LakeTable,
+    name: str,
+    location: str,
+    scan: Scan,
+    snapshot: Snapshot,
+    selection: PartitionFilter,
+    with_columns: bool = False,
 ) -> PartitionView:
     """The live file slices of a snapshot that the filter selects, as partitions of the hidden table ``name``.
 
     They are in the order of their versions. The filter is evaluated once for each partition of the lake table, or for
     each slice if it is about the key that tells slices apart. ``location`` is the table's, as engines
-    read it.
+    read it. ``with_columns``: whether each partition has the columns of the table, which some clients do not take from
+    there; the answer is several times as large.
     """
     schema = snapshot.schema
     key = slice_key(schema, scan)
     by_slice = selection.mentions(key) or not schema.partition_columns
     columns = [field.name.lower() for field in schema.partition_fields]
     selection.require_columns([*columns, key])
-    before, after = _template(table, name)
+    before, after = _template(table, name, hive_columns(scan.data_columns) if with_columns else None)
     values: list[Values] = []
     structs: list[bytes] = []
     for part in snapshot.parts:
@@ -77,7 +85,13 @@ def _slice_value(path: str) -> str:
     return f"{parts[0]}.{parts[-2]}"
 
 
-def _template(table: LakeTable, name: str) -> tuple[bytes, bytes]:
+def instant_of(value: str) -> int | None:
+    """The instant that wrote a slice, by its value as a partition; None if it is the value of none."""
+    instant = value.partition(".")[0]
+    return int(instant) if instant.isascii() and instant.isdecimal() and len(instant) < _INSTANT_DIGITS else None
+
+
+def _template(table: LakeTable, name: str, columns: list[ttypes.FieldSchema] | None) -> tuple[bytes, bytes]:
     """The bytes of a partition after its values up to its location, and after its location."""
     record = table.record
     whole = encode_struct(
@@ -86,8 +100,8 @@ def _template(table: LakeTable, name: str) -> tuple[bytes, bytes]:
             tableName=name,
             createTime=record.created_ms // 1_000,
             lastAccessTime=0,
-            # Without columns a client takes those of the table, and the answer is a fifth of the size.
-            sd=parquet_storage(None, _MARK),
+            # Without columns Hive's own client takes those of the table, and the answer is a fifth of the size.
+            sd=parquet_storage(columns, _MARK),
             parameters={},
             catName=record.catalog,
         )

@@ -141,6 +141,24 @@ def hidden(table: LakeTable, name: str, location: str, scan: Scan, snapshot: Sna
     )
 
 
+def plain(table: LakeTable, name: str, location: str, scan: Scan, snapshot: Snapshot) -> ttypes.Table:
+    """The table ``name`` of a snapshot's file slices for engines that know no Spark; the arguments are as for
+    ``hidden``."""
+    record = table.record
+    made = hidden(table, name, location, scan, snapshot)
+    made.parameters = own_properties(record.properties) | {
+        "EXTERNAL": "TRUE",
+        VERSION_PARAMETER: str(snapshot.version),
+        SCHEMA_PARAMETER: str(snapshot.schema.schema_id),
+        "numFiles": str(snapshot.files),
+        "numRows": str(snapshot.rows),
+        "totalSize": str(snapshot.size_bytes),
+    }
+    if record.comment:
+        made.parameters["comment"] = record.comment
+    return made
+
+
 def parquet_storage(columns: list[ttypes.FieldSchema] | None, location: str) -> ttypes.StorageDescriptor:
     return ttypes.StorageDescriptor(
         cols=columns,

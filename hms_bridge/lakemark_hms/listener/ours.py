@@ -13,11 +13,10 @@ from functools import cached_property
 from typing import Final
 
 from lakemark_core.errors import DatabaseNotFound, FunctionNotFound, NotFound, TableNotFound, VersionNotFound
-from lakemark_core.evolution import scanned_columns
 from lakemark_core.storage import in_scheme
 from lakemark_core.types import parse_partition_name, partition_name
 from lakemark_hms.lake import tables
-from lakemark_hms.lake.scans import only_scan, scans_of
+from lakemark_hms.lake.scans import is_plain, only_scan
 from lakemark_hms.lake.slices import slices_of
 from lakemark_hms.listener.decisions import EXTERNAL, VIEW
 from lakemark_hms.objects import MANAGED, database_struct, is_true
@@ -98,7 +97,7 @@ class LakeSide:
         snapshot = self.latest.snapshot
         if merged_on_read(snapshot) is not None:
             return _MERGE_ON_READ.format(version=snapshot.version)
-        if not _is_plain(snapshot):
+        if not is_plain(snapshot):
             return _SCHEMAS.format(version=snapshot.version)
         return ""
 
@@ -269,19 +268,3 @@ def is_view(table: Table) -> bool:
 def values_of_partition(name: str) -> Values:
     """The values in ``month=1/origin=JFK``."""
     return tuple(value for _, value in parse_partition_name(name))
-
-
-def _is_plain(snapshot: Snapshot) -> bool:
-    """Whether a reader that finds columns by the names of the latest schema reads all files exactly."""
-    if snapshot.schema.schema_id == 1:
-        return True
-    if len(scans_of(snapshot)) > 1:
-        return False
-    stored = {part.schema.schema_id: part.schema for part in snapshot.parts}
-    for column, scanned in scanned_columns(list(stored.values()), snapshot.schema):
-        if scanned is None:
-            if any(schema.find(column.name) is not None for schema in stored.values()):
-                return False
-        elif scanned.name.lower() != column.name.lower() or scanned.type != column.type:
-            return False
-    return True

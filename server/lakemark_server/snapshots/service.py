@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from lakemark_core.errors import InvalidArgument, InvalidFile, VersionNotFound
+from lakemark_core.errors import InstantNotFound, InvalidArgument, InvalidFile, VersionNotFound
 from lakemark_core.types import Schema
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
@@ -208,6 +208,13 @@ class Snapshots:
         self._store.read(check)
         return version
 
+    def first_versions(self, table: LakeTable, lineage: Lineage, latest: int, instants: Sequence[int]) -> set[int]:
+        """The first versions up to ``latest`` that have what these instants have published, and can still be read.
+
+        For each instant that is its own version, or the earliest one that was not cleaned.
+        """
+        return self._store.read(lambda tx: _first_versions(tx, table.table_id, lineage, latest, instants))
+
     def pending_compaction(self, table: LakeTable, lineage: Lineage) -> Pending:
         """The file groups that requested and inflight compactions of the branch are going to rewrite."""
         return pending_compaction(self._store, table, lineage)
@@ -231,6 +238,27 @@ class Snapshots:
         ]
         batch = concat_batches([pa.RecordBatch.from_arrays(arrays, schema=FIXED) for arrays in columns])
         return take_rows(batch, np.argsort(indexes))
+
+
+def _first_versions(
+    tx: ReadTransaction, table_id: int, lineage: Lineage, latest: int, instants: Sequence[int]
+) -> set[int]:
+    versions: set[int] = set()
+    horizons: dict[str, int] = {}
+    for number in instants:
+        try:
+            record = records.instant(tx, table_id, number)
+        except InstantNotFound:
+            version = 1  # long ago, if ever
+        else:  # what another branch has published may have come by a merge, nobody knows when
+            version = record.version if lineage.owner(max(record.version, 1)) == record.branch else 1
+        if not 0 < version <= latest:
+            continue
+        key = lineage.owner(version)
+        if key not in horizons:
+            horizons[key] = retention.cleaned(tx, table_id, key).horizon
+        versions.add(max(version, horizons[key] + 1))
+    return {version for version in versions if version <= latest}
 
 
 def _not_there(table: LakeTable, version: int, wanted: Sequence[str], present: set[int]) -> InvalidFile:
