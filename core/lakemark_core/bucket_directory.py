@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from lakemark_core.bucket_tree import (
     DEPTH_MAX,
+    above,
     at_depth,
     bucket_named,
     children,
@@ -50,15 +51,13 @@ class Directory:
         """That of the deepest bucket."""
         return depth_of(max(self.leaves))
 
-    def bucket_of(self, number: int) -> int:
-        """The bucket of a hash, or the one that has all keys of a bucket; for one that is above others, itself.
+    def bucket_of(self, key_hash: int) -> int:
+        """The bucket of a hash: the deepest one is looked for first, then with one bit less on each miss."""
+        return next(one for one in above(at_depth(key_hash, self.depth)) if one in self.leaves)
 
-        The deepest bucket is looked for first, then with one bit less on each miss.
-        """
-        for depth in range(self.depth, -1, -1):
-            if at_depth(number, depth) in self.leaves:
-                return at_depth(number, depth)
-        raise ValueError(f"no bucket has {number}")
+    def over(self, bucket: int) -> int:
+        """The bucket of the directory that has all keys of ``bucket``; itself if these have several."""
+        return first_above(bucket, self.leaves) or bucket
 
     def depths(self) -> bytes:
         """For each value of ``pmod(hash, 2^depth)``, in order, the depth of its bucket."""
