@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
+from lakemark_core.bucket_directory import Directory
 from lakemark_core.errors import InvalidArgument, Unavailable
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, Field, Schema, is_textual, name_of_partition, values_of_partition
@@ -30,6 +31,9 @@ _NULL_PARTITION: Final = ("", "__HIVE_DEFAULT_PARTITION__")
 _LOST: Final = "Checkpoint block"
 """Begins what Spark says of rows of a local checkpoint that nobody has any more."""
 
+_LETTER: Final = ord("A")
+"""For depth 0 in a directory that is looked up by Spark."""
+
 _COUNT: Final = " count"
 _EXAMPLE: Final = " example"
 _NULL: Final = " null"
@@ -38,20 +42,10 @@ _LACKING: Final = " lacking"
 
 
 class BucketGroup(NamedTuple):
-    """A file group of a table with buckets: its partition, by the values of the partition columns, and its bucket."""
+    """A file group of a table with buckets: its partition, by the values of the partition columns, and its name."""
 
     partition: tuple[ColumnValue, ...]
-    bucket: int
-
-    @property
-    def name(self) -> str:
-        """The name of the file group."""
-        return group_name(self.bucket)
-
-
-def group_name(bucket: int) -> str:
-    """The name of a bucket's file group, the same in every partition."""
-    return f"bucket-{bucket}"
+    name: str
 
 
 @dataclass(frozen=True)
@@ -68,8 +62,22 @@ class Batch:
 
 def by_bucket(rows: DataFrame, schema: Schema, kind: TableKind) -> DataFrame:
     """``rows``, which have the table's columns, with ``BUCKET``, and those of a group in one task."""
-    key = [F.col(f"`{field.name}`") for field in kind.bucket_fields(schema)]
-    return gathered(rows.withColumn(BUCKET, F.pmod(F.hash(*key), F.lit(kind.buckets))), BUCKET, schema)
+    key = F.hash(*(F.col(f"`{field.name}`") for field in kind.bucket_fields(schema)))
+    bucket = F.pmod(key, F.lit(kind.buckets)) if kind.directory is None else _leaf(key, kind.directory)
+    return gathered(rows.withColumn(BUCKET, bucket), BUCKET, schema)
+
+
+def _leaf(key_hash: Column, directory: Directory) -> Column:
+    """The bucket of the directory that has a hash."""
+    depths = directory.depths()
+    known = sorted(set(depths))
+    leaves = {depth: F.pmod(key_hash, F.lit(1 << depth)) + F.lit(1 << depth) for depth in known}
+    if len(known) == 1:
+        return leaves[known[0]]
+    # One literal, however many buckets there are. In bytes every place is found at once, in a text one after another.
+    letters = F.expr(f"X'{bytes(depth + _LETTER for depth in depths).hex()}'")
+    letter = letters.substr(F.pmod(key_hash, F.lit(len(depths))) + F.lit(1), F.lit(1)).cast("string")
+    return F.coalesce(*(F.when(letter == chr(depth + _LETTER), leaf) for depth, leaf in leaves.items()))
 
 
 @contextmanager
@@ -142,7 +150,7 @@ def _groups(
                 f"column '{row[_LACKING]}' of {table} needs a value in every row, and the DataFrame has rows without "
                 f"one, as that with the key {row[f'{_LACKING} key']}"
             )
-    groups = [BucketGroup(_partition(row, schema), row[BUCKET]) for row in totals]
+    groups = [BucketGroup(_partition(row, schema), kind.group_name(row[BUCKET])) for row in totals]
     return groups, sum(row[_COUNT] for row in totals)
 
 

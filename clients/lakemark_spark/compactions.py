@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
+from lakemark_core.bucket_directory import Directory
+from lakemark_core.bucket_tree import bucket_named
 from lakemark_core.file_layout import layout_of
 from lakemark_core.merge_sql import DELTA_FIELDS, INSTANT
-from lakemark_core.table_kind import TableKind, kind_of
-from lakemark_spark.batches import by_bucket
+from lakemark_core.table_kind import TableKind
+from lakemark_spark.batches import BucketGroup, by_bucket
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.fragments import merge_fragments
-from lakemark_spark.groups import files_of_groups, instant_of, write_groups
+from lakemark_spark.groups import files_of_groups, instant_of, plan_of_groups, write_groups
 from lakemark_spark.merges import deletes
 from lakemark_spark.reader import merged_rows, rows_of
 
@@ -46,7 +48,7 @@ def compact(
     """
     with use_client(server) as client:
         definition = client.tables.get(table)
-        kind = kind_of(definition.properties)
+        kind = definition.table_kind
         if not kind.buckets:
             target = layout_of(definition.properties).target_bytes
             # To the conflict rules: rows come into other file groups.
@@ -61,7 +63,11 @@ def compact(
                 return writer.commit()
             plan = client.plan(table, where, version=writer.read_version, branch=branch)
             files = plan.files()
-            merging = _to_merge(files, before)
+            due = _due(files, before, kind)
+            if due and kind.directory is not None:
+                # All files with such keys are needed, and not only those with rows that the condition selects.
+                plan = plan_of_groups(client, writer, branch, due)
+            merging = _merging(plan.files(), due, before)
             known_until = writer.instant - kind.deletes_retained_ms
             forgotten = _forgotten(files, known_until)
             if not merging and not forgotten:
@@ -85,26 +91,49 @@ def _merged(
     ordering column need not be known: there a change that comes later is newer.
     """
     rows = merged_rows(spark, plan, files, kind, writer.schema)
-    bases = write_groups(by_bucket(rows, writer.schema, kind), writer)
-    if not kind.ordering_column or known_until >= writer.instant:
-        return bases
+    bases = write_groups(by_bucket(rows, writer.schema, kind), writer, kind)
     deltas = [file for file in files if file.kind == "delta"]
+    if not deltas or not kind.ordering_column or known_until >= writer.instant:
+        return bases
     log = deletes(rows_of(spark, plan, deltas, writer.schema, DELTA_FIELDS), writer.schema, kind)
     log = by_bucket(log.where(F.col(INSTANT) > known_until), writer.schema, kind)
-    kept = write_groups(log, writer, [field.name for field in DELTA_FIELDS])
+    kept = write_groups(log, writer, kind, [field.name for field in DELTA_FIELDS])
     return [*bases, *(replace(file, kind="delta", base_instant=writer.instant) for file in kept)]
 
 
-def _to_merge(files: Sequence[DataFile], before: int | None) -> list[DataFile]:
-    """The deltas of instants less than ``before`` (None: all), with the base files and kept deletes of their groups."""
-    deltas = [
-        file
+def _due(files: Sequence[DataFile], before: int | None, kind: TableKind) -> set[BucketGroup]:
+    """The groups with deltas of instants less than ``before`` (None: all).
+
+    Also those of buckets that were split or merged since: their rows come into the buckets that there are now.
+    """
+    groups = {
+        BucketGroup(file.partition, file.file_group)
         for file in files
-        if file.kind == "delta" and not file.keeps_deletes and (before is None or instant_of(file) < before)
-    ]
-    groups = {(file.partition, file.file_group) for file in deltas}
-    under = [file for file in files_of_groups(files, groups) if file.kind == "base" or file.keeps_deletes]
-    return [*under, *deltas]
+        if _merges(file, before) or _elsewhere(file, kind.directory)
+    }
+    if kind.directory is None:
+        return groups
+    # Of a bucket that has come in the place of several, the files of all are written as one.
+    buckets = ((group.partition, bucket_named(group.name)) for group in groups)
+    over = ((partition, kind.directory.over(bucket)) for partition, bucket in buckets if bucket is not None)
+    return groups | {BucketGroup(partition, kind.group_name(bucket)) for partition, bucket in over}
+
+
+def _merging(files: Sequence[DataFile], groups: Collection[BucketGroup], before: int | None) -> list[DataFile]:
+    """What is merged of the files of the groups: all but deltas of ``before`` and later."""
+    theirs = files_of_groups(files, groups)
+    return [file for file in theirs if file.kind == "base" or file.keeps_deletes or _merges(file, before)]
+
+
+def _merges(file: DataFile, before: int | None) -> bool:
+    return file.kind == "delta" and not file.keeps_deletes and (before is None or instant_of(file) < before)
+
+
+def _elsewhere(file: DataFile, directory: Directory | None) -> bool:
+    """Whether rows of the file's bucket are written into other buckets now."""
+    if directory is None or file.bucket is None or (file.kind == "delta" and not file.keeps_deletes):
+        return False
+    return file.bucket not in directory.leaves
 
 
 def _forgotten(files: Sequence[DataFile], known_until: int) -> list[DataFile]:

@@ -10,12 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import Client, Commit, DataFile, Writer
+from lakemark_core.bucket_tree import FileGroups
 from lakemark_core.errors import InvalidSchema
 from lakemark_core.merge_sql import COLUMNS, DELETE, DELTA_FIELDS, INSTANT, OPERATION, RESERVED, UPSERT, columns_text
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, Field, Schema
-from lakemark_spark.batches import batch_of
-from lakemark_spark.groups import files_of_groups, instant_of, plan_of_groups, write_groups
+from lakemark_spark.batches import BucketGroup, batch_of
+from lakemark_spark.groups import instants_under, plan_of_groups, write_groups
 from lakemark_spark.schema import columns_for, to_spark
 
 NEVER_WAITS: Final = frozenset({"row", "column"})
@@ -44,7 +45,8 @@ def upsert_deltas(
     with batch_of(rows, schema, kind, writer.table, required_fields(schema, kind)) as batch:
         plan = plan_of_groups(client, writer, branch, batch.groups)
         names = {group.name for group in batch.groups}
-        begins = not any(file.file_group in names for file in plan)
+        groups = FileGroups(batch.groups)
+        begins = not any(groups.touch(file.partition, file.file_group) for file in plan)
         whole = len(given) == len(schema.columns)
         writer.start(
             [group.partition for group in batch.groups],
@@ -52,9 +54,9 @@ def upsert_deltas(
             columns=[] if whole else [field.name for field in given if field not in kind.key_fields(schema)],
         )
         if begins and whole and kind.merge_by == "row" and policy not in NEVER_WAITS:
-            return writer.commit(write_groups(batch.rows, writer), metadata=metadata)
+            return writer.commit(write_groups(batch.rows, writer, kind), metadata=metadata)
         columns = F.lit(columns_text(given)) if kind.merge_by == "column" else None
-        files = write_deltas(as_log(batch.rows, UPSERT, writer.instant, columns), writer, plan.files())
+        files = write_deltas(as_log(batch.rows, UPSERT, writer.instant, columns), writer, kind, plan.files())
         return writer.commit(files, metadata=metadata)
 
 
@@ -82,7 +84,7 @@ def delete_deltas(
         plan = plan_of_groups(client, writer, branch, batch.groups)
         places = dict.fromkeys((*partitions, *(group.partition for group in batch.groups)))
         writer.start(list(places), file_groups=sorted({group.name for group in batch.groups}))
-        files = write_deltas(as_log(batch.rows, DELETE, writer.instant, None), writer, plan.files())
+        files = write_deltas(as_log(batch.rows, DELETE, writer.instant, None), writer, kind, plan.files())
         return writer.commit(files, metadata=metadata)
 
 
@@ -150,19 +152,17 @@ def as_log(rows: DataFrame, operation: str | Column, instant: int, columns: Colu
     return rows.select("*", *(values[one.name].cast(to_spark(one.type)).alias(one.name) for one in DELTA_FIELDS))
 
 
-def write_deltas(log: DataFrame, writer: Writer, existing: Sequence[DataFile]) -> list[DataFile]:
+def write_deltas(log: DataFrame, writer: Writer, kind: TableKind, existing: Sequence[DataFile]) -> list[DataFile]:
     """Writes rows of ``as_log``, which are in place (``by_bucket``), as deltas.
 
-    They lie on top of the base files of their groups, which ``existing`` has.
+    They lie on top of the base files with such keys, which ``existing`` has.
     """
-    files = write_groups(log, writer, [field.name for field in DELTA_FIELDS])
-    groups = {(file.partition, file.file_group) for file in files}
-    bases = {
-        (file.partition, file.file_group): instant_of(file)
-        for file in files_of_groups(existing, groups)
-        if file.kind == "base"
-    }
-    return [replace(file, kind="delta", base_instant=bases.get((file.partition, file.file_group), 0)) for file in files]
+    files = write_groups(log, writer, kind, [field.name for field in DELTA_FIELDS])
+    groups = [BucketGroup(file.partition, file.file_group) for file in files]
+    under = instants_under(existing, groups)
+    return [
+        replace(file, kind="delta", base_instant=under.get(group, 0)) for file, group in zip(files, groups, strict=True)
+    ]
 
 
 def _identifies(field: Field, schema: Schema, kind: TableKind) -> bool:

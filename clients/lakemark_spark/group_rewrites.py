@@ -89,12 +89,13 @@ def _change(
     schema = writer.schema
     check_names(schema, writer.table)
     with batch_of(rows, schema, kind, writer.table, required) as batch:
-        groups = {(group.partition, group.name) for group in batch.groups}
         plan = plan_of_groups(client, writer, branch, batch.groups)
-        old = files_of_groups(plan, groups)
+        old = files_of_groups(plan, batch.groups)
         if not batch.groups or (operation == DELETE and not old):
             return None
-        writer.start([group.partition for group in batch.groups], file_groups=sorted({name for _, name in groups}))
+        writer.start(
+            [group.partition for group in batch.groups], file_groups=sorted({name for _, name in batch.groups})
+        )
         columns = None if given is None else F.lit(columns_text(given))
         log = as_log(batch.rows, operation, writer.instant, columns)
         added = rewrite_groups(log, plan, old, writer, kind if given is None else replace(kind, merge_by="column"))
@@ -107,6 +108,6 @@ def rewrite_groups(
     """Writes the file groups of the rows of ``as_log`` with these changes. ``old``: the files that they have now."""
     schema = writer.schema
     if not old:
-        return write_groups(log.where(F.col(OPERATION) == UPSERT), writer)
+        return write_groups(log.where(F.col(OPERATION) == UPSERT), writer, kind)
     before = merged_rows(log.sparkSession, plan, old, kind, schema)
-    return write_groups(by_bucket(merge(before, log, schema, kind), schema, kind), writer)
+    return write_groups(by_bucket(merge(before, log, schema, kind), schema, kind), writer, kind)

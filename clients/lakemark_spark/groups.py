@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import DataFrame
 
 from lakemark import Client, DataFile, Plan, Writer
+from lakemark.files import groups_of
+from lakemark_core.bucket_tree import FileGroups
 from lakemark_core.expressions import ColumnRef, Compare, Expr, IsNull, Literal, all_of, any_of, to_sql
+from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, Field, Schema
 from lakemark_spark import layout
-from lakemark_spark.batches import BUCKET, BucketGroup, group_name
+from lakemark_spark.batches import BUCKET, BucketGroup
 from lakemark_spark.footers import describe_files
 
 PARTITIONS_ASKED_MAX: Final = 256
@@ -25,11 +28,15 @@ def plan_of_groups(client: Client, writer: Writer, branch: str, groups: Iterable
     return client.plan(writer.table, where, version=writer.read_version, branch=branch)
 
 
-def files_of_groups(
-    files: Iterable[DataFile], groups: Collection[tuple[tuple[ColumnValue, ...], str]]
-) -> list[DataFile]:
-    """Those that belong to the groups, each of them given by its partition and its name."""
-    return [file for file in files if (file.partition, file.file_group) in groups]
+def files_of_groups(files: Iterable[DataFile], groups: Iterable[tuple[tuple[ColumnValue, ...], str]]) -> list[DataFile]:
+    """Those that have to be replaced together in order to replace the groups, given by partition and name.
+
+    These are the files of the groups; in an extendible index also those that share keys with them, and so on. Of the
+    partitions of the groups ``files`` has all.
+    """
+    files = list(files)
+    whole = groups_of(files).whole(groups)
+    return [file for file in files if whole.touch(file.partition, file.file_group)]
 
 
 def instant_of(file: DataFile) -> int:
@@ -37,7 +44,22 @@ def instant_of(file: DataFile) -> int:
     return int(file.path.partition("/")[0])
 
 
-def write_groups(rows: DataFrame, writer: Writer, more: Sequence[str] = ()) -> list[DataFile]:
+def instants_under(files: Iterable[DataFile], groups: Iterable[BucketGroup]) -> dict[BucketGroup, int]:
+    """For each of the groups the instant of the latest base file that shares keys with it; none: it is left out."""
+    own: dict[tuple[ColumnValue, ...], list[tuple[str, int]]] = {}
+    for file in files:
+        if file.kind == "base":
+            own.setdefault(file.partition, []).append((file.file_group, instant_of(file)))
+    under: dict[BucketGroup, int] = {}
+    for partition, name in groups:
+        sharing = FileGroups([("", name)])
+        instants = [instant for other, instant in own.get(partition, ()) if sharing.touch("", other)]
+        if instants:
+            under[BucketGroup(partition, name)] = max(instants)
+    return under
+
+
+def write_groups(rows: DataFrame, writer: Writer, kind: TableKind, more: Sequence[str] = ()) -> list[DataFile]:
     """Writes rows, which are as ``by_bucket`` makes them, as one file for each file group. They become base files.
 
     ``more``: columns that the files have beside the table's.
@@ -48,7 +70,7 @@ def write_groups(rows: DataFrame, writer: Writer, more: Sequence[str] = ()) -> l
     written = describe_files(spark, layout.written_files(attempt), writer.location, writer.schema)
     buckets = [layout.number_of(file.path) for file in written]
     return [
-        replace(file, file_group=group_name(bucket), bucket=bucket)
+        replace(file, file_group=kind.group_name(bucket), bucket=bucket)
         for file, bucket in zip(written, buckets, strict=True)
     ]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from lakemark import Client
 from lakemark_core.errors import InvalidArgument, UnsupportedOperation
-from lakemark_core.table_kind import KEY_PROPERTY, TableKind, kind_of
+from lakemark_core.table_kind import KEY_PROPERTY, TableKind
 
 
 def kind_of_table(client: Client, table: str) -> TableKind:
     """As the table's properties say. Raises TableNotFound."""
-    return kind_of(client.tables.get(table).properties)
+    return client.tables.get(table).table_kind
 
 
 def key_columns(keys: str | Sequence[str] | None, kind: TableKind, table: str) -> Sequence[str]:

@@ -13,7 +13,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from lakemark import Client, DataFile, Plan
 from lakemark.client.client import Moment
-from lakemark.files import without_settled_deletes
+from lakemark.files import groups_of, without_settled_deletes
 from lakemark.reading.plan import require_no_deltas
 from lakemark_core.evolution import reading_groups, scanned_columns
 from lakemark_core.evolution.sql import quoted, scanned_sql, type_sql
@@ -99,11 +99,11 @@ def merged_rows(
 ) -> DataFrame:
     """The rows that files of a plan stand for, with all columns of ``schema``: the plan's (None), or a later one.
 
-    ``files`` has all files of a file group, or none. Raises UnsupportedOperation if the table has no key to merge by.
+    Of files that share keys ``files`` has all, or none. Raises UnsupportedOperation if there is no key to merge by.
     """
     schema = schema or plan.schema
     files = without_settled_deletes(files)
-    changed = {(file.partition, file.file_group) for file in files if file.kind == "delta"}
+    changed = groups_of(file for file in files if file.kind == "delta")
     if not changed:
         return rows_of(spark, plan, files, schema)
     if not kind.buckets:
@@ -112,8 +112,8 @@ def merged_rows(
     bases: list[DataFile] = []
     deltas: list[DataFile] = []
     for file in files:
-        group = file.partition, file.file_group
-        (deltas if file.kind == "delta" else bases if group in changed else settled).append(file)
+        under = changed.touch(file.partition, file.file_group)
+        (deltas if file.kind == "delta" else bases if under else settled).append(file)
     log = rows_of(spark, plan, deltas, schema, DELTA_FIELDS)
     merged = merge(rows_of(spark, plan, bases, schema), log, schema, kind)
     return merged.unionAll(rows_of(spark, plan, settled, schema)) if settled else merged

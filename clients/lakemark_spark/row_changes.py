@@ -18,7 +18,7 @@ from lakemark_core.errors import UnsupportedOperation
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.expressions import to_sql
 from lakemark_core.merge_sql import DELETE, UPSERT, columns_text
-from lakemark_core.table_kind import TableKind, kind_of
+from lakemark_core.table_kind import TableKind
 from lakemark_core.types import Field
 from lakemark_spark import layout
 from lakemark_spark.batches import Batch, batch_of, computed_once
@@ -91,7 +91,7 @@ def change_rows(
     if by is not None:
         check_join(by.join)
     definition = client.tables.get(table)
-    kind, policy = kind_of(definition.properties), definition.conflict_policy
+    kind, policy = definition.table_kind, definition.conflict_policy
     if by is not None:
         by = replace(by, on=key_columns(by.on, kind if by.on is None else TableKind(), table))
     operation = _operation(kind, policy, inserts=any(clause.action == "insert" for clause in change.clauses))
@@ -267,8 +267,7 @@ class _Buckets(_Change):
             by_bucket = bucketed_source_of(by.source, writer.schema, kind, writer.table, by.join)
             source = stack.enter_context(by_bucket)
             plan = plan_of_groups(self.client, writer, self.branch, source.groups)
-            groups = {(group.partition, group.name) for group in source.groups}
-            return source, plan, files_of_groups(plan, groups), clauses
+            return source, plan, files_of_groups(plan, source.groups), clauses
         source = stack.enter_context(source_of(by.source, writer.schema, fields, writer.table, by.join))
         plan = self._plan_of(source)
         return source, plan, plan.files(), clauses
@@ -290,11 +289,14 @@ class _Buckets(_Change):
     ) -> tuple[list[DataFile], list[DataFile]]:
         """The files that are added, and those that these replace."""
         writer, kind = self.writer, self.kind
-        groups = {(group.partition, group.name) for group in batch.groups}
-        old = files_of_groups(files, groups)
+        if kind.directory is not None:
+            # Files with other keys of these groups, which the condition has left out, are written again with them.
+            plan = plan_of_groups(self.client, writer, self.branch, batch.groups)
+            files = plan.files()
+        old = files_of_groups(files, batch.groups)
         upserts_only = not clauses.numbers("delete")
         if not old and kind.merge_by == "row" and upserts_only and self.policy not in NEVER_WAITS:
-            return write_groups(batch.rows, writer), []
+            return write_groups(batch.rows, writer, kind), []
         deleted = clauses.applies("delete")
         operation = F.when(deleted, DELETE).otherwise(UPSERT)
         columns = [
@@ -306,7 +308,7 @@ class _Buckets(_Change):
             log = as_log(rows, operation, writer.instant, None)
             return rewrite_groups(log, plan, old, writer, replace(kind, merge_by="row")), old
         log = as_log(rows, operation, writer.instant, self._columns_text(clauses))
-        return write_deltas(log, writer, files), []
+        return write_deltas(log, writer, kind, files), []
 
     def _columns_text(self, clauses: Clauses) -> Column | None:
         """In a table that is merged by column an update has the columns that it sets, and leaves others to others."""

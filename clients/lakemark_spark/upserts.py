@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
 from lakemark_core.expressions import to_sql
-from lakemark_core.table_kind import kind_of
 from lakemark_spark import layout
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.deltas import upsert_deltas
@@ -51,7 +50,7 @@ def upsert(
     """
     with use_client(server) as client:
         definition = client.tables.get(table)
-        kind = kind_of(definition.properties)
+        kind = definition.table_kind
         keys = key_columns(keys, kind, table)
         with client.begin(table, "upsert", start=False, request_id=request_id, branch=branch) as writer:
             if writer.committed:

@@ -12,7 +12,7 @@ from lakemark import Client, Commit, DataFile, Writer
 from lakemark.client.model import Operation
 from lakemark.client.partitions import Partition, partition_values
 from lakemark_core.errors import InvalidArgument
-from lakemark_core.table_kind import TableKind, kind_of
+from lakemark_core.table_kind import TableKind
 from lakemark_core.types import name_of_partition
 from lakemark_spark import layout
 from lakemark_spark.batches import batch_of, computed_once
@@ -92,8 +92,8 @@ def _write(
     named = None if partitions is None or isinstance(partitions, str) else list(partitions)
     if isinstance(partitions, str) and not dynamic:
         raise InvalidArgument(f"partitions={partitions!r} is neither a list of partitions nor 'dynamic'")
-    properties = client.tables.get(table).properties
-    kind = kind_of(properties)
+    definition = client.tables.get(table)
+    properties, kind = definition.properties, definition.table_kind
     if operation == "append":
         require_no_key(kind, table)
     with client.begin(
@@ -119,7 +119,7 @@ def _files(
     schema = writer.schema
     if kind.buckets:
         with batch_of(rows, schema, kind, writer.table, required_fields(schema, kind)) as batch:
-            return write_groups(batch.rows, writer)
+            return write_groups(batch.rows, writer, kind)
     with ExitStack() as stack:
         if kind.key:
             names = key_columns(None, kind, writer.table)

@@ -1,4 +1,4 @@
-"""The bucket of a row, from its key: ``pmod(hash(column, …), buckets)`` with Spark's ``hash``. Pure.
+"""The hash of a row's key, by which its bucket is found: Spark's ``hash(column, …)``. Pure.
 
 That is Murmur3 (x86, 32 bits) with seed 42, in the form that Spark's own bucketed tables have: the hash of one column
 is the seed of the next, and the last bytes of a text or of bytes are mixed in one by one. Writers compute it in Spark;
@@ -28,13 +28,14 @@ _LONG_DECIMAL_DIGITS: Final = 18
 """Decimals of so many digits are hashed as one number."""
 
 
-def bucket_of(values: Sequence[ColumnValue], fields: Sequence[Field], buckets: int) -> int:
-    """The bucket of a key: ``values`` are those of the columns ``fields``, of their types. A null changes nothing."""
+def hash_of_key(values: Sequence[ColumnValue], fields: Sequence[Field]) -> int:
+    """Spark's ``hash`` of a key: ``values`` are those of the columns ``fields``, of their types. A null changes
+    nothing."""
     seed = SEED
     for value, field in zip(values, fields, strict=True):
         if value is not None:
             seed = _HASHES[_kind(field)](value, field, seed)
-    return (seed - (1 << 32) if seed & 0x80000000 else seed) % buckets
+    return seed - (1 << 32) if seed & 0x80000000 else seed
 
 
 def buckets_of(predicate: Expr, kind: TableKind, schema: Schema) -> frozenset[int] | None:
@@ -42,24 +43,24 @@ def buckets_of(predicate: Expr, kind: TableKind, schema: Schema) -> frozenset[in
 
     ``predicate`` is bound to ``schema`` and normalized.
     """
-    return _named(predicate, kind.bucket_fields(schema), kind.buckets) if kind.buckets else None
+    return _named(predicate, kind.bucket_fields(schema), kind) if kind.buckets else None
 
 
-def _named(predicate: Expr, fields: Sequence[Field], buckets: int) -> frozenset[int] | None:
+def _named(predicate: Expr, fields: Sequence[Field], kind: TableKind) -> frozenset[int] | None:
     match predicate:
         case Or(terms):
-            parts = [_named(term, fields, buckets) for term in terms]
+            parts = [_named(term, fields, kind) for term in terms]
             known = [part for part in parts if part is not None]
             return frozenset().union(*known) if len(known) == len(parts) else None
         case And(terms):
-            parts = [_named(term, fields, buckets) for term in terms]
-            known = [*(part for part in parts if part is not None), *_of_keys(terms, fields, buckets)]
+            parts = [_named(term, fields, kind) for term in terms]
+            known = [*(part for part in parts if part is not None), *_of_keys(terms, fields, kind)]
             return frozenset.intersection(*known) if known else None
         case _:
-            return next(_of_keys([predicate], fields, buckets), None)
+            return next(_of_keys([predicate], fields, kind), None)
 
 
-def _of_keys(terms: Iterable[Expr], fields: Sequence[Field], buckets: int) -> Iterator[frozenset[int]]:
+def _of_keys(terms: Iterable[Expr], fields: Sequence[Field], kind: TableKind) -> Iterator[frozenset[int]]:
     """The buckets of the keys that conditions name, all of which hold, if they name a value for each column."""
     values: dict[int, list[ColumnValue]] = {}
     for term in terms:
@@ -70,7 +71,7 @@ def _of_keys(terms: Iterable[Expr], fields: Sequence[Field], buckets: int) -> It
                 values.setdefault(column.id, [literal.value for literal in literals])
     named = [values[field.id] for field in fields if field.id in values]
     if len(named) == len(fields) and prod(map(len, named)) <= KEYS_MAX:
-        yield frozenset(bucket_of(key, fields, buckets) for key in product(*named))
+        yield frozenset(chain.from_iterable(kind.buckets_of(hash_of_key(key, fields)) for key in product(*named)))
 
 
 def _of_int(number: int, seed: int) -> int:

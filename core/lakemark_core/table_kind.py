@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast, get_args
 
+from lakemark_core import bucket_tree
+from lakemark_core.bucket_directory import Directory
+from lakemark_core.bucket_tree import DEPTH_MAX
 from lakemark_core.errors import InvalidArgument, InvalidSchema
+from lakemark_core.file_layout import FILE_BYTES_MIN
 from lakemark_core.property_values import whole_number
 from lakemark_core.types import Field, Schema, format_type, is_floating, is_nested
 
@@ -17,6 +21,10 @@ ORDERING_PROPERTY: Final = "lakemark.merge.ordering-column"
 """Of the changes of a row the one with the greatest value wins; without it the latest commit."""
 MERGE_BY_PROPERTY: Final = "lakemark.merge.by"
 BUCKETS_PROPERTY: Final = "lakemark.bucket.count"
+INDEX_PROPERTY: Final = "lakemark.bucket.index"
+"""Whether there are always so many buckets, or more where the table grows."""
+SPLIT_PROPERTY: Final = "lakemark.bucket.split-size-bytes"
+"""A bucket of a partition that is larger is to be split."""
 DELETES_PROPERTY: Final = "lakemark.merge.deletes.retain-ms"
 """For how many milliseconds compactions keep a delete, so that older changes which arrive later lose to it."""
 PROPERTIES: Final = (
@@ -25,17 +33,21 @@ PROPERTIES: Final = (
     ORDERING_PROPERTY,
     MERGE_BY_PROPERTY,
     BUCKETS_PROPERTY,
+    INDEX_PROPERTY,
+    SPLIT_PROPERTY,
     DELETES_PROPERTY,
 )
 
-FIXED: Final = (KEY_PROPERTY, ORDERING_PROPERTY, MERGE_BY_PROPERTY, BUCKETS_PROPERTY)
+FIXED: Final = (KEY_PROPERTY, ORDERING_PROPERTY, MERGE_BY_PROPERTY, BUCKETS_PROPERTY, INDEX_PROPERTY)
 """Properties by which files were written: a table keeps those that it was created with."""
 
-BUCKETS_MAX: Final = 65_536
+BUCKETS_MAX: Final = 1 << DEPTH_MAX
+SPLIT_BYTES: Final = 256 << 20
 DELETES_RETAINED_MS: Final = 7 * 24 * 3_600_000
 
 WriteMode: TypeAlias = Literal["copy-on-write", "merge-on-read"]
 MergeBy: TypeAlias = Literal["row", "column"]
+BucketIndex: TypeAlias = Literal["fixed", "extendible"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +55,8 @@ class TableKind:
     """``key``: names of columns as the property has them, () without a key. ``buckets`` 0: there is no bucket index.
 
     ``ordering_column`` "": changes are ordered by their commits. ``deletes_retained_ms``: how long compactions keep
-    deletes; 0: not at all. Made by ``kind_of``.
+    deletes; 0: not at all. ``directory``: into which buckets rows of an extendible index are written; None: the index
+    is fixed. Made by ``kind_of``.
     """
 
     key: tuple[str, ...] = ()
@@ -52,6 +65,8 @@ class TableKind:
     merge_by: MergeBy = "row"
     buckets: int = 0
     deletes_retained_ms: int = 0
+    directory: Directory | None = None
+    split_bytes: int = SPLIT_BYTES
 
     @property
     def merges_on_read(self) -> bool:
@@ -65,6 +80,30 @@ class TableKind:
     def bucket_fields(self, schema: Schema) -> tuple[Field, ...]:
         """The columns whose hash is the bucket: those of the key that do not partition the table."""
         return tuple(field for field in self.key_fields(schema) if not schema.is_partition(field.name))
+
+    def group_name(self, bucket: int) -> str:
+        """The name of a bucket's file group, the same in every partition."""
+        return f"bucket-{bucket}" if self.directory is None else bucket_tree.group_name(bucket)
+
+    def buckets_of(self, key_hash: int) -> Sequence[int]:
+        """The buckets in which rows of this hash may be. Those of an extendible index may have been written at any
+        depth."""
+        if self.directory is None:
+            return (key_hash % self.buckets,)
+        return bucket_tree.above(bucket_tree.at_depth(key_hash, DEPTH_MAX))
+
+    def why_no_bucket(self, bucket: int) -> str:
+        """Why the table can have no files of a bucket; "" if it can."""
+        if self.directory is not None:
+            if 1 <= bucket <= bucket_tree.NUMBER_MAX:
+                return ""
+            return (
+                f"bucket {bucket} is no bucket of an extendible index: these are 2^depth + remainder, up to depth "
+                f"{DEPTH_MAX}"
+            )
+        if bucket < self.buckets:
+            return ""
+        return f"bucket {bucket} is not one of the table's {self.buckets} buckets, 0 to {self.buckets - 1}"
 
     def check(self, schema: Schema) -> None:
         """Raises InvalidArgument with the first thing that does not fit the schema."""
@@ -110,23 +149,29 @@ class TableKind:
             )
 
 
-def kind_of(properties: Mapping[str, str]) -> TableKind:
-    """The kind that a table's properties ask for. Raises InvalidArgument for illegal values and combinations."""
+def kind_of(properties: Mapping[str, str], directory: bytes = b"") -> TableKind:
+    """The kind that a table's properties ask for. Raises InvalidArgument for illegal values and combinations.
+
+    ``directory``: of an extendible index, as ``Directory.to_bytes`` makes it; empty: that of a new table.
+    """
     key = _columns(properties, KEY_PROPERTY)
+    if not key:
+        for name in (WRITE_MODE_PROPERTY, ORDERING_PROPERTY, MERGE_BY_PROPERTY, BUCKETS_PROPERTY, INDEX_PROPERTY):
+            if name in properties and properties[name].strip().lower() not in ("copy-on-write", "fixed"):
+                raise InvalidArgument(f"{name} is for tables with a key: set {KEY_PROPERTY}, too")
+    buckets = _buckets(properties)
     kind = TableKind(
         key,
         cast(WriteMode, _word(properties, WRITE_MODE_PROPERTY, get_args(WriteMode))),
         properties.get(ORDERING_PROPERTY, "").strip(),
         cast(MergeBy, _word(properties, MERGE_BY_PROPERTY, get_args(MergeBy))),
-        _buckets(properties),
+        buckets,
         _deletes_retained_ms(properties),
+        _directory(properties, buckets, directory),
+        _split_bytes(properties),
     )
     if ORDERING_PROPERTY in properties and not kind.ordering_column:
         raise InvalidArgument(f"{ORDERING_PROPERTY} = '' names no column; leave it out to go by the order of commits")
-    if not key:
-        for name in (WRITE_MODE_PROPERTY, ORDERING_PROPERTY, MERGE_BY_PROPERTY, BUCKETS_PROPERTY):
-            if name in properties and properties[name].strip().lower() != "copy-on-write":
-                raise InvalidArgument(f"{name} is for tables with a key: set {KEY_PROPERTY}, too")
     if DELETES_PROPERTY in properties and not kind.ordering_column:
         raise InvalidArgument(
             f"{DELETES_PROPERTY} is for tables with {ORDERING_PROPERTY}: elsewhere a change that comes after a delete "
@@ -176,6 +221,33 @@ def _deletes_retained_ms(properties: Mapping[str, str]) -> int:
     if DELETES_PROPERTY in properties:
         return whole_number(properties, DELETES_PROPERTY, 0)
     return DELETES_RETAINED_MS if properties.get(ORDERING_PROPERTY, "").strip() else 0
+
+
+def _directory(properties: Mapping[str, str], buckets: int, directory: bytes) -> Directory | None:
+    if _word(properties, INDEX_PROPERTY, get_args(BucketIndex)) == "fixed":
+        return None
+    if not buckets:
+        raise InvalidArgument(
+            f"{INDEX_PROPERTY} = 'extendible' needs {BUCKETS_PROPERTY}: with how many buckets the table begins, which "
+            "are the fewest that it has"
+        )
+    if buckets & (buckets - 1):
+        raise InvalidArgument(
+            f"{BUCKETS_PROPERTY} = {buckets}: an extendible index begins with a power of two, since a split makes two "
+            f"buckets of one; use {1 << buckets.bit_length() - 1} or {1 << buckets.bit_length()}"
+        )
+    least = buckets.bit_length() - 1
+    return Directory.from_bytes(directory, least) if directory else Directory.uniform(least)
+
+
+def _split_bytes(properties: Mapping[str, str]) -> int:
+    if SPLIT_PROPERTY not in properties:
+        return SPLIT_BYTES
+    if _word(properties, INDEX_PROPERTY, get_args(BucketIndex)) == "fixed":
+        raise InvalidArgument(
+            f"{SPLIT_PROPERTY} is for tables with {INDEX_PROPERTY} = 'extendible': other buckets are never split"
+        )
+    return whole_number(properties, SPLIT_PROPERTY, FILE_BYTES_MIN)
 
 
 def _buckets(properties: Mapping[str, str]) -> int:

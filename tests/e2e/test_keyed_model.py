@@ -1,7 +1,8 @@
 """Random changes of tables with a key, compared after each with a model in memory.
 
 Three readers look: ``lakemark_spark.read``, plain Spark, and the client without Spark. Compactions lie in between, some
-of them with an upsert in their middle. Every kind of table takes its turn.
+of them with an upsert in their middle; so do splits and merges of buckets, also in the middle of upserts and of
+compactions. Every kind of table takes its turn.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from lakemark import Client
+from lakemark.files import groups_of
 from lakemark_server.process import Service
 from tests.e2e.conftest import StartSpark
 from tests.e2e.lake_spark.snippets import run
@@ -31,12 +33,22 @@ LONG_STEPS: Final = 60
 
 BUCKETS: Final = {"lakemark.bucket.count": "2"}
 MERGED: Final = {**BUCKETS, "lakemark.write.mode": "merge-on-read"}
+EXTENDIBLE: Final = {"lakemark.bucket.index": "extendible", "lakemark.bucket.count": "1"}
 KINDS: Final = {
     "merged": MERGED,
     "ordered": {**MERGED, "lakemark.merge.ordering-column": ORDERING, "lakemark.conflict.policy": "row"},
     "by_column": {**MERGED, "lakemark.merge.by": "column", "lakemark.conflict.policy": "column"},
     "rewritten": BUCKETS,
     "rewritten_ordered": {**BUCKETS, "lakemark.merge.ordering-column": ORDERING},
+    "growing": {**MERGED, **EXTENDIBLE},
+    "growing_ordered": {
+        **MERGED,
+        **EXTENDIBLE,
+        "lakemark.merge.ordering-column": ORDERING,
+        "lakemark.conflict.policy": "row",
+    },
+    "growing_by_column": {**MERGED, **EXTENDIBLE, "lakemark.merge.by": "column", "lakemark.conflict.policy": "column"},
+    "growing_rewritten": {**BUCKETS, **EXTENDIBLE},
     # Without buckets rows are found by the bounds of their keys, and may lie in any file.
     "bounded": {"lakemark.clustering.columns": "a,b,id", "lakemark.clustering.order": "z-order"},
 }
@@ -131,8 +143,11 @@ class Steps:
         """The code of the next step with its names; the model has made it."""
         self._number += 1
         names = ["upsert", "upsert", "delete_keys", "delete", "overwrite", "insert", "update", "update_from", "merge"]
-        if self._kind in ("merged", "ordered", "by_column"):
+        properties = KINDS[self._kind]
+        if "lakemark.write.mode" in properties:
             names += ["compact", "compact_beside"]
+        if "lakemark.bucket.index" in properties:
+            names += ["compact", "rebucket", "rebucket", "rebucket_beside", "rebucket_beside"]
         if self._kind == "bounded":
             names = [name for name in names if name != "delete_keys"] + ["compact", "cluster", "cluster"]
         first = self._number == 1
@@ -140,7 +155,8 @@ class Steps:
 
     def _upsert(self) -> tuple[str, dict[str, Any]]:
         rows = self._rows()
-        if self._kind in ("by_column", "rewritten", "bounded") and self._chance.random() < 0.6:
+        partial = ("by_column", "rewritten", "growing_by_column", "growing_rewritten", "bounded")
+        if self._kind in partial and self._chance.random() < 0.6:
             dropped = self._chance.choice(["a", "b", "t"])
             rows = [{name: value for name, value in row.items() if name != dropped} for row in rows]
         self._model.upsert(rows)
@@ -212,6 +228,17 @@ class Steps:
         self._model.upsert(rows)
         return "beside(lambda: ls.upsert(frame(rows), t, server=client))", {"rows": rows}
 
+    def _rebucket(self) -> tuple[str, dict[str, Any]]:
+        return "rebucket(at, merge)", self._buckets()
+
+    def _rebucket_beside(self) -> tuple[str, dict[str, Any]]:
+        """Buckets are split or merged after an upsert, or a compaction, has chosen its own, and before it commits."""
+        code, names = self._chance.choice([self._upsert, self._delete_keys, self._compact])()
+        return f"meanwhile(lambda: rebucket(at, merge), lambda: {code})", {**names, **self._buckets()}
+
+    def _buckets(self) -> dict[str, Any]:
+        return {"at": self._chance.randrange(100), "merge": self._chance.random() < 0.4}
+
     def _rows(self) -> list[Row]:
         keys = self._chance.sample([(one, p) for one in range(IDS) for p in PARTITIONS], self._chance.randint(1, 6))
         return [
@@ -231,6 +258,8 @@ HELPERS: Final = """
     from unittest import mock
     from pyspark.sql import functions as F
     import lakemark, lakemark_spark as ls, lakemark_spark.compactions as compactions
+    from lakemark_core import bucket_tree as tree
+    from lakemark_spark import layout
     client = lakemark.connect(address)
     def frame(rows):
         names = [name for name in columns if name in rows[0]]
@@ -247,6 +276,21 @@ HELPERS: Final = """
         if not done:  # there was nothing to merge
             work()
         return commit
+    def rebucket(at, merge):
+        leaves = [tree.bucket_named(one.name) for one in client.buckets.list(t)]
+        whole = sorted({tree.parent(one) for one in leaves if set(tree.children(tree.parent(one))) <= set(leaves)})
+        if whole and (merge or len(leaves) > 8):
+            client.buckets.alter(t, merge=[tree.group_name(whole[at % len(whole)])])
+        else:
+            client.buckets.alter(t, split=[tree.group_name(leaves[at % len(leaves)])])
+    def meanwhile(work, change):
+        real, done = layout.write_numbered, []
+        def then(*args):
+            if not done:
+                done.append(work())
+            return real(*args)
+        with mock.patch.object(layout, "write_numbered", then):
+            change()
     def changed(since, version):
         found = ls.changes(spark, t, since, version, before=True, server=client)
         return sorted([list(row) for row in found.select("lakemark_change", *columns).collect()], key=repr)
@@ -285,12 +329,24 @@ def _play(client: Client, spark: SparkProcess, kind: str, seed: int, steps: int)
         states = run(spark, f"result = states({version}, {where!r})")
         assert states == [matching, matching], (where, told)
         assert _read(client, table, version, where) == matching, (where, told)
+        assert _overlapping(client, table) == [], told
         since = chance.choice(sorted(past))
         changes = run(spark, f"result = changed({since}, {version})")
         assert changes == _changes(past[since], past[version]), (since, told)
     for version in chance.sample(sorted(past)[1:], min(2, len(past) - 1)):
         everything = run(spark, f"result = states({version}, 'true')")
         assert everything == [past[version]] * 2, (version, told)
+
+
+def _overlapping(client: Client, table: str) -> list[tuple[str, str]]:
+    """Pairs of base files that may hold the same key: engines that read base files alone would see rows twice."""
+    bases = [file for file in client.plan(table) if file.kind == "base" and file.bucket is not None]
+    return [
+        (one.path, other.path)
+        for at, one in enumerate(bases)
+        for other in bases[:at]
+        if groups_of([one]).touch(other.partition, other.file_group)
+    ]
 
 
 def _read(client: Client, table: str, version: int, where: str) -> list[list[Any]]:

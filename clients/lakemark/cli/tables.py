@@ -13,7 +13,9 @@ from lakemark.cli.options import listed
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.pairs import parse_pairs
 from lakemark.client import Client, Commit, Table
-from lakemark_core.errors import FailedPrecondition
+from lakemark_core.bucket_directory import BucketChanges, described
+from lakemark_core.bucket_tree import group_name
+from lakemark_core.errors import FailedPrecondition, InvalidArgument
 from lakemark_core.types import format_type
 
 if TYPE_CHECKING:
@@ -196,6 +198,54 @@ def cluster(
             spark, name, where or None, columns=columns, order=order or None, server=client, branch=branch
         )
     _tell_rewrite(call, name, commit, "clustered", "no such files")
+
+
+@app.command()
+def buckets(
+    context: typer.Context,
+    name: Name,
+    split: Annotated[
+        list[str] | None, typer.Option(metavar="BUCKET", help="make two of this bucket; may be repeated")
+    ] = None,
+    merge: Annotated[
+        list[str] | None, typer.Option(metavar="BUCKET", help="make this bucket of its halves; may be repeated")
+    ] = None,
+    balance: Annotated[
+        bool, typer.Option("--balance", help="split and merge by the sizes of files, as the table's properties say")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="with --balance: only say what would be changed")] = False,
+) -> None:
+    """Shows the buckets of an extendible index; or splits and merges them, which touches no file."""
+    call = invocation(context)
+    if balance and (split or merge):
+        raise InvalidArgument("--balance chooses the buckets itself: leave --split and --merge out")
+    if dry_run and not balance:
+        raise InvalidArgument("--dry-run says what --balance would change: give both")
+    with call.client() as client:
+        if balance:
+            _tell_balance(call, name, client.buckets.balance(name, dry_run=dry_run), dry_run=dry_run)
+            return
+        if split or merge:
+            client.buckets.alter(name, split=split or (), merge=merge or ())
+        known = client.buckets.list(name)
+    if call.as_json:
+        show_json(known)
+        return
+    rows = [
+        [one.name, one.files, one.shared_files, size_text(one.size_bytes), size_text(one.largest_bytes)]
+        for one in known
+    ]
+    show_rows(["bucket", "files", "shared files", "size", "largest partition"], rows)
+
+
+def _tell_balance(call: Invocation, name: str, changes: BucketChanges, *, dry_run: bool) -> None:
+    if call.as_json:
+        names = {"split": [*map(group_name, changes.split)], "merge": [*map(group_name, changes.merge)]}
+        show_json({"table": name, **names, "dry_run": dry_run})
+    elif not changes:
+        show_done(f"the buckets of {name} have good sizes")
+    else:
+        show_done(f"{'would change' if dry_run else 'changed'} the buckets of {name}: {described(changes)}")
 
 
 def _tell_rewrite(call: Invocation, name: str, commit: Commit | None, done: str, nothing: str) -> None:

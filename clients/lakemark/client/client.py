@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lakemark.arguments import Between, Count, Natural, Number64, checked
 from lakemark.client.begin import begin
+from lakemark.client.buckets import Buckets
 from lakemark.client.calls import TIMEOUT_S_DEFAULT, Backoff, Calls
 from lakemark.client.consumers import Consumers
 from lakemark.client.databases import Databases
@@ -64,6 +65,7 @@ class Client:
         self._timeline = Timeline(self._calls)
         self._branches = Branches(self._calls)
         self._tags = Tags(self._calls)
+        self._buckets = Buckets(self._calls)
         self._quotas = Quotas(self._calls)
         self._sinks = Sinks(self._calls)
         self._listeners = Listeners(self._calls)
@@ -100,6 +102,11 @@ class Client:
     def tags(self) -> Tags:
         """Names that keep a version of a table: ``create``, ``list``, ``drop``."""
         return self._tags
+
+    @property
+    def buckets(self) -> Buckets:
+        """Buckets of tables with an extendible index: ``list``, ``alter``, ``balance``."""
+        return self._buckets
 
     @property
     def listeners(self) -> Listeners:

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, get_args
 from lakemark.arguments import Natural, Number64
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.messages.types import schema_from_proto
+from lakemark_core.table_kind import TableKind, kind_of
 from lakemark_core.types import Schema
 from lakemark_proto.v1 import catalog_pb2, snapshot_pb2, timeline_pb2
 
@@ -49,7 +50,10 @@ class TableSummary:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table. ``version`` is the latest; 0: nothing was committed. ``schema`` is None for warehouse tables."""
+    """A table. ``version`` is the latest; 0: nothing was committed. ``schema`` is None for warehouse tables.
+
+    ``bucket_directory``: of an extendible index (docs/keyed-tables.md); empty: as the table was created.
+    """
 
     name: str
     kind: str
@@ -62,6 +66,12 @@ class Table:
     comment: str
     created_ms: int
     table_id: int
+    bucket_directory: bytes = b""
+
+    @property
+    def table_kind(self) -> TableKind:
+        """How rows are told apart and changed, as the properties say it."""
+        return kind_of(self.properties, self.bucket_directory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +250,7 @@ def table_from(message: catalog_pb2.Table) -> Table:
         comment=message.comment,
         created_ms=message.created_ms,
         table_id=message.table_id,
+        bucket_directory=message.bucket_directory,
     )
 
 

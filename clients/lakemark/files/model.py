@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from lakemark.arguments import Count, Number64
+from lakemark_core.bucket_tree import FileGroups
 from lakemark_core.errors import InvalidFile
 from lakemark_core.types import ColumnValue
 
@@ -65,8 +66,13 @@ class DataFile:
 
 def without_settled_deletes(files: Sequence[DataFile]) -> list[DataFile]:
     """``files`` without those that keep deletes in file groups where no other delta lies: these change no row there."""
-    changed = {(file.partition, file.file_group) for file in files if file.kind == "delta" and not file.keeps_deletes}
-    return [file for file in files if not file.keeps_deletes or (file.partition, file.file_group) in changed]
+    changed = groups_of(file for file in files if file.kind == "delta" and not file.keeps_deletes)
+    return [file for file in files if not file.keeps_deletes or changed.touch(file.partition, file.file_group)]
+
+
+def groups_of(files: Iterable[DataFile]) -> FileGroups[tuple[ColumnValue, ...]]:
+    """The file groups of these files, by partition."""
+    return FileGroups((file.partition, file.file_group) for file in files)
 
 
 def kind_number(file: DataFile) -> int:

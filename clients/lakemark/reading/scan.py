@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import compress
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from lakemark.files import DataFile, without_settled_deletes
+from lakemark.files import DataFile, groups_of, without_settled_deletes
 from lakemark.reading.filters import to_arrow_filter
 from lakemark.reading.merge import merge_rows
 from lakemark.reading.plan import Plan, require_no_deltas
@@ -36,7 +37,7 @@ def read_plan(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
     predicate = _predicate(plan.predicate, schema)
     needed = {path.path[0].lower() for path in columns_of(predicate)} | {field.name.lower() for field in wanted}
     files = without_settled_deletes(plan.files())
-    changed = {(file.partition, file.file_group) for file in files if file.kind == "delta"}
+    changed = groups_of(file for file in files if file.kind == "delta")
     kind = plan.kind() if changed else TableKind()
     if changed:
         needed |= {name.lower() for name in (*kind.key, kind.ordering_column)}
@@ -48,13 +49,13 @@ def read_plan(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
     if changed and not kind.buckets:
         require_no_deltas(files, plan.version)
     sources = {file.schema_id: sources_of(fields, plan.file_schema(file).data_columns) for file in files}
-    merged = [(file.partition, file.file_group) in changed for file in files]
+    merged = [changed.touch(file.partition, file.file_group) for file in files]
     with ThreadPoolExecutor(THREADS) as pool:
         tables = list(pool.map(read, files, [sources[file.schema_id] for file in files], merged))
     empty = pa.schema([schema_to_arrow(schema).field(name) for name in names]).empty_table()
     settled = [table for table, apart in zip(tables, merged, strict=True) if not apart]
     if changed:
-        settled.append(_merged(files, tables, fields, schema, kind, keep, changed))
+        settled.append(_merged(files, tables, fields, schema, kind, keep, merged))
     return pa.concat_tables([empty, *(table.select(names) for table in settled)])
 
 
@@ -65,11 +66,11 @@ def _merged(
     schema: Schema,
     kind: TableKind,
     keep: Any,
-    changed: Collection[tuple[object, str]],
+    merged: Sequence[bool],
 ) -> pa.Table:
-    """The rows of file groups with deltas, ``changed``, for which the predicate is true."""
+    """The rows of the files that are ``merged`` for which the predicate is true."""
     empty = pa.schema([schema_to_arrow(schema).field(field.name) for field in fields]).empty_table()
-    pairs = [pair for pair in zip(files, tables, strict=True) if (pair[0].partition, pair[0].file_group) in changed]
+    pairs = list(compress(zip(files, tables, strict=True), merged))
     bases = pa.concat_tables([empty, *(table for file, table in pairs if file.kind == "base")])
     log = pa.concat_tables([table for file, table in pairs if file.kind == "delta"])
     rows = merge_rows(bases, log, schema, kind)

@@ -45,6 +45,7 @@ def lake_table(table: LakeTable, version: int = 0) -> catalog_pb2.Table:
         conflict_policy=POLICIES[table.policy],
         version=version,
         comment=record.comment,
+        bucket_directory=record.bucket_directory,
     )
 
 

@@ -70,8 +70,10 @@ class LakeTable:
 
     @property
     def kind(self) -> TableKind:
-        properties = self.record.properties
-        return kind_of(properties) if table_kind.KEY_PROPERTY in properties else TableKind()
+        record = self.record
+        if table_kind.KEY_PROPERTY not in record.properties:
+            return TableKind()
+        return kind_of(record.properties, record.bucket_directory)
 
     @property
     def clustering_preference(self) -> str:

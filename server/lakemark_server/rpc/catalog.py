@@ -23,6 +23,7 @@ from lakemark_server.rpc.mounts import MountedTables, NothingMounted
 from lakemark_server.rpc.pages import cut, unknown_token
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.jobs.alteration import AlterJob, check_branch
+from lakemark_server.timeline.jobs.buckets import BucketsJob
 from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
 from lakemark_server.timeline.service import Timeline
 
@@ -217,6 +218,12 @@ class CatalogServicer(CatalogServiceServicer):
             return self._described(schemas.changed(table, changes, request.expected_schema_id))
         job = AlterJob(changes, request.expected_schema_id, request.request_id)
         return self._described(self._timeline.alter_schema(table.table_id, job))
+
+    @method(Rank.WRITE)
+    def AlterBuckets(self, request: pb.AlterBucketsRequest, context: Context) -> pb.Table:
+        table = self._lake_table(request.name)
+        job = BucketsJob(tuple(request.split), tuple(request.merge), request.request_id)
+        return self._described(self._timeline.alter_buckets(table.table_id, job))
 
     @method(Rank.READ)
     def ListSchemas(self, request: pb.ListSchemasRequest, context: Context) -> pb.ListSchemasResponse:

@@ -27,6 +27,7 @@ _ACTIONS = {
     timeline_pb2.CLEAN_FILES: timeline_pb2.CLEAN,
     timeline_pb2.RESTORE_VERSION: timeline_pb2.RESTORE,
     timeline_pb2.ALTER_SCHEMA: timeline_pb2.SCHEMA,
+    timeline_pb2.ALTER_BUCKETS: timeline_pb2.BUCKETS,
     timeline_pb2.MERGE_BRANCH: timeline_pb2.COMMIT,
     timeline_pb2.MAKE_SAVEPOINT: timeline_pb2.SAVEPOINT,
 }

@@ -26,6 +26,7 @@ from lakemark_server.timeline.instants.alive import Alive
 from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_server.timeline.jobs.batcher import Answered, Batcher
 from lakemark_server.timeline.jobs.batches import Batches, remember
+from lakemark_server.timeline.jobs.buckets import BucketsJob
 from lakemark_server.timeline.jobs.commit import CommitJob, SmallCommitJob
 from lakemark_server.timeline.jobs.job import Answer, CommittedAndOpened, Job, Opened, Retry, TableKey
 from lakemark_server.timeline.jobs.named import NamedJob, TableNames
@@ -171,6 +172,15 @@ class Timeline:
         """The table with its new schema, which came with a version of main. Asked again, it answers the same.
 
         Raises InvalidSchema with every change that is refused and why, FailedPrecondition, LimitExceeded.
+        """
+        job.check()
+        return cast(LakeTable, self._batches.submit(table_id, job))
+
+    def alter_buckets(self, table_id: int, job: BucketsJob) -> LakeTable:
+        """The table with its new directory of buckets, which came with a version of main. Asked again, it answers the
+        same.
+
+        Raises InvalidArgument, FailedPrecondition.
         """
         job.check()
         return cast(LakeTable, self._batches.submit(table_id, job))

@@ -35,6 +35,7 @@ from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import retention
 from lakemark_server.timeline.instants.alive import Alive
 from lakemark_server.timeline.lineage import OF_MAIN, Lineage
+from lakemark_server.verify.buckets import check_buckets
 from lakemark_server.verify.references import check_merges, check_references, lineages, references_of
 from lakemark_server.verify.schemas import check_versions, schemas_of
 
@@ -56,6 +57,7 @@ def check_table(store: Store, table_id: int, name: str) -> Problems:
     look.instants()
     look.living()
     look.blocks()
+    look.buckets()
     return [f"{name}: {problem}" for problem in look.problems]
 
 
@@ -237,6 +239,10 @@ class _Look:
             self._check_kept(instant, "slices")
         for instant, content in self._content.items():
             self._check_content(self._by_instant[instant], content)
+
+    def buckets(self) -> None:
+        """No two base files may have one key."""
+        self.problems += check_buckets(self.store, self.table, self._lineages.values())
 
     def _check_kept(self, instant: object, what: str) -> None:
         record = self._states.get(instant) if isinstance(instant, int) else None

@@ -16,6 +16,7 @@ KEY, MODE, ORDERING, BY, BUCKETS, DELETES = (
     "lakemark.bucket.count",
     "lakemark.merge.deletes.retain-ms",
 )
+INDEX, SPLIT = "lakemark.bucket.index", "lakemark.bucket.split-size-bytes"
 WEEK = 7 * 24 * 3_600_000
 COLUMNS = {"id": "bigint", "city": "string", "at": "timestamp", "x": "double", "tags": "array<int>", "day": "date"}
 SCHEMA = Schema.build([Field(0, name, parse_type(text)) for name, text in COLUMNS.items()], ["day"])
@@ -65,6 +66,12 @@ def test_a_key_without_buckets_need_not_name_the_partition() -> None:
         ({KEY: "id,day", BUCKETS: "0"}, "not a number from 1 on"),
         ({KEY: "id,day", BUCKETS: "eight"}, "not a number from 1 on"),
         ({KEY: "id,day", BUCKETS: "65537"}, "at most 65536 buckets"),
+        ({KEY: "id,day", BUCKETS: "6", INDEX: "extendible"}, "begins with a power of two, .* use 4 or 8"),
+        ({KEY: "id", INDEX: "extendible"}, "'extendible' needs lakemark.bucket.count"),
+        ({KEY: "id", INDEX: "growing"}, "'growing' is not known; use fixed or extendible"),
+        ({INDEX: "extendible"}, "lakemark.bucket.index is for tables with a key"),
+        ({KEY: "id,day", BUCKETS: "4", SPLIT: "100000"}, "is for tables with lakemark.bucket.index = 'extendible'"),
+        ({KEY: "id,day", BUCKETS: "4", INDEX: "extendible", SPLIT: "9999"}, "not a number from 10000 on"),
         ({KEY: "id", DELETES: "1"}, "is for tables with lakemark.merge.ordering-column"),
         ({KEY: "id", ORDERING: "at", DELETES: "-1"}, "not a number from 0 on"),
         ({KEY: "id", ORDERING: "when"}, r"ordering-column: there is no column 'when'"),

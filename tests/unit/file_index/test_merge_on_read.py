@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakemark_server.file_index.parts.part as parts_module
+from lakemark_core.bucket_tree import above, group_name
 from lakemark_core.expressions import bind, normalize, parse_predicate
 from lakemark_core.types import INT, Field, Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
@@ -250,3 +251,49 @@ def test_a_snapshot_is_taken_apart_without_losing_a_file(groups: list[Group], pa
         assert set(deltas) <= set(paths(apart.deltas))
         assert base in paths(apart.bases if deltas else apart.settled)
     assert paths(base_files(snapshot)) == sorted([*paths(apart.settled), *paths(apart.bases)])
+
+
+PLACED = st.tuples(st.integers(0, 1), st.none() | st.integers(1, 31), st.sampled_from(["base", "delta", "kept"]))
+
+
+@settings(max_examples=100)
+@given(st.lists(PLACED, max_size=8))
+def test_of_an_extendible_index_files_that_share_keys_with_a_delta_are_merged(
+    placed: list[tuple[int, int | None, str]],
+) -> None:
+    """The base file of a bucket that was split or merged since lies in another group than the deltas on top of it."""
+    files = [
+        p.DataFile(
+            path=f"{7 + at}/m={month}/g{at}/f",
+            file_group=f"g{at}" if bucket is None else group_name(bucket),
+            bucket=bucket,
+            kind=p.BASE if kind == "base" else p.DELTA,
+            base_instant=7 + at if kind == "kept" else 0,
+            partition=[p.Value(integer=month)],
+        )
+        for at, (month, bucket, kind) in enumerate(placed)
+    ]
+    apart = split(folded(empty(SCHEMA), [(VersionRecord(version=1), [from_messages(files, SCHEMA)])], SCHEMA))
+    settled, bases, deltas = (
+        {int(path.split("/")[0]) - 7 for part in side.parts for path in part.live_entries().column("path").to_pylist()}
+        for side in (apart.settled, apart.bases, apart.deltas)
+    )
+
+    for at, (month, bucket, kind) in enumerate(placed):
+        under = {
+            other
+            for other, (there, number, how) in enumerate(placed)
+            if how == "delta" and bucket is not None and there == month
+            if number is not None and (number in above(bucket) or bucket in above(number))
+        }
+        if kind == "base":
+            assert at in settled | bases
+            assert at in bases or not under, (placed, at)
+        elif kind == "delta" or under:
+            assert at in deltas
+    assert not settled & bases
+    deltas_of = {number for _, number, how in placed if how == "delta"}
+    exact = {at for at, (_, bucket, kind) in enumerate(placed) if kind == "base" and bucket is not None}
+    for at in exact & bases:  # in some partition, at least
+        bucket = placed[at][1] or 0
+        assert any(one and (one in above(bucket) or bucket in above(one)) for one in deltas_of), (placed, at)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakemark_core.errors import InvalidArgument, InvalidFile
+from lakemark_core.table_kind import TableKind
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.file_index.entries.columns import from_messages
 from lakemark_server.file_index.entries.validation import PATH_CHARS_MAX, check_partition_name, validate
@@ -54,7 +55,9 @@ def test_files_of_a_table_with_buckets_lie_in_the_groups_of_these() -> None:
         one.file_group, one.kind = group, kind
         if bucket is not None:
             one.bucket = bucket
-        validate(from_messages([one], SCHEMA), SCHEMA, INSTANT, LOCATION, deltas_allowed=True, buckets=4)
+        validate(
+            from_messages([one], SCHEMA), SCHEMA, INSTANT, LOCATION, deltas_allowed=True, kind=TableKind(buckets=4)
+        )
 
     checked("bucket-3", 3)
     checked("bucket-0", 0, p.DELTA)

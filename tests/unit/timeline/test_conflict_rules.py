@@ -11,7 +11,8 @@ import pytest
 
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import POLICIES
-from lakemark_server.timeline.conflicts.changes import Change, Operation, hash_of
+from lakemark_server.timeline.conflicts.changes import Change, Operation
+from lakemark_server.timeline.conflicts.group_ids import hash_of
 from lakemark_server.timeline.conflicts.rules import (
     NAMES_IN_DETAILS_MAX,
     NAMES_IN_MESSAGE_MAX,
@@ -26,9 +27,10 @@ from lakemark_server.timeline.publication.rivals import gives_way
 A, U, D = t.APPEND, t.UPSERT, t.DELETE
 P, Q, W = t.OVERWRITE_PARTITIONS, t.OVERWRITE_PREDICATE, t.OVERWRITE_TABLE
 C, K, R = t.COMPACT, t.CLUSTER, t.RESTORE_VERSION
-CLEAN, SCHEMA = t.CLEAN_FILES, t.ALTER_SCHEMA
+CLEAN, SCHEMA, BUCKETS = t.CLEAN_FILES, t.ALTER_SCHEMA, t.ALTER_BUCKETS
+QUIET = {CLEAN, SCHEMA, BUCKETS}
 WRITES = (A, U, D, P, Q, W)
-ALL = (*WRITES, C, K, R, CLEAN, SCHEMA)
+ALL = (*WRITES, C, K, R, CLEAN, SCHEMA, BUCKETS)
 
 NO, YES = Verdict.NEVER, Verdict.ALWAYS
 PARTITION, GROUP, FILE, COLUMN = (
@@ -90,7 +92,8 @@ TABLE: list[tuple[tuple[str, ...], tuple[Operation, ...], tuple[Operation, ...],
     (EVERY, (R,), (*WRITES, C, K, R), YES, "of a branch that is merged: it would undo what it has not seen"),
     (EVERY, (CLEAN,), ALL, NO, "it takes only what no version that is kept has"),
     (EVERY, (SCHEMA,), ALL, NO, "files of older schemas can be read with every later one"),
-    (EVERY, (*WRITES, C, K, R), (CLEAN, SCHEMA), NO, "likewise"),
+    (EVERY, (BUCKETS,), ALL, NO, "files say themselves which bucket they are of, so that older ones stay right"),
+    (EVERY, (*WRITES, C, K, R), (CLEAN, SCHEMA, BUCKETS), NO, "likewise"),
 ]
 CELLS = [cell for policies, mine, theirs, *_ in TABLE for cell in itertools.product(policies, mine, theirs)]
 
@@ -430,7 +433,7 @@ def cells_of(table: list[list[str]]) -> Iterator[tuple[Operation, Operation, str
 def test_the_page_has_the_rules() -> None:
     (by_partition,) = tables_of_the_page("`partition`")
     told = {(mine, theirs): CODES[code] for mine, theirs, code in cells_of(by_partition)}
-    assert told == {cell: verdict for cell, verdict in RULES["partition"].items() if not {*cell} & {CLEAN, SCHEMA}}
+    assert told == {cell: verdict for cell, verdict in RULES["partition"].items() if not {*cell} & QUIET}
     assert told | dict.fromkeys(itertools.product(WRITES, WRITES), YES) == {
         cell: verdict for cell, verdict in RULES["table"].items() if cell in told
     }

@@ -11,7 +11,8 @@ from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.file_index.entries.columns import FIXED, from_messages
-from lakemark_server.timeline.conflicts.changes import Change, Operation, base_file, by_group, hash_of, of_record
+from lakemark_server.timeline.conflicts.changes import Change, Operation, by_group, of_record
+from lakemark_server.timeline.conflicts.group_ids import base_file, hash_of
 from lakemark_server.timeline.conflicts.touched import COLUMNS_MAX, LISTED_MAX, TouchedSet, follow_compactions
 from lakemark_server.timeline.instants import staging
 from lakemark_server.timeline.instants.staging import NO_ENTRIES, Entries, with_removed

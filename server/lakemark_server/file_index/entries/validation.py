@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark_core.errors import InvalidArgument, InvalidFile
+from lakemark_core.table_kind import TableKind
 from lakemark_core.types import Schema, name_of_partition, partition_texts, values_of_partition
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import replaced, texts
@@ -31,6 +32,7 @@ PATH_CHARS_MAX: Final = 1_024
 GROUP_CHARS_MAX: Final = 255
 ROWS_MAX: Final = 1 << 48
 LEGAL_NAMES_MAX: Final = 10_000
+NO_KEY: Final = TableKind()
 _ILLEGAL_CHARACTER: Final = re.compile(r"[\x00-\x1f?#]")
 _ILLEGAL_IN_GROUP: Final = re.compile(r"[\x00-\x1f/]")
 _EMPTY_OR_DOTS: Final = frozenset({"", ".", ".."})
@@ -46,16 +48,16 @@ def validate(
     location: str,
     *,
     deltas_allowed: bool = False,
-    buckets: int = 0,
+    kind: TableKind = NO_KEY,
 ) -> tuple[pa.RecordBatch, Hashes]:
     """The entries with relative paths and file groups filled in, and the sorted hashes of their slice directories.
 
-    ``deltas_allowed``: whether the operation may add delta files. ``buckets``: how many the table has. Raises
+    ``deltas_allowed``: whether the operation may add delta files. ``kind``: of the table. Raises
     InvalidFile that names the first offending file.
     """
     if not batch.num_rows:
         return batch, np.empty(0, np.uint64)
-    paths, groups, directories = check(batch, schema, [instant] * batch.num_rows, location, deltas_allowed, buckets)
+    paths, groups, directories = check(batch, schema, [instant] * batch.num_rows, location, deltas_allowed, kind)
     batch = replaced(batch, "path", paths)
     batch = replaced(batch, "file_group", groups)
     return batch, np.sort(directory_hashes(directories))
@@ -67,7 +69,7 @@ def check(
     instants: Sequence[int],
     location: str,
     deltas_allowed: bool,
-    buckets: int = 0,
+    kind: TableKind = NO_KEY,
 ) -> tuple[list[str], list[str], list[str]]:
     """The relative path, the file group and the slice directory of each entry.
 
@@ -87,8 +89,8 @@ def check(
     _check_partitions(batch, paths, schema)
     _check_statistics(batch, paths, schema)
     groups = _groups(batch, directories)
-    if buckets:
-        _check_buckets(batch, paths, groups, buckets)
+    if kind.buckets:
+        _check_buckets(batch, paths, groups, kind)
     return paths, groups, directories
 
 
@@ -203,7 +205,7 @@ def _check_numbers(batch: pa.RecordBatch, paths: Sequence[str]) -> None:
         _refuse_if(filled(buckets, 0).to_numpy() < 0, paths, "bucket is negative; null says that there is none")
 
 
-def _check_buckets(batch: pa.RecordBatch, paths: Sequence[str], groups: Sequence[str], count: int) -> None:
+def _check_buckets(batch: pa.RecordBatch, paths: Sequence[str], groups: Sequence[str], table: TableKind) -> None:
     """A plan for a key leaves out files of other buckets, and deltas are merged within a group: both must be right."""
     kinds, buckets = batch.column("kind").to_pylist(), batch.column("bucket").to_pylist()
     for path, group, kind, bucket in zip(paths, groups, kinds, buckets, strict=True):
@@ -211,11 +213,13 @@ def _check_buckets(batch: pa.RecordBatch, paths: Sequence[str], groups: Sequence
             if kind != pb.DELTA:
                 continue  # its rows may have any key
             problem = "a delta in a table with buckets names the bucket of its keys"
-        elif bucket >= count:
-            problem = f"bucket {bucket} is not one of the table's {count} buckets, 0 to {count - 1}"
-        elif group != f"bucket-{bucket}":
-            problem = f"bucket {bucket} is file group 'bucket-{bucket}' of its partition, and not {group!r}"
         else:
+            problem = table.why_no_bucket(bucket)
+            if not problem and group != table.group_name(bucket):
+                problem = (
+                    f"bucket {bucket} is file group {table.group_name(bucket)!r} of its partition, and not {group!r}"
+                )
+        if not problem:
             continue
         raise InvalidFile(f"file {path!r}: {problem}", path=path)
 

@@ -4,6 +4,9 @@ A row of such a group comes from a base row and from what deltas say of it, perh
 of the group may be skipped because of its own statistics: a delta may turn a base row that does not match into one that
 does, and the other way round. Only the partition decides, which all files of the group share.
 
+In a table with an extendible bucket index the groups above and below that of a delta may have its keys, too: the base
+file of a bucket that was split since lies in another group than the deltas on top of it.
+
 A compaction may keep deletes in deltas of its own (``keep_deletes``). They change no row until another delta comes to
 lie beside them; until then the group is one without deltas.
 """
@@ -12,28 +15,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark_core.bucket_tree import above, bucket_named, depth_of
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import AnyArray, take
+from lakemark_server.file_index.entries.bounds import filled
 from lakemark_server.file_index.entries.columns import keep_deletes
 from lakemark_server.file_index.pages.contents import Mask
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.parts.part import Part
+
+Buckets: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class MergedOnRead:
     """The file groups of a snapshot with live deltas to merge, and the names of their partitions.
 
-    ``deltas``: whether there are any at all, such as change no row among them.
+    ``buckets``: of the groups, in an extendible index. ``deltas``: whether there are any at all, such as change no row
+    among them.
     """
 
     groups: AnyArray
+    buckets: Buckets
     partitions: frozenset[str]
     deltas: bool
 
@@ -47,8 +57,12 @@ class MergedOnRead:
         if self.partitions.isdisjoint(names):
             return None
         here = np.array([name in self.partitions for name in names], np.bool_)[codes]
-        among = cast(Any, pc).is_in(part.column("file_group"), value_set=self.groups)
-        mask = here & np.asarray(among.to_numpy(zero_copy_only=False), np.bool_)
+        groups = part.column("file_group")
+        among = cast(Any, pc).is_in(groups, value_set=self.groups)
+        mask = np.asarray(among.to_numpy(zero_copy_only=False), np.bool_)
+        if len(self.buckets) and part.column("bucket").null_count < part.size:
+            mask = mask | sharing_keys(filled(part.column("bucket"), 0).to_numpy(), self.buckets)
+        mask = here & mask
         return mask if mask.any() else None
 
 
@@ -120,4 +134,16 @@ def _find(parts: Sequence[Part]) -> MergedOnRead:
             codes, names = part.partition_codes
             partitions.update(names[code] for code in np.unique(codes[places]).tolist())
     merged: AnyArray = pa.concat_arrays(groups).unique() if groups else pa.array([], pa.string())
-    return MergedOnRead(merged, frozenset(partitions), deltas)
+    named = (bucket_named(str(group)) for group in merged.to_pylist())
+    buckets = np.array(sorted(bucket for bucket in named if bucket is not None), np.int64)
+    return MergedOnRead(merged, buckets, frozenset(partitions), deltas)
+
+
+def sharing_keys(numbers: Buckets, buckets: Buckets) -> Mask:
+    """Which of ``numbers`` are above or below one of ``buckets``, or one of them; 0 is no bucket."""
+    depths = np.frexp(numbers.astype(np.float64))[1] - 1
+    over = sorted({one for bucket in buckets.tolist() for one in above(bucket)})
+    mask = np.isin(numbers, over)
+    for depth in {depth_of(bucket) for bucket in buckets.tolist()}:
+        mask |= (depths > depth) & np.isin(1 << depth | numbers & (1 << depth) - 1, buckets)
+    return mask

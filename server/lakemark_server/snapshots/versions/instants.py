@@ -12,7 +12,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.store.keyspace import ALIVE
 from lakemark_server.timeline import records
-from lakemark_server.timeline.conflicts.changes import hash_of
+from lakemark_server.timeline.conflicts.group_ids import group_id
 from lakemark_server.timeline.lineage import Lineage
 
 _VERSIONS_A_READ: Final = 500
@@ -50,7 +50,7 @@ class Pending:
             return frozenset(groups)
         if not self.hashes:
             return self.names
-        return frozenset(group for group in groups if group in self.names or hash_of(group) in self.hashes)
+        return frozenset(group for group in groups if group in self.names or group_id(group) in self.hashes)
 
 
 def pending_compaction(store: Store, table: LakeTable, lineage: Lineage) -> Pending:
@@ -63,7 +63,7 @@ def pending_compaction(store: Store, table: LakeTable, lineage: Lineage) -> Pend
     names = frozenset(name for record in compactions for name in record.group_names)
     hashes = frozenset(group for record in compactions for group in record.touched.file_groups)
     everything = any(record.touched.all_file_groups for record in compactions)
-    return Pending(names, hashes - {hash_of(name) for name in names}, everything)
+    return Pending(names, hashes - {group_id(name) for name in names}, everything)
 
 
 def _open(tx: ReadTransaction, table_id: int) -> Sequence[InstantRecord]:

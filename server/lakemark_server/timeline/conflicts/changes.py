@@ -1,25 +1,22 @@
 """What one instant changes: what conflict rules compare.
 
-File groups, files and paths are compared by 64-bit hashes, so that a version's record stays small. Two names with one
-hash would only make a commit collide that need not.
+File groups, files and paths are compared by 64-bit numbers (``group_ids``), so that a version's record stays small.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from operator import add
+from operator import add, and_
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, VersionRecord
 from lakemark_proto.v1 import timeline_pb2
+from lakemark_server.timeline.conflicts.group_ids import group_id, sharing
 
 Operation: TypeAlias = timeline_pb2.Operation.ValueType
 
 T = TypeVar("T", str, int)
-
-_INSTANT_BITS: Final = (1 << 24) - 1
 
 
 class Run(NamedTuple):
@@ -85,13 +82,30 @@ class Change:
 
 def common(mine: frozenset[T], all_mine: bool, theirs: frozenset[T], all_theirs: bool) -> frozenset[T] | None:
     """What two lists share; None: something, but more than is known by name."""
+    return _common(mine, all_mine, theirs, all_theirs, and_)
+
+
+def common_keys(
+    mine: frozenset[int], all_mine: bool, theirs: frozenset[int], all_theirs: bool
+) -> frozenset[int] | None:
+    """Likewise the file groups, or base files, of both that may have common keys."""
+    return _common(mine, all_mine, theirs, all_theirs, sharing)
+
+
+def _common(
+    mine: frozenset[T],
+    all_mine: bool,
+    theirs: frozenset[T],
+    all_theirs: bool,
+    shared: Callable[[frozenset[T], frozenset[T]], frozenset[T]],
+) -> frozenset[T] | None:
     if all_mine and all_theirs:
         return None
     if all_mine:
         return theirs
     if all_theirs:
         return mine
-    return mine & theirs
+    return shared(mine, theirs)
 
 
 def of_record(record: InstantRecord | VersionRecord) -> Change:
@@ -128,7 +142,7 @@ def _with_touched(change: Change, record: InstantRecord | VersionRecord) -> Chan
         begun=frozenset(touched.begun),
         all_begun=touched.all_begun,
         columns=frozenset(touched.columns),
-        group_names={hash_of(name): name for name in names},
+        group_names={group_id(name): name for name in names},
     )
 
 
@@ -144,23 +158,3 @@ def by_group(change: Change) -> Change:
 
 WHOLE_TABLE: Final = frozenset({timeline_pb2.OVERWRITE_TABLE, timeline_pb2.RESTORE_VERSION})
 """Operations that change all there is, whatever it is when they are published."""
-
-
-def hash_of(text: str) -> int:
-    """64 bits of BLAKE2."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
-def base_file(partition: str, group: str, instant: int) -> int:
-    """As what the base file of a slice is compared: ``instant`` wrote it; 0: the group has none yet.
-
-    The upper bits are those of the group in its partition, for ``same_group``.
-    """
-    group_bits = hash_of(f"{partition}\n{group}") & ~_INSTANT_BITS
-    return group_bits | hash_of(f"{partition}\n{group}\n{instant}") & _INSTANT_BITS
-
-
-def same_group(files: frozenset[int], others: frozenset[int]) -> frozenset[int]:
-    """Those of ``others`` that are base files of the same groups, in the same partitions, as ``files``."""
-    groups = {file & ~_INSTANT_BITS for file in files}
-    return frozenset(file for file in others if file & ~_INSTANT_BITS in groups)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from lakemark_proto.v1 import timeline_pb2 as pb
-from lakemark_server.timeline.conflicts.changes import WHOLE_TABLE, Change, Operation, common
+from lakemark_server.timeline.conflicts.changes import WHOLE_TABLE, Change, Operation, common, common_keys
 
 NAMES_IN_MESSAGE_MAX: Final = 5
 NAMES_IN_DETAILS_MAX: Final = 100
@@ -58,8 +58,9 @@ WRITES: Final = frozenset(_ORDER[:6])
 """Operations that change the rows of a table."""
 SERVICES: Final = frozenset({pb.COMPACT, pb.CLUSTER})
 """Operations that change where rows lie, and none of them."""
-QUIET: Final = (pb.CLEAN_FILES, pb.ALTER_SCHEMA)
-"""A clean takes only what no retained version has; that files fit a changed schema is checked where it is published."""
+QUIET: Final = (pb.CLEAN_FILES, pb.ALTER_SCHEMA, pb.ALTER_BUCKETS)
+"""A clean takes only what no retained version has; that files fit a changed schema is checked where it is published;
+files say themselves which bucket they are of."""
 OPERATIONS: Final = (*_ORDER, *QUIET)
 
 
@@ -249,7 +250,7 @@ def _collision(policy: str, verdict: Verdict, mine: Change, theirs: Change) -> C
     apart = partitions is not None and not partitions
     if apart and (verdict is Verdict.SAME_PARTITION or (mine.partitions and theirs.partitions)):
         return None  # else one of the two has told its groups or files, and not yet where they lie
-    groups = common(mine.groups, mine.all_groups, theirs.groups, theirs.all_groups)
+    groups = common_keys(mine.groups, mine.all_groups, theirs.groups, theirs.all_groups)
     twice = _twice(mine, theirs)
     if twice:
         return Collision(mine, theirs, policy, verdict, partitions, groups, twice=twice)
@@ -264,7 +265,7 @@ def _collision(policy: str, verdict: Verdict, mine: Change, theirs: Change) -> C
                 return Collision(mine, theirs, policy, verdict, partitions, groups, columns)
             return None
         case Verdict.SAME_FILE:
-            files = common(mine.files, mine.all_files, theirs.files, theirs.all_files)
+            files = common_keys(mine.files, mine.all_files, theirs.files, theirs.all_files)
             return Collision(mine, theirs, policy, verdict, partitions, groups) if files is None or files else None
     return Collision(mine, theirs, policy, verdict, partitions, groups)
 
@@ -273,5 +274,5 @@ def _twice(mine: Change, theirs: Change) -> str:
     removed = common(mine.removed, mine.all_removed, theirs.removed, theirs.all_removed)
     if removed is None or removed:
         return REMOVED
-    begun = common(mine.begun, mine.all_begun, theirs.begun, theirs.all_begun)
+    begun = common_keys(mine.begun, mine.all_begun, theirs.begun, theirs.all_begun)
     return BEGUN if begun is None or begun else ""

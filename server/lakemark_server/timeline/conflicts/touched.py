@@ -9,11 +9,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lakemark_core.bucket_tree import FileGroups
 from lakemark_core.errors import InvalidArgument
 from lakemark_proto.store.v1.store_pb2 import InstantRecord, Touched
 from lakemark_proto.v1 import timeline_pb2, types_pb2
 from lakemark_server.file_index.arrow import take, texts
-from lakemark_server.timeline.conflicts.changes import Change, Operation, base_file, common, hash_of, same_group
+from lakemark_server.timeline.conflicts.changes import Change, Operation, common_keys
+from lakemark_server.timeline.conflicts.group_ids import base_file, group_id, hash_of, same_group
 
 # Together with partitions, metadata and an inline block they must fit into one value of the store.
 LISTED_MAX: Final = 400
@@ -92,7 +94,8 @@ class TouchedSet:
         self._add_groups(groups)
         partitions = texts(take(entries.column("partition"), bases))
         every = set(zip(partitions, groups, strict=True))
-        begun = every - set(replaced)
+        covering = FileGroups(replaced)
+        begun = {one for one in every if not covering.cover(*one)}
         self._add_begun(begun)
         if operation == timeline_pb2.COMPACT:
             self._add_files((where, group, instant) for where, group in every)
@@ -136,7 +139,7 @@ class TouchedSet:
         if len(distinct) > LISTED_MAX:
             self._all_groups = True
         else:
-            self._groups.update(map(hash_of, distinct))
+            self._groups.update(map(group_id, distinct))
             self._names |= distinct
         self._bound()
 
@@ -205,5 +208,5 @@ def follow_compactions(record: InstantRecord, mine: Change, others: Iterable[Cha
 
 
 def _shares_group(one: Change, other: Change) -> bool:
-    shared = common(one.groups, one.all_groups, other.groups, other.all_groups)
+    shared = common_keys(one.groups, one.all_groups, other.groups, other.all_groups)
     return shared is None or bool(shared)

@@ -112,9 +112,7 @@ def read_entries(files: pb.DataFiles, table: LakeTable, instant: int) -> Entries
         batch = from_arrow(files.arrow, table.schema)
     else:
         batch = from_messages(files.list.files, table.schema)
-    batch, slices = validate(
-        batch, table.schema, instant, table.record.location, deltas_allowed=True, buckets=table.kind.buckets
-    )
+    batch, slices = validate(batch, table.schema, instant, table.record.location, deltas_allowed=True, kind=table.kind)
     totals = StagedTotals(files=batch.num_rows, rows=_sum(batch, "row_count"), bytes=_sum(batch, "size_bytes"))
     touched = TouchedSet()
     touched.add_added(batch)

@@ -59,9 +59,7 @@ class AlterJob(Job):
         table = schemas.changed(state.table, self.changes, self.expected_schema_id)
         if table is state.table:
             return table.record
-        words = "; ".join(map(describe, self.changes))
-        if len(words) > WORDS_CHARS_MAX:
-            words = words[: WORDS_CHARS_MAX - 1] + "…"
+        words = shortened("; ".join(map(describe, self.changes)))
         fields = VersionRecord(schema_id=table.schema.schema_id, metadata={"changes": words})
         version = publish_now(state, state.branch(MAIN), fields, pb.ALTER_SCHEMA, batch.mutation.now_ms, self.by)
         schemas.put(state.tx, table, self.changes, version.version, version.committed_ms)
@@ -71,6 +69,11 @@ class AlterJob(Job):
         batch.mutation.tell(event)
         state.table = table
         return table.record
+
+
+def shortened(words: str) -> str:
+    """What a version's metadata keeps of the words that say what it changes."""
+    return words if len(words) <= WORDS_CHARS_MAX else words[: WORDS_CHARS_MAX - 1] + "…"
 
 
 def check_branch(branch: str) -> None:

@@ -30,6 +30,7 @@ OWN_REQUESTS: Final[Mapping[Operation, str]] = {
     pb.CLEAN_FILES: "Clean",
     pb.RESTORE_VERSION: "Restore",
     pb.ALTER_SCHEMA: "AlterSchema",
+    pb.ALTER_BUCKETS: "AlterBuckets",
     pb.MERGE_BRANCH: "MergeBranch",
     pb.MAKE_SAVEPOINT: "CreateSavepoint",
 }

@@ -118,7 +118,7 @@ def _together(commits: Sequence[tuple[int, Sequence[pb.DataFile]]], table: LakeT
     instants = [instant for instant, files in commits for _ in files]
     batch = from_messages(every, table.schema)
     paths, groups, directories = check(
-        batch, table.schema, instants, table.record.location, deltas_allowed=True, buckets=table.kind.buckets
+        batch, table.schema, instants, table.record.location, deltas_allowed=True, kind=table.kind
     )
     batch = replaced(replaced(batch, "path", paths), "file_group", groups)
     names, hashes = texts(batch.column("partition")), directory_hashes(directories)
