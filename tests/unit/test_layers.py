@@ -28,6 +28,7 @@ LAYERS = (
     "timeline",
     "snapshots",
     "maintenance",
+    "optimization",
     "sinks",
     "verify",
     "backup",
