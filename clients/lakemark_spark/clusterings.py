@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
+from lakemark.files.runs import without_deltas
 from lakemark_core.errors import InvalidArgument, UnsupportedOperation
 from lakemark_core.file_layout import (
     CLUSTERING_COLUMNS_PROPERTY,
@@ -21,7 +22,7 @@ from lakemark_core.table_kind import kind_of
 from lakemark_core.types import ColumnValue, Field
 from lakemark_spark import layout
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
-from lakemark_spark.fragments import commit_rewrite, start_rewrite, without_deltas
+from lakemark_spark.fragments import commit_rewrite, start_rewrite
 from lakemark_spark.reader import rows_of
 from lakemark_spark.z_order import with_z_value
 
@@ -39,6 +40,7 @@ def cluster(
     server: str | Client = SERVER_DEFAULT,
     metadata: Mapping[str, str] | None = None,
     request_id: str | None = None,
+    instant: int = 0,
     branch: str = "",
 ) -> Commit | None:
     """Writes the files of ``database.table`` again with their rows in order, in one commit; no row changes.
@@ -46,7 +48,7 @@ def cluster(
     ``columns`` and ``order`` ("sort" or "z-order") None: as ``lakemark.clustering.columns`` and
     ``lakemark.clustering.order`` say. ``where`` (Spark SQL): only files that may hold such rows; name partitions by it.
     Files are of about ``lakemark.write.target-file-size-bytes``. None: there are no such files, and nothing is
-    committed. The rest is as in ``append``.
+    committed. ``instant``: of a task (``Client.begin``). The rest is as in ``append``.
 
     Appends go on meanwhile. Raises CommitConflict if a change of rows in the same file groups, or another clustering of
     them, was first: nothing is changed then (``lakemark.clustering.preference`` says who gives way). Raises
@@ -60,7 +62,9 @@ def cluster(
                 table=table,
             )
         wanted = _wanted(layout_of(properties), columns, order, table)
-        with client.begin(table, "cluster", start=False, request_id=request_id, branch=branch) as writer:
+        with client.begin(
+            table, "cluster", start=False, request_id=request_id, instant=instant, branch=branch
+        ) as writer:
             if writer.committed:
                 return writer.commit()
             fields = wanted.fields(writer.schema)

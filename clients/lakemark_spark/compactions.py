@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
+from lakemark.files.runs import RunLimits
 from lakemark_core.bucket_directory import Directory
 from lakemark_core.bucket_tree import bucket_named
 from lakemark_core.file_layout import layout_of
@@ -30,7 +31,9 @@ def compact(
     server: str | Client = SERVER_DEFAULT,
     metadata: Mapping[str, str] | None = None,
     request_id: str | None = None,
+    instant: int = 0,
     branch: str = "",
+    limits: RunLimits | None = None,
 ) -> Commit | None:
     """Merges deltas or small files of ``database.table`` into files of a good size, in one commit; no row changes.
 
@@ -40,7 +43,8 @@ def compact(
     ``lakemark.write.target-file-size-bytes`` are merged into files of up to this size.
 
     ``where`` (Spark SQL): only files or file groups that may hold such rows; name partitions by it. None: there is
-    nothing to merge, and nothing is committed. The rest is as in ``upsert``.
+    nothing to merge, and nothing is committed. ``limits``: only files that it chooses. ``instant``: of a task
+    (``Client.begin``). The rest is as in ``upsert``.
 
     Writers go on meanwhile; what they commit to tables with buckets lies on top of the new base files. Raises
     CommitConflict if another compaction or clustering, or a change that writes the same files again, was first: nothing
@@ -52,15 +56,23 @@ def compact(
         if not kind.buckets:
             target = layout_of(definition.properties).target_bytes
             # To the conflict rules: rows come into other file groups.
-            with client.begin(table, "cluster", start=False, request_id=request_id, branch=branch) as writer:
+            with client.begin(
+                table, "cluster", start=False, request_id=request_id, instant=instant, branch=branch
+            ) as writer:
                 if writer.committed:
                     return writer.commit()
-                return merge_fragments(client, spark, writer, where, target, branch=branch, metadata=metadata)
+                return merge_fragments(
+                    client, spark, writer, where, target, branch=branch, metadata=metadata, limits=limits
+                )
         # Found before the version that is read: what is below it is either in that version or will never be.
         before = _finished_before(client, table) if definition.conflict_policy == "row" else None
-        with client.begin(table, "compact", start=False, request_id=request_id, branch=branch) as writer:
+        with client.begin(
+            table, "compact", start=False, request_id=request_id, instant=instant, branch=branch
+        ) as writer:
             if writer.committed:
                 return writer.commit()
+            if before is not None:
+                before = min([before, *_committed_since(client, table, writer.read_version, branch)])
             plan = client.plan(table, where, version=writer.read_version, branch=branch)
             files = plan.files()
             due = _due(files, before, kind)
@@ -68,6 +80,9 @@ def compact(
                 # All files with such keys are needed, and not only those with rows that the condition selects.
                 plan = plan_of_groups(client, writer, branch, due)
             merging = _merging(plan.files(), due, before)
+            if limits is not None:
+                chosen = {BucketGroup(file.partition, file.file_group) for file in limits.groups(merging)}
+                merging = _merging(plan.files(), chosen, before)  # with those that share keys with them
             known_until = writer.instant - kind.deletes_retained_ms
             forgotten = _forgotten(files, known_until)
             if not merging and not forgotten:
@@ -151,3 +166,9 @@ def _finished_before(client: Client, table: str) -> int:
     latest = client.timeline.instants(table, limit=1, newest_first=True)
     oldest = client.timeline.instants(table, states=("requested", "inflight"), limit=1)
     return min([*(one.instant + 1 for one in latest), *(one.instant for one in oldest)], default=0)
+
+
+def _committed_since(client: Client, table: str, version: int, branch: str) -> list[int]:
+    """The instants of later versions. An instant that a plan has opened may have read its version long ago: what was
+    open then and is committed now is not in that version, and nothing greater may be merged before it."""
+    return [one.instant for one in client.timeline.versions(table, branch=branch, after=version, limit=1_000_000)]

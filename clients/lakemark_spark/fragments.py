@@ -1,15 +1,14 @@
-"""Small files of tables without buckets: which of them are written together, and how."""
+"""Small files of tables without buckets are written together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
-from lakemark.files import without_settled_deletes
+from lakemark.files.runs import RunLimits, bins_of, without_deltas
 from lakemark_core.errors import FailedPrecondition
-from lakemark_core.types import ColumnValue
 from lakemark_spark import layout
 from lakemark_spark.footers import describe_files
 from lakemark_spark.reader import numbered_rows
@@ -25,13 +24,16 @@ def merge_fragments(
     *,
     branch: str,
     metadata: Mapping[str, str] | None,
+    limits: RunLimits | None = None,
 ) -> Commit | None:
     """Commits files of about ``target_bytes`` in the places of those that are smaller than half of it.
 
-    None: no partition has two such files among those that may hold rows which ``where`` selects. Raises CommitConflict.
+    ``limits``: only those files that it chooses. None: no partition has two such files among those that may hold rows
+    which ``where`` selects. Raises CommitConflict.
     """
     plan = client.plan(writer.table, where, version=writer.read_version, branch=branch)
-    bins = bins_of(without_deltas(plan.files()), target_bytes)
+    small = without_deltas(plan.files())
+    bins = bins_of(small if limits is None else limits.fragments(small), target_bytes)
     if not bins:
         writer.rollback("there are no small files to merge")
         return None
@@ -42,38 +44,6 @@ def merge_fragments(
     attempt = layout.Attempt.new(writer.location)
     layout.write_numbered(layout.gathered(rows, FILE, writer.schema), FILE, writer.schema, attempt)
     return commit_rewrite(spark, [attempt], plan, files, writer, metadata)
-
-
-def bins_of(files: Iterable[DataFile], target_bytes: int) -> list[list[DataFile]]:
-    """Files of one partition that together have at most ``target_bytes``, two or more in each list.
-
-    Only files below half of it are looked at: then all lists but the last of a partition reach that half, and what
-    was merged once is not merged again and again.
-    """
-    small: dict[tuple[ColumnValue, ...], list[DataFile]] = {}
-    for file in files:
-        if 2 * file.size_bytes < target_bytes:
-            small.setdefault(file.partition, []).append(file)
-    bins: list[list[DataFile]] = []
-    for members in small.values():
-        size = 0
-        current: list[DataFile] = []
-        # In the order of their age: neighbours in time often have neighbouring values, which keeps bounds close.
-        for file in sorted(members, key=lambda one: (one.added_version, one.path)):
-            if current and size + file.size_bytes > target_bytes:
-                bins.append(current)
-                size, current = 0, []
-            size += file.size_bytes
-            current.append(file)
-        bins.append(current)
-    return [one for one in bins if len(one) > 1]
-
-
-def without_deltas(files: Sequence[DataFile]) -> list[DataFile]:
-    """The files of groups without deltas. Others stay as they are: only their own engine knows how to merge them."""
-    files = without_settled_deletes(files)
-    changed = {(file.partition, file.file_group) for file in files if file.kind == "delta"}
-    return [file for file in files if (file.partition, file.file_group) not in changed]
 
 
 def start_rewrite(writer: Writer, files: Sequence[DataFile]) -> None:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from pyspark.sql import DataFrame
 
 from lakemark import Client, DataFile, Plan, Writer
 from lakemark.files import groups_of
+from lakemark.reading.partitions import partitions_predicate
 from lakemark_core.bucket_tree import FileGroups
-from lakemark_core.expressions import ColumnRef, Compare, Expr, IsNull, Literal, all_of, any_of, to_sql
 from lakemark_core.table_kind import TableKind
-from lakemark_core.types import ColumnValue, Field, Schema
+from lakemark_core.types import ColumnValue
 from lakemark_spark import layout
 from lakemark_spark.batches import BUCKET, BucketGroup
 from lakemark_spark.footers import describe_files
-
-PARTITIONS_ASKED_MAX: Final = 256
-"""The files of so many partitions are asked for by name, else those of all."""
 
 
 def plan_of_groups(client: Client, writer: Writer, branch: str, groups: Iterable[BucketGroup]) -> Plan:
@@ -73,20 +69,3 @@ def write_groups(rows: DataFrame, writer: Writer, kind: TableKind, more: Sequenc
         replace(file, file_group=kind.group_name(bucket), bucket=bucket)
         for file, bucket in zip(written, buckets, strict=True)
     ]
-
-
-def partitions_predicate(partitions: Sequence[tuple[ColumnValue, ...]], schema: Schema) -> str | None:
-    """What chooses the files of these partitions; None: all files, because there are too many, or no partitions."""
-    if not schema.partition_columns or not 0 < len(partitions) <= PARTITIONS_ASKED_MAX:
-        return None
-    return to_sql(
-        any_of(
-            all_of(_is(field, value) for field, value in zip(schema.partition_fields, values, strict=True))
-            for values in partitions
-        )
-    )
-
-
-def _is(field: Field, value: ColumnValue) -> Expr:
-    column = ColumnRef((field.name,))
-    return IsNull(column) if value is None else Compare("=", column, Literal(value, field.type))

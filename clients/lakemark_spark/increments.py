@@ -11,11 +11,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import Client, Plan
+from lakemark.reading.partitions import partitions_predicate
 from lakemark_core.errors import InvalidArgument, InvalidSchema
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.types import Field, ListOf, MapOf, Schema, Struct, Type
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
-from lakemark_spark.groups import files_of_groups, partitions_predicate
+from lakemark_spark.groups import files_of_groups
 from lakemark_spark.kinds import kind_of_table
 from lakemark_spark.reader import merged_rows, rows_of
 

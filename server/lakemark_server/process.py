@@ -40,6 +40,11 @@ from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.maintenance.housekeeping import Housekeeping
 from lakemark_server.maintenance.sweeper import Sweeper
 from lakemark_server.mounts.registry import Mounts
+from lakemark_server.optimization.assessments import Assessor
+from lakemark_server.optimization.generator import PlanGenerator
+from lakemark_server.optimization.leader import PlannerThread
+from lakemark_server.optimization.reads import ReadCounts
+from lakemark_server.optimization.service import Optimization
 from lakemark_server.ownership import Ownership
 from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.mounts import MountServicer
@@ -64,6 +69,7 @@ if TYPE_CHECKING:
     from lakemark_hms.listener.runner import Domains
 
 _FOLD_CACHE_BYTES: Final = 32 << 20
+_OPTIMIZER_CACHE_BYTES: Final = 64 << 20
 
 _log = structlog.get_logger(__name__)
 
@@ -127,6 +133,8 @@ class Service:
         self.sinks = Sinks(self.store, self.events.log, self.events.consumers, clock, settings.sinks.policy)
         self.listeners = Listeners(self.store, self.events.log, self.events.consumers, clock)
         self.mounts = Mounts(self.store, clock)
+        self.optimization = Optimization(self.store, self.snapshots, clock)
+        self._reads = ReadCounts(self.store, clock)
         self._mounted = self._mounted_databases()
         mirrored = self._mirrored(clock)
         self._listener_runners = mirrored.runners(settings.listener_interval_s, settings.listener_lease_s)
@@ -144,6 +152,8 @@ class Service:
             ListenerServicer(self.listeners, mirrored.comparison()),
             MountServicer(self.mounts),
             self._mounted,
+            self.optimization,
+            self._reads,
             host=settings.host,
             port=settings.grpc_port,
             limits=GrpcLimits(
@@ -187,9 +197,24 @@ class Service:
             Thresholds(settings.fold_versions, settings.fold_files),
             int(settings.fold_grace_s * 1_000),
         )
-
+        self._optimizer = self._plan_generator(clock, retention) if settings.optimizer else None
         self._sink_runner = SinkRunner(self.store, clock, settings.sinks, self.events.feed)
         self.metrics = None if settings.metrics_port is None else self._scraped(settings.metrics_port)
+
+    def _plan_generator(self, clock: ClockMs, retention: EventRetention) -> PlannerThread:
+        snapshots = Snapshots(self.store, _OPTIMIZER_CACHE_BYTES)  # looks should not push out what plans need
+
+        def made(store: Store) -> PlanGenerator:
+            return PlanGenerator(
+                store,
+                clock,
+                Timeline(store, self.snapshots, clock, self.quotas),
+                Assessor(store, snapshots, clock),
+                self.events.log,
+                Events(store, retention, clock).consumers,
+            )
+
+        return PlannerThread(self.store, clock, made, self.settings.optimizer_interval_s)
 
     def _scraped(self, port: int) -> ScrapeServer:
         lanes = {"grpc": self.grpc.lane_uses} | {name: bridge.lane_uses for name, bridge in self._listening()}
@@ -252,6 +277,9 @@ class Service:
             bridge.start()
         self._sweeper.start()
         self._folder.start()
+        self._reads.start()
+        if self._optimizer:
+            self._optimizer.start()
         self._sink_runner.start()
         self._listener_runners.start()
         if self.metrics:
@@ -268,6 +296,9 @@ class Service:
     def stop(self) -> None:
         if self.metrics:
             self.metrics.stop()
+        if self._optimizer:
+            self._optimizer.stop()
+        self._reads.stop()
         self._sink_runner.stop()  # before what they read from ends: they note how far they are
         self._listener_runners.stop()
         self.events.close()

@@ -28,6 +28,7 @@ LAYERS = (
     "timeline",
     "snapshots",
     "maintenance",
+    "optimization",
     "sinks",
     "verify",
     "backup",
@@ -92,7 +93,7 @@ def test_every_folder_of_the_service_has_its_layer() -> None:
 
 def test_clients_know_the_service_only_by_its_protocol() -> None:
     wrong = []
-    for package in ("lakemark", "lakemark_spark"):
+    for package in ("lakemark", "lakemark_optimizer", "lakemark_spark"):
         for path in sorted((ROOT / "clients" / package).rglob("*.py")):
             if not path.relative_to(ROOT).as_posix().startswith(STARTS_A_SERVICE):
                 wrong += _wrong(path, [SERVER, HMS])

@@ -52,6 +52,7 @@ DOCUMENTED = (
     "server/lakemark_server/file_index",
     "server/lakemark_server/grants",
     "server/lakemark_server/maintenance",
+    "server/lakemark_server/optimization",
     "server/lakemark_server/rpc/comparisons.py",
     "server/lakemark_server/rpc/files.py",
     "server/lakemark_server/rpc/plans.py",

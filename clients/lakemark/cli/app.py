@@ -19,6 +19,8 @@ from lakemark.cli import (
     listeners,
     migration,
     mounts,
+    optimize,
+    optimizer,
     process,
     quota,
     references,
@@ -56,6 +58,8 @@ app.add_typer(consumers.app, name="consumers")
 app.add_typer(sinks.app, name="sinks")
 app.add_typer(listeners.app, name="listeners")
 app.add_typer(mounts.app, name="mounts")
+app.add_typer(optimize.app, name="optimize")
+app.add_typer(optimizer.app, name="optimizer")
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
 app.command("import-hms")(migration.import_hms)

@@ -35,6 +35,10 @@ def serve(
     metrics_port: Annotated[
         int | None, typer.Option(help="HTTP port for Prometheus; 0: any free port; default: none", min=0, max=65535)
     ] = None,
+    optimizer: Annotated[
+        bool | None,
+        typer.Option("--optimizer/--no-optimizer", help="plan what 'lakemark optimizer run' does"),
+    ] = None,
     log_format: Annotated[str | None, typer.Option(help="console or json")] = None,
 ) -> None:
     """Runs the service until it is interrupted.
@@ -57,6 +61,7 @@ def serve(
         "hms_port": hms_port,
         "hms_engine_port": hms_engine_port,
         "metrics_port": metrics_port,
+        "optimizer": optimizer,
         "log_format": log_format,
     }
     try:

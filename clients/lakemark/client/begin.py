@@ -35,6 +35,7 @@ def begin(
     branch: str,
     file_groups: Iterable[str],
     columns: Iterable[str],
+    instant: int,
 ) -> Writer:
     """Opens the instant; see ``Client.begin``."""
     named = None if partitions is None else list(partitions)
@@ -54,7 +55,10 @@ def begin(
         branch=branch,
         read_version=read_version,
     )
-    opened = _open(calls, request, request_id or str(uuid4()), inflight=start)
+    if instant:
+        opened = _taken_over(calls, request, request_id or "", instant)
+    else:
+        opened = _open(calls, request, request_id or str(uuid4()), inflight=start)
     writer = Writer(calls, heartbeats, request.table, opened, operation, None if told or not start else request)
     if writer.committed:
         writer.commit()
@@ -62,6 +66,26 @@ def begin(
         with writer.rolled_back_on_error():
             writer.start(named, file_groups=groups, columns=written)
     return writer
+
+
+def _taken_over(calls: Calls, request: pb.OpenInstantRequest, request_id: str, instant: int) -> pb.Instant:
+    """The instant that somebody else opened with this request id, untouched or committed. Raises InstantStateError."""
+    request.request_id = request_id
+    stub = TimelineServiceStub(calls.channel)
+    opened = calls(stub.OpenInstant, request, mutation=True)
+    if opened.instant != instant:  # the answer to the request id was forgotten long ago, and this one is new
+        rollback = pb.RollbackInstantRequest(
+            table=request.table, instant=opened.instant, reason="another one was meant"
+        )
+        calls(stub.RollbackInstant, rollback, mutation=True)
+    elif opened.state in (pb.REQUESTED, pb.COMPLETED) and (opened.version or not opened.staged_files):
+        return opened
+    raise InstantStateError(
+        f"instant {instant} cannot be taken over: it was begun by another one, or given up "
+        f"({opened.rolled_back_reason or pb.InstantState.Name(opened.state)})",
+        instant=str(instant),
+        state=pb.InstantState.Name(opened.state),
+    )
 
 
 def _open(calls: Calls, request: pb.OpenInstantRequest, request_id: str, *, inflight: bool) -> pb.Instant:

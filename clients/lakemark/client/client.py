@@ -23,6 +23,7 @@ from lakemark.client.listeners import Listeners
 from lakemark.client.model import Commit, Operation, Snapshot, SnapshotOf, snapshot_from
 from lakemark.client.mounts import Mounts
 from lakemark.client.names import parse_table_name
+from lakemark.client.optimization import Optimizations, OptimizerTasks
 from lakemark.client.partitions import Partition
 from lakemark.client.quotas import Quotas
 from lakemark.client.references import Branches, Tags
@@ -71,6 +72,8 @@ class Client:
         self._listeners = Listeners(self._calls)
         self._mounts = Mounts(self._calls)
         self._consumers = Consumers(self._calls)
+        self._optimizations = Optimizations(self._calls)
+        self._optimizer_tasks = OptimizerTasks(self._calls)
 
     @property
     def databases(self) -> Databases:
@@ -117,6 +120,16 @@ class Client:
     def mounts(self) -> Mounts:
         """Databases of outside Hive Metastores, read through: ``create``, ``get``, ``list``, ``drop``."""
         return self._mounts
+
+    @property
+    def optimizations(self) -> Optimizations:
+        """Tables that look after themselves: ``explain``, ``list``, ``run``, ``pause``, ``hold``, ``runs`` …"""
+        return self._optimizations
+
+    @property
+    def optimizer_tasks(self) -> OptimizerTasks:
+        """What workers of optimizations call: ``register``, ``take``, ``acknowledge``, ``heartbeat``, ``complete``."""
+        return self._optimizer_tasks
 
     @property
     def quotas(self) -> Quotas:
@@ -201,6 +214,7 @@ class Client:
         branch: str = "",
         file_groups: Iterable[str] = (),
         columns: Iterable[str] = (),
+        instant: Natural = 0,
     ) -> Writer:
         """Opens an instant: inflight, or only requested if ``start`` is False (call ``Writer.start`` then).
 
@@ -211,6 +225,8 @@ class Client:
         ``branch`` "": main. ``read_version``: the version that was read; 0: the latest. ``heartbeat_timeout_s``: how
         long the service waits for a heartbeat before it gives the writer up; 0: its default. The same ``request_id``
         commits once: another ``begin`` with it gives a writer that is already ``committed``, or continues.
+        ``instant``: which the service has opened with this ``request_id`` for a task of an optimization; it is taken
+        over, and no other one is opened: InstantStateError says that it was given up.
 
         Raises CommitConflict, TableNotFound, UnsupportedOperation (a warehouse table), InvalidArgument.
         """
@@ -228,6 +244,7 @@ class Client:
             branch=branch,
             file_groups=file_groups,
             columns=columns,
+            instant=instant,
         )
 
     def commit_together(

@@ -34,9 +34,18 @@ def read_plan(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
     if columns is not None and not columns:
         raise InvalidArgument("no columns are named: None reads all of them, and Client.aggregate counts rows")
     wanted = [schema.field(name) for name in columns] if columns is not None else list(schema.columns)
-    predicate = _predicate(plan.predicate, schema)
+    return _read(plan, without_settled_deletes(plan.files()), wanted, _predicate(plan.predicate, schema))
+
+
+def read_files(plan: Plan, files: Sequence[DataFile]) -> pa.Table:
+    """All rows of some files of the plan, which are whole file groups where there are deltas. Raises as
+    ``read_plan``."""
+    return _read(plan, without_settled_deletes(files), plan.schema.columns, TRUE)
+
+
+def _read(plan: Plan, files: Sequence[DataFile], wanted: Sequence[Field], predicate: Expr) -> pa.Table:
+    schema = plan.schema
     needed = {path.path[0].lower() for path in columns_of(predicate)} | {field.name.lower() for field in wanted}
-    files = without_settled_deletes(plan.files())
     changed = groups_of(file for file in files if file.kind == "delta")
     kind = plan.kind() if changed else TableKind()
     if changed:

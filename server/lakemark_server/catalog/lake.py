@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from lakemark_core import file_layout, table_kind
+from lakemark_core import file_layout, optimization, table_kind
 from lakemark_core.errors import CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
 from lakemark_core.messages.types import schema_from_proto, schema_to_proto
 from lakemark_core.table_kind import TableKind, kind_of
@@ -41,6 +41,7 @@ PROPERTIES: Final = (
     drop_policy.PROTECTED_PROPERTY,
     *table_kind.PROPERTIES,
     *file_layout.PROPERTIES,
+    *optimization.PROPERTIES,
 )
 
 
@@ -109,6 +110,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     drop_policy.check(properties)
     kind_of(properties)
     file_layout.layout_of(properties)
+    optimization.policy_of(properties)
 
 
 def check_names(properties: Iterable[str]) -> None:

@@ -32,6 +32,15 @@ SWEEPS: Final = Counter("lakemark_sweeps_total", "Rounds of housekeeping in this
 WRITERS_LOST: Final = Counter("lakemark_writers_lost_total", "Lost writers that were rolled back.")
 CLEANS: Final = Counter("lakemark_cleans_total", "Runs of the cleaner that deleted something.")
 CLEANED_FILES: Final = Counter("lakemark_cleaned_files_total", "Files that the cleaner has deleted.")
+OPTIMIZATION_PLANS: Final = Counter(
+    "lakemark_optimization_tasks_planned_total", "Tasks of optimization that were planned.", ("kind",)
+)
+OPTIMIZATION_TASKS_ENDED: Final = Counter(
+    "lakemark_optimization_tasks_ended_total", "Tasks of optimization that have ended.", ("state",)
+)
+OPTIMIZATION_BYTES: Final = Counter(
+    "lakemark_optimization_written_bytes_total", "Bytes of files that optimization has written and committed."
+)
 
 COUNTERS: Final = (
     REQUEST_ERRORS,
@@ -43,6 +52,9 @@ COUNTERS: Final = (
     WRITERS_LOST,
     CLEANS,
     CLEANED_FILES,
+    OPTIMIZATION_PLANS,
+    OPTIMIZATION_TASKS_ENDED,
+    OPTIMIZATION_BYTES,
 )
 GAUGES: Final = (STORE_TRANSACTIONS,)
 HISTOGRAMS: Final = (REQUESTS, STORE)

@@ -17,6 +17,7 @@ from lakemark_proto.v1 import (
     events_pb2,
     listeners_pb2,
     mounts_pb2,
+    optimization_pb2,
     sinks_pb2,
     snapshot_pb2,
     timeline_pb2,
@@ -29,6 +30,8 @@ from lakemark_server.events.service import Events
 from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.host.ports import cannot_listen
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
+from lakemark_server.optimization.reads import ReadCounts
+from lakemark_server.optimization.service import Optimization
 from lakemark_server.rpc import loop
 from lakemark_server.rpc.admin import AdminServicer
 from lakemark_server.rpc.admission import Receiving
@@ -38,6 +41,7 @@ from lakemark_server.rpc.lanes import Lanes
 from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.methods import Methods
 from lakemark_server.rpc.mounts import MountedTables, MountServicer
+from lakemark_server.rpc.optimization import OptimizationServicer, OptimizerServicer
 from lakemark_server.rpc.sinks import SinkServicer
 from lakemark_server.rpc.snapshot import SnapshotServicer
 from lakemark_server.rpc.timeline import TimelineServicer
@@ -89,6 +93,8 @@ class GrpcServer:
         listeners: ListenerServicer,
         mounts: MountServicer,
         mounted: MountedTables,
+        optimization: Optimization,
+        reads: ReadCounts,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -100,12 +106,16 @@ class GrpcServer:
         servicers = {
             _service(catalog_pb2, "CatalogService"): CatalogServicer(catalog, snapshots, timeline, mounted),
             _service(timeline_pb2, "TimelineService"): TimelineServicer(catalog, timeline, comparer, cleaner),
-            _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(snapshots, planner, limits.message_bytes_max),
+            _service(snapshot_pb2, "SnapshotService"): SnapshotServicer(
+                snapshots, planner, limits.message_bytes_max, reads.note
+            ),
             _service(admin_pb2, "AdminService"): AdminServicer(catalog.quotas, tenants),
             _service(sinks_pb2, "SinkService"): SinkServicer(sinks),
             _service(events_pb2, "EventService"): EventServicer(events, catalog.quotas.known, limits.watchers_max),
             _service(listeners_pb2, "ListenerService"): listeners,
             _service(mounts_pb2, "MountService"): mounts,
+            _service(optimization_pb2, "OptimizationService"): OptimizationServicer(catalog, optimization),
+            _service(optimization_pb2, "OptimizerService"): OptimizerServicer(optimization.tasks),
         }
         self._services = tuple(service.full_name for service in servicers)
         methods = Methods(

@@ -121,9 +121,17 @@ def _in_one_message(method: Callable[[Any, Any, Context], Response]) -> Callable
 
 
 class SnapshotServicer(SnapshotServiceServicer):
-    """``page_bytes_max``: the size limit of a response with files."""
+    """``page_bytes_max``: the size limit of a response with files. ``noted`` is told the id of each table that is
+    planned."""
 
-    def __init__(self, snapshots: Snapshots, planner: Planner, page_bytes_max: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        planner: Planner,
+        page_bytes_max: int = 64 << 20,
+        noted: Callable[[int], None] = lambda table_id: None,
+    ) -> None:
+        self._noted = noted
         self._page_bytes_max = page_bytes_max
         self._snapshots = snapshots
         self._planner = planner
@@ -159,6 +167,8 @@ class SnapshotServicer(SnapshotServiceServicer):
         loaded, offset = self._snapshot(request.table, at_of(request.at), token), token.offset if token else 0
         if token:
             _check_same(token, _same_plan(request), loaded)
+        else:
+            self._noted(loaded.table.table_id)
         return self._plan_page(request, loaded, self._plan(loaded, request), offset)
 
     def _plan_page(
@@ -198,6 +208,8 @@ class SnapshotServicer(SnapshotServiceServicer):
         if reference is None:
             return None
         known = self._responses.find(reference, request)
+        if known is not None:
+            self._noted(reference.table.table_id)
         if known is not None or not is_short(request):
             return known
         loaded = self._snapshots.at_hand(reference)
@@ -213,7 +225,11 @@ class SnapshotServicer(SnapshotServiceServicer):
                 response = self._plan_page(request, loaded, plan, 0)
         except NotAtHand:
             return None
-        return response if response.ByteSize() <= self._page_bytes_max else None
+        if response.ByteSize() > self._page_bytes_max:
+            return None
+        if not request.page_token:
+            self._noted(reference.table.table_id)
+        return response
 
     @method(Rank.READ)
     @_again

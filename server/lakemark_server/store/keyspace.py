@@ -117,6 +117,19 @@ GRANT_COUNTS: Final = Space.of("privn")  # (what) -> counter of roles, their mem
 RUNTIME_STATISTICS: Final = Space.of("runstat")  # (when it was sent in s, random) -> weight, 4 bytes
 RUNTIME_PAYLOADS: Final = Space.of("runload")  # (when it was sent in s, random) -> what Hive's optimizer has sent
 MOUNTS: Final = Space.of("mount")  # (catalog, name) -> Mount: a database of an outside Metastore
+OPTIMIZATIONS: Final = Space.of("opt")  # (table id) -> OptimizationRecord
+OPTIMIZATIONS_DUE: Final = Space.of("optdue")  # (ms, table id) -> empty: when the planner looks at a table
+PARTITION_HISTORIES: Final = Space.of("optpart")  # (table id, partition) -> PartitionHistory: its earlier runs
+OPTIMIZATION_TASKS: Final = Space.of("opttask")  # (table id, instant) -> OptimizationTask, of open ones
+TASKS_READY: Final = Space.of("optready")  # (group, ms, table id, instant) -> empty: tasks that wait for a worker
+OPTIMIZATION_RUNS: Final = Space.of("optrun")  # (table id, when it ended in ms, instant) -> OptimizationTask
+OPTIMIZATION_RUN_TIMES: Final = Space.of("optrunt")  # (when it ended in ms, table id, instant) -> empty
+OPTIMIZATION_HOLDS: Final = Space.of("opthold")  # (table id, partition or "") -> OptimizationHold
+OPTIMIZER_WORKERS: Final = Space.of("optworker")  # (group, worker id) -> OptimizerWorker
+OPTIMIZER_GROUPS: Final = Space.of("optgroup")  # (name) -> OptimizerGroup: what was configured
+GROUP_TIMES: Final = Space.of("optused")  # (group, begin of five minutes in ms) -> counter of worker time, ms
+TABLE_TIMES: Final = Space.of("optusedt")  # (table id, begin of five minutes in ms) -> counter of worker time, ms
+TABLE_READS: Final = Space.of("optreads")  # (table id, begin of the hour in ms) -> counter of plan requests
 RESTORING: Final = Space.of("restoring")  # () -> the marker of a store that holds a part of a backup, as JSON
 LEASES: Final = Space.of("lease")  # (name) -> token, when it runs out, holder
 REQUESTS: Final = Space.of("req")  # (request id) -> RequestRecord
@@ -130,4 +143,6 @@ OF_TABLE: Final = (
     COLUMN_STATISTICS, HEADS, LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED,
     BASES, BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS, MERGES, CLEANED,
     PENDING_PARTITIONS, LEFT_FILES, CLEANS, CONSTRAINTS, REFERENCES,
+    OPTIMIZATIONS, PARTITION_HISTORIES, OPTIMIZATION_TASKS, OPTIMIZATION_RUNS, OPTIMIZATION_HOLDS, TABLE_TIMES,
+    TABLE_READS,
 )  # fmt: skip

@@ -70,6 +70,11 @@ class Timeline:
         job.check()
         return cast(Opened, self._batches.submit(table_id, job))
 
+    def open_by(self, table_id: int, job: Job) -> Opened:
+        """What a job of another domain opens, which writes its own records in the same transaction. Raises its
+        error."""
+        return cast(Opened, self._batches.submit(table_id, job))
+
     def open_named(self, name: TableKey, job: OpenJob, answered: Answered[Opened | Retry]) -> bool:
         """``open`` without a thread that waits; ``answered`` is given what it would return or raise, or a Retry.
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemark import DataFile
-from lakemark_spark.fragments import bins_of, without_deltas
+from lakemark.files.runs import bins_of, without_deltas
 
 TARGET = 100
 SIZES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 120)), max_size=30)

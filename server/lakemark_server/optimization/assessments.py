@@ -1,0 +1,150 @@
+"""Looks at tables: everything that decisions go by, at one moment. For the plan generator, and for whoever asks why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from lakemark_core.optimization import OptimizationPolicy, policy_of
+from lakemark_proto.v1 import optimization_pb2 as pb
+from lakemark_proto.v1.types_pb2 import TableName
+from lakemark_server.catalog import lake
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.context.clock import ClockMs
+from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.optimization import decisions as reasons
+from lakemark_server.optimization import plans, records, schedule
+from lakemark_server.optimization.decisions import Decision, TableFacts, decide
+from lakemark_server.optimization.measures import PartitionMeasure, measure
+from lakemark_server.optimization.schedule import Candidate, GroupFacts
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.timeline import records as timeline_records
+from lakemark_server.timeline.lineage import OF_MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """A table as it was seen at one moment. ``took_ms``: by measuring it."""
+
+    table: LakeTable
+    policy: OptimizationPolicy
+    version: int
+    facts: TableFacts
+    decisions: tuple[Decision, ...]
+    used_ms: int
+    took_ms: int = 0
+
+
+class Assessor:
+    """Looks at one table: for the planner, and for whoever asks why. Thread-safe, and changes nothing.
+
+    ``measured``: the figures of the files of a version; replaced in tests that have no files.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        snapshots: Snapshots,
+        clock: ClockMs,
+        measured: Callable[[LakeTable, int, OptimizationPolicy], list[PartitionMeasure]] | None = None,
+    ) -> None:
+        self._store, self._snapshots, self._clock = store, snapshots, clock
+        self._measured = measured or self._of_snapshot
+
+    def look(self, table_id: int) -> Assessment:
+        """Raises TableNotFound, and InvalidArgument for a policy that an earlier release accepted."""
+        now = self._clock()
+
+        def facts(tx: ReadTransaction) -> tuple[LakeTable, int, TableFacts, int]:
+            table = lake.load(tx, table_id)
+            tasks = records.tasks_of_table(tx, table_id)
+            running = sum(records.worked_ms(task, now) for task in tasks)
+            return (
+                table,
+                timeline_records.head(tx, table_id, OF_MAIN.key).version,
+                TableFacts(
+                    now,
+                    records.table(tx, table_id),
+                    {hold.partition: hold for hold in records.holds(tx, table_id)},
+                    {task.partition: task for task in tasks},
+                    records.histories(tx, table_id),
+                    records.reads(tx, table_id, now),
+                ),
+                records.table_time(tx, table_id, now) + running,
+            )
+
+        table, version, seen, used_ms = self._store.read(facts)
+        policy = policy_of(table.record.properties)
+        began = time.monotonic()
+        measures = self._measured(table, version, policy)
+        took_ms = int((time.monotonic() - began) * 1_000)
+        return Assessment(table, policy, version, seen, tuple(decide(measures, policy, seen)), used_ms, took_ms)
+
+    def _of_snapshot(self, table: LakeTable, version: int, policy: OptimizationPolicy) -> list[PartitionMeasure]:
+        if not version:
+            return []
+        snapshots = self._snapshots
+        return snapshots.again(lambda: measure(snapshots.load(table, OF_MAIN, version).parts, policy))
+
+
+def group_facts(tx: ReadTransaction, name: str, tasks: Iterable[pb.OptimizationTask], now_ms: int) -> GroupFacts:
+    """A group as it is now. ``tasks``: all open ones."""
+    own = [task for task in tasks if task.group == name]
+    running = sum(records.worked_ms(task, now_ms) for task in own)
+    return GroupFacts(
+        name,
+        records.group(tx, name),
+        tuple(records.workers(tx, name)),
+        records.group_time(tx, name, now_ms) + running,
+        len(own),
+        sum(task.state != pb.TASK_WAITING for task in own),
+    )
+
+
+def seen_from(look: Assessment, group: GroupFacts | None = None) -> pb.TableOptimization:
+    """The table as it is shown, without partitions. ``group``: tells why a wanted run waits."""
+    state, reason, change = reasons.summary(look.decisions, look.policy, look.facts)
+    if state == pb.PENDING and group is not None:
+        told = schedule.obstacle(candidate_of(look), group)
+        if told is None:
+            change = "its turn"
+        else:
+            reason, change = f"{reason}; {told[0]}", told[1]
+    measures = [decision.measure for decision in look.decisions]
+    record, facts = look.table.record, look.facts
+    return pb.TableOptimization(
+        table=TableName(catalog=record.catalog, database=record.database, table=record.name),
+        table_id=look.table.table_id,
+        group=look.policy.group,
+        state=state,
+        reason=reason,
+        change=change,
+        next_look_ms=facts.record.due_ms,
+        version=look.version,
+        looked_ms=facts.now_ms,
+        files=sum(one.files for one in measures),
+        bytes=sum(one.bytes for one in measures),
+        partitions=len(measures),
+        fragments=sum(one.fragments for one in measures),
+        deltas=sum(one.deltas for one in measures),
+        used_ms=look.used_ms,
+        allowed_ms=group.allowed_ms(look.policy) if group is not None else 0,
+        reads=facts.reads,
+        priority=look.policy.priority,
+        pending_since_ms=facts.record.pending_since_ms,
+    )
+
+
+def candidate_of(look: Assessment) -> Candidate:
+    """The table as one that wants a run."""
+    best = max((one.score for one in look.decisions if one.wanted), default=0.0)
+    wanted = [one for one in look.decisions if one.wanted]
+    return Candidate(
+        look.table.table_id,
+        look.policy,
+        look.facts.record.pending_since_ms or look.facts.now_ms,
+        best,
+        look.used_ms,
+        bool(wanted) and all(plans.needs_spark(one, look.table) for one in wanted),
+    )

@@ -1,0 +1,278 @@
+"""The plan generator: looks at tables that have changed or whose time has come, and plans runs for the workers that
+there are.
+
+What it keeps in memory (the tables that want a run) is found again by whoever takes over: such a table stays due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import structlog
+
+from lakemark_core.errors import (
+    ConsumerNotFound,
+    EventsLost,
+    EventsTrimmed,
+    LakemarkError,
+    OffsetUnknown,
+    TableNotFound,
+)
+from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
+from lakemark_proto.v1 import optimization_pb2 as pb
+from lakemark_proto.v1.events_pb2 import COMMITTED, TABLE_ALTERED, TABLE_CREATED, TABLE_UNDROPPED, Event, EventFilter
+from lakemark_server.context.clock import ClockMs
+from lakemark_server.events.consumers import Consumers, EventPosition, Start
+from lakemark_server.events.log import EventLog
+from lakemark_server.kv import ReadTransaction, Store, keys_below
+from lakemark_server.metrics.process import OPTIMIZATION_PLANS
+from lakemark_server.optimization import plans, records, schedule
+from lakemark_server.optimization.assessments import Assessment, Assessor, candidate_of, group_facts, seen_from
+from lakemark_server.optimization.decisions import next_look_ms
+from lakemark_server.optimization.plans import OWNER, PlanJob, chosen
+from lakemark_server.optimization.schedule import Candidate, GroupFacts
+from lakemark_server.store.keyspace import EVENT_ENDS, LAKE_TABLES
+from lakemark_server.store.mutations import Mutation, Mutations
+from lakemark_server.timeline.service import Timeline
+
+CONSUMER: Final = "optimizer:planner"
+LOOK_MS_MIN: Final = 2_000
+"""Between two looks at a table that changes all the time."""
+LOOK_COST: Final = 20
+"""A look that took long is followed by another one only after this many times as long."""
+AGAIN_MS: Final = 30_000
+"""How long a table that wants a run is remembered by the process that planned last, if that dies."""
+LOOKS_A_ROUND: Final = 500
+TABLES_A_PAGE: Final = 200
+
+_log = structlog.get_logger(__name__)
+
+
+class PlanGenerator:
+    """For one thread, under the leader's lease: ``store`` is fenced, and ``timeline`` stands on it."""
+
+    def __init__(
+        self, store: Store, clock: ClockMs, timeline: Timeline, assessor: Assessor, log: EventLog, consumers: Consumers
+    ) -> None:
+        self._store, self._clock = store, clock
+        self._mutations = Mutations(store, clock)
+        self._timeline, self._assessor = timeline, assessor
+        self._log, self._consumers = log, consumers
+        self.candidates: dict[int, Candidate] = {}
+
+    def round(self) -> int:
+        """Follows events, looks at what is due, and plans. Returns how many tasks were planned."""
+        self.follow()
+        self.look_at_due()
+        return self.plan()
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Makes the tables due that events tell of. A log that is read for the first time makes all tables due."""
+        for (name,), _ in keys_below(self._store, EVENT_ENDS):
+            catalog = str(name)
+            try:
+                place = self._consumers.get(catalog, CONSUMER).position
+            except ConsumerNotFound:
+                self._begin(catalog)
+                continue
+            try:
+                self._follow(catalog, place)
+            except (EventsTrimmed, EventsLost, OffsetUnknown) as error:
+                _log.info("the optimizer looks at all tables again", catalog=catalog, reason=error.message)
+                self._look_everywhere()
+                self._consumers.seek(catalog, CONSUMER, Start(end=True))
+
+    def _begin(self, catalog: str) -> None:
+        draft = self._consumers.draft(catalog, CONSUMER, EventFilter(), managed_by="the optimizer")
+        position = self._consumers.locate(catalog, Start(end=True))
+        self._look_everywhere()  # before: what comes in between is looked at twice, and not never
+        self._mutations.run(lambda mutation: self._consumers.create_within(mutation, draft, position))
+
+    def _look_everywhere(self) -> None:
+        page: list[int] = []
+        for table_id in self._lake_tables():
+            page.append(table_id)
+            if len(page) == TABLES_A_PAGE:
+                self._make_due(page)
+                page = []
+        self._make_due(page)
+
+    def _lake_tables(self) -> Iterator[int]:
+        last = None
+        for (table_id, *_), _ in keys_below(self._store, LAKE_TABLES):
+            if table_id != last and isinstance(table_id, int):
+                last = table_id
+                yield table_id
+
+    def _make_due(self, tables: Iterable[int]) -> None:
+        tables = list(tables)
+
+        def body(mutation: Mutation) -> None:
+            for table_id in tables:
+                records.make_due(mutation.tx, table_id, mutation.now_ms)
+
+        if tables:
+            self._mutations.run(body)
+
+    def _follow(self, catalog: str, place: EventPosition) -> None:
+        position = self._log.begin(catalog, place.offset, place.epoch)
+        epoch = self._log.extent(catalog).epoch
+        while True:
+            page = self._log.page(catalog, position)
+            changed = {event.table_id: None for event in page.events if _concerns(event)}
+            if page.position.after != place.offset and page.events:
+                done = EventPosition(page.position.after, epoch)
+                self._mutations.run(partial(self._note, catalog, changed, done))
+            position = page.position
+            if page.whole:
+                return
+
+    def _note(self, catalog: str, changed: Iterable[int], done: EventPosition, mutation: Mutation) -> None:
+        for table_id in changed:
+            record = records.table(mutation.tx, table_id)
+            soon = max(mutation.now_ms, record.seen.looked_ms + LOOK_MS_MIN)
+            if not record.due_ms or record.due_ms > soon:
+                record.due_ms = soon
+                records.put_table(mutation.tx, table_id, record)
+        self._consumers.move_within(mutation, catalog, CONSUMER, done)
+
+    # -- looks --------------------------------------------------------------------------------------------------------
+
+    def look_at_due(self) -> int:
+        """Looks at tables whose time has come. Returns how many these were."""
+        due = self._store.read(lambda tx: records.due(tx, self._clock(), LOOKS_A_ROUND))
+        for ms, table_id in due:
+            try:
+                self.look(table_id)
+            except TableNotFound:
+                self.candidates.pop(table_id, None)
+                self._mutations.run(partial(_dismiss, ms, table_id))
+            except LakemarkError as error:
+                _log.warning(
+                    "a table could not be looked at; it is tried again", table_id=table_id, reason=error.message
+                )
+                self._mutations.run(partial(_put_off, table_id))
+        return len(due)
+
+    def look(self, table_id: int) -> Assessment:
+        """Looks at a table, and notes what was seen. Raises TableNotFound."""
+        look = self._assessor.look(table_id)
+        wanted = any(decision.wanted for decision in look.decisions)
+        gone = look.facts.histories.keys() - {decision.measure.name for decision in look.decisions}
+
+        def note(mutation: Mutation) -> OptimizationRecord:
+            tx, now = mutation.tx, mutation.now_ms
+            record = records.table(tx, table_id)
+            if record.due_ms == look.facts.record.due_ms:  # nothing has happened meanwhile
+                following = next_look_ms(look.decisions)
+                if wanted:
+                    record.due_ms = now + AGAIN_MS
+                else:
+                    record.due_ms = max(following, now + LOOK_MS_MIN) if following else 0
+            record.due_ms = record.due_ms and max(record.due_ms, now + LOOK_COST * look.took_ms)
+            record.pending_since_ms = (record.pending_since_ms or now) if wanted else 0
+            record.seen.CopyFrom(seen_from(look))
+            record.seen.pending_since_ms = record.pending_since_ms
+            record.seen.next_look_ms = record.due_ms
+            records.put_table(tx, table_id, record)
+            if look.version:
+                for partition in gone:
+                    records.clear_history(tx, table_id, partition)
+            return record
+
+        record = self._mutations.run(note)
+        look = replace(look, facts=replace(look.facts, record=record))
+        if wanted:
+            self.candidates[table_id] = candidate_of(look)
+        else:
+            self.candidates.pop(table_id, None)
+        return look
+
+    # -- plans --------------------------------------------------------------------------------------------------------
+
+    def plan(self) -> int:
+        """Plans for the workers that there are, in the order of each group. Returns how many tasks were planned."""
+        planned = 0
+        for name, candidates in schedule.by_group(self.candidates).items():
+            now = self._clock()
+            group = self._store.read(partial(_group, name, now))
+            for candidate in schedule.in_order(candidates, group, now):
+                if schedule.obstacle(candidate, group) is not None:
+                    if not group.room or not group.workers or group.settings.paused:
+                        break
+                    continue
+                tasks = self._plan(candidate.table_id, group)
+                planned += tasks
+                group = replace(group, open_tasks=group.open_tasks + tasks)
+        return planned
+
+    def _plan(self, table_id: int, group: GroupFacts) -> int:
+        """Looks once more, and plans what is wanted then. Returns how many tasks were planned."""
+        try:
+            look = self.look(table_id)
+        except LakemarkError as error:
+            self.candidates.pop(table_id, None)
+            _log.info("a table is not planned", table_id=table_id, reason=error.message)
+            return 0
+        current = candidate_of(look)
+        taken = chosen(look.decisions, look.policy, group.room)
+        if not taken or look.policy.group != group.name or schedule.obstacle(current, group) is not None:
+            return 0
+        if not group.has_spark:
+            taken = [one for one in taken if not plans.needs_spark(one, look.table)]
+        if not taken:
+            return 0
+        job = PlanJob.of(taken, look.policy)
+        try:
+            self._timeline.open_by(table_id, job)
+        except LakemarkError as error:
+            # Of an unknown outcome, too: the next look sees the tasks, if there are any.
+            _log.info("a plan was not made", table=look.table.name, reason=error.message)
+            self._mutations.run(partial(_put_off, table_id))
+            self.candidates.pop(table_id, None)
+            return 0
+        for decision in taken:
+            kind = pb.OptimizationKind.Name(decision.kind).lower()
+            OPTIMIZATION_PLANS.add(kind)
+            _log.info(
+                "planned an optimization",
+                table=look.table.name,
+                partition=decision.measure.name,
+                kind=kind,
+                reason=decision.reason,
+                bytes=decision.cost_bytes,
+            )
+        if len(taken) == sum(decision.wanted for decision in look.decisions):
+            self.candidates.pop(table_id, None)
+        return len(taken)
+
+
+def _group(name: str, now_ms: int, tx: ReadTransaction) -> GroupFacts:
+    return group_facts(tx, name, records.open_tasks(tx), now_ms)
+
+
+def _dismiss(ms: int, table_id: int, mutation: Mutation) -> None:
+    """The table was dropped; if it is brought back, an event tells so."""
+    records.forget_due(mutation.tx, ms, table_id)
+    record = records.table(mutation.tx, table_id)
+    if record.due_ms:
+        record.due_ms = 0
+        records.put_table(mutation.tx, table_id, record)
+
+
+def _put_off(table_id: int, mutation: Mutation) -> None:
+    record = records.table(mutation.tx, table_id)
+    record.due_ms = mutation.now_ms + AGAIN_MS
+    records.put_table(mutation.tx, table_id, record)
+
+
+def _concerns(event: Event) -> bool:
+    """Whether an event may change what is to be done to a table."""
+    if event.kind == COMMITTED:
+        return event.commit.owner != OWNER
+    return event.kind in (TABLE_ALTERED, TABLE_CREATED, TABLE_UNDROPPED) and bool(event.table_id)

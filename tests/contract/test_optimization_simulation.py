@@ -1,0 +1,38 @@
+"""Optimization in a simulated world: no plan lost, no task committed twice, no row lost, nobody starves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.lakes import open_lake
+from tests.optimization_world import World
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_small_worlds(tmp_path: Path, seed: int) -> None:
+    with open_lake(tmp_path) as lake:
+        world = World(lake, seed, tables=4, workers=4)
+        for step in range(600):
+            world.step()
+            if step % 20 == 0:
+                world.check()
+        world.check()
+        world.finish()
+        assert world.counts["committed"] > 0
+        assert world.faults.hits
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_large_worlds(tmp_path: Path, seed: int) -> None:
+    with open_lake(tmp_path) as lake:
+        world = World(lake, seed, tables=1_000, workers=16)
+        for step in range(50_000):
+            world.step()
+            if step % 5_000 == 0:
+                world.check()
+        world.finish()
+        assert world.counts["committed"] > 100
