@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lakemark_core import storage
 from lakemark_hms.admission import Admission, lane_of
+from lakemark_hms.doors.facade import DoorFacade
 from lakemark_hms.errors import to_declared
 from lakemark_hms.facet import LakeFacet
 from lakemark_hms.federation.handlers import with_mounts
@@ -33,7 +34,7 @@ class HmsBridge:
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
     None: no limits. ``mounted``: databases of outside Metastores. ``timeline``, ``transactions``: the process's own,
-    if it has them. ``engine_schemes``, ``notification_format``, ``partitions_max``: see ``Services``. Raises
+    if it has them. ``engine_schemes``, ``notification_format``, ``partitions_max``, ``doors``: see ``Services``. Raises
     Unavailable if the port is taken.
     """
 
@@ -54,6 +55,7 @@ class HmsBridge:
         notification_format: MessageFormat = JSON,
         partitions_max: int = 0,
         mounted: Mounted | None = None,
+        doors: DoorFacade | None = None,
     ) -> None:
         schemes = engine_schemes or {}
         known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
@@ -69,6 +71,7 @@ class HmsBridge:
             schemes,
             notification_format,
             partitions_max,
+            doors,
         )
         handlers = all_handlers(self.services)
         if mounted is not None:

@@ -28,6 +28,7 @@ from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.doors.service import Doors
 from lakemark_server.events.service import Events
 from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
@@ -111,6 +112,7 @@ class Service:
         self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)
         transaction_limits = TransactionLimits(timeout_ms=max(1, int(settings.txn_timeout_s * 1_000)))
         self.transactions = Transactions(self.catalog.mutations, transaction_limits)
+        self.doors = Doors(self.store, self.timeline, clock)
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
@@ -273,6 +275,7 @@ class Service:
     def _bridge(self) -> HmsBridge:
         from lakemark_hms.admission import Admission
         from lakemark_hms.bridge import HmsBridge
+        from lakemark_hms.doors.facade import DoorFacade
         from lakemark_hms.lake.facet import SparkFacet
         from lakemark_hms.notifications.formats import BY_SETTING
         from lakemark_hms.wire.limits import ServerSettings
@@ -302,6 +305,7 @@ class Service:
             notification_format=BY_SETTING[given.hms_notification_format],
             partitions_max=given.hms_partitions_max,
             mounted=self._mounted,
+            doors=DoorFacade(self.doors, self.snapshots, given.engine_schemes),
         )
 
 
