@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lakemark_core import storage
 from lakemark_hms.admission import Admission, lane_of
+from lakemark_hms.doors.facade import DoorFacade
 from lakemark_hms.errors import to_declared
 from lakemark_hms.facet import LakeFacet
 from lakemark_hms.federation.handlers import with_mounts
@@ -34,8 +35,9 @@ class HmsBridge:
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
     None: no limits. ``mounted``: databases of outside Metastores. ``timeline``, ``transactions``: the process's own,
-    if it has them. ``engine_schemes``, ``notification_format``, ``partitions_max``: see ``Services``. Answers of up to
-    ``kept_bytes_max`` bytes are kept (``kept_answers``; 0: none). Raises Unavailable if the port is taken.
+    if it has them. ``engine_schemes``, ``notification_format``, ``partitions_max``, ``doors``: see ``Services``.
+    Answers of up to ``kept_bytes_max`` bytes are kept (``kept_answers``; 0: none). Raises Unavailable if the port is
+    taken.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class HmsBridge:
         partitions_max: int = 0,
         mounted: Mounted | None = None,
         kept_bytes_max: int = BYTES_MAX_DEFAULT,
+        doors: DoorFacade | None = None,
     ) -> None:
         schemes = engine_schemes or {}
         known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
@@ -71,6 +74,7 @@ class HmsBridge:
             schemes,
             notification_format,
             partitions_max,
+            doors,
         )
         handlers = all_handlers(self.services)
         if mounted is not None:

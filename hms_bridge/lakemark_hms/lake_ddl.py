@@ -136,6 +136,10 @@ class LakeDdl:
 
         Raises UnsupportedOperation for names of snapshots, which are not tables of their own.
         """
+        if named.door is not None:
+            raise UnsupportedOperation(
+                f"{named.door.label} is a door into lake table {named.door.table.name}, which cannot be dropped"
+            )
         if named.entry is None:
             raise UnsupportedOperation(
                 f"{named.database.name}.{named.name} names a snapshot of a lake table, which cannot be dropped"

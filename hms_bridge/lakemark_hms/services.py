@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from lakemark_core import storage
 from lakemark_core.errors import InvalidPartition, TableNotFound
+from lakemark_core.types import format_type
+from lakemark_hms.doors.facade import DoorFacade, NamedDoor, door_error
 from lakemark_hms.facet import LakeFacet, is_hidden, lake_write_error
 from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.given import table_of_partitions
@@ -14,6 +16,7 @@ from lakemark_hms.names import DatabaseName
 from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.partition_objects import view_of
 from lakemark_hms.partition_view import PartitionView, Values
+from lakemark_hms.wire.dispatch import Session
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.catalog.service import Catalog
@@ -27,12 +30,13 @@ from lakemark_server.transactions.service import Transactions
 
 @dataclass(frozen=True, slots=True)
 class NamedTable:
-    """What a name stands for: a warehouse table (``hive``), or else a lake table or a view of one."""
+    """What a name stands for: a warehouse table (``hive``), a ``door``, or else a lake table or a view of one."""
 
     database: DatabaseRecord
     name: str
     entry: TableEntry | None
     hive: HiveTable | None
+    door: NamedDoor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Services:
     ``engine_schemes`` says in which scheme engines read the locations of databases and lake tables, by the scheme that
     these have. The locations of warehouse tables are answered as they were sent. ``notification_format``: in which form
     the messages of notifications are. ``partitions_max``: of partitions in one answer; a request for more is refused
-    (0: none is).
+    (0: none is). ``doors``: None if rows cannot come into lake tables through this protocol.
     """
 
     catalog: Catalog
@@ -55,6 +59,7 @@ class Services:
     engine_schemes: Mapping[str, str] = field(default_factory=dict)
     notification_format: MessageFormat = JSON
     partitions_max: int = 0
+    doors: DoorFacade | None = None
 
     def for_engines(self, location: str) -> str:
         """A location in the scheme that engines read."""
@@ -68,9 +73,12 @@ class Services:
         """Looks a table up. Raises DatabaseNotFound, and TableNotFound unless only the lake facet can know the name."""
         name = (table or "").lower()
         owner, entry, hive = self.warehouse.tables.look_up(*database, name)
+        door = None
         if entry is None and not is_hidden(name):
-            raise TableNotFound(f"{owner.name}.{name} table not found", table=f"{owner.name}.{name}")
-        return NamedTable(owner, name, entry, hive)
+            door = self.doors.find(owner, name) if self.doors is not None else None
+            if door is None:
+                raise TableNotFound(f"{owner.name}.{name} table not found", table=f"{owner.name}.{name}")
+        return NamedTable(owner, name, entry, hive, door)
 
     def find_partitioned(self, database: str | None, table: str | None, catalog: str | None = None) -> NamedTable:
         """Like ``find``, of names as clients send them. Raises InvalidPartition for those that were not sent."""
@@ -86,16 +94,23 @@ class Services:
 
     def hive_table(self, database: DatabaseName, table: str | None) -> HiveTable:
         """The warehouse table. Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table."""
-        named = self.find(database, table)
+        return self.require_hive(self.find(database, table))
+
+    def require_hive(self, named: NamedTable) -> HiveTable:
+        """The warehouse table. Raises UnsupportedOperation for any other one."""
+        if named.door is not None:
+            raise door_error(named.door)
         if named.hive is None:
             raise lake_write_error(named.database.name, named.name)
         return named.hive
 
-    def table_struct(self, named: NamedTable) -> bytes:
-        """The serialized Thrift Table. Raises TableNotFound."""
+    def table_struct(self, named: NamedTable, session: Session | None = None) -> bytes:
+        """The serialized Thrift Table. Raises TableNotFound. A door is given to the client of the ``session``."""
         if named.hive is not None:
             lasts()
             return named.hive.record.hive
+        if named.door is not None and self.doors is not None:
+            return self.doors.table(named.door, session)
         struct = None
         if self.lake is not None:
             struct = self.lake.get_table(named.database, named.name)
@@ -139,6 +154,11 @@ class Services:
         return self.lake.table_type if entry.kind != WAREHOUSE and self.lake is not None else entry.hive_type
 
     def _lake_partitions(self, named: NamedTable, selection: PartitionFilter) -> PartitionView:
+        if named.door is not None:
+            fields = named.door.table.schema.partition_fields
+            return PartitionView(
+                [one.name.lower() for one in fields], [format_type(one.type) for one in fields], [], []
+            )
         view = None
         if self.lake is not None:
             view = self.lake.partitions(named.database, named.name, selection)

@@ -28,6 +28,7 @@ from lakemark_server.catalog.dropped_tables import Size
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.doors.service import Doors
 from lakemark_server.events.service import Events
 from lakemark_server.events.upkeep import EventRetention
 from lakemark_server.file_index.planning.planner import Planner
@@ -125,6 +126,7 @@ class Service:
         self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)
         transaction_limits = TransactionLimits(timeout_ms=max(1, int(settings.txn_timeout_s * 1_000)))
         self.transactions = Transactions(self.catalog.mutations, transaction_limits)
+        self.doors = Doors(self.store, self.timeline, clock)
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
@@ -342,6 +344,7 @@ class Service:
 
     def _bridge(self, lake: LakeFacet, port: int, kind: str) -> HmsBridge:
         from lakemark_hms.bridge import HmsBridge
+        from lakemark_hms.doors.facade import DoorFacade
         from lakemark_hms.notifications.formats import BY_SETTING
         from lakemark_hms.wire.limits import ServerSettings
 
@@ -370,6 +373,8 @@ class Service:
             partitions_max=given.hms_partitions_max,
             mounted=self._mounted,
             kept_bytes_max=given.hms_kept_bytes_max,
+            # What engines other than Spark do when a statement ends is not known.
+            doors=DoorFacade(self.doors, self.snapshots, given.engine_schemes) if kind == "hms" else None,
         )
 
 

@@ -231,7 +231,7 @@ def test_spark_changes_columns_by_a_property(client: Client, spark: SparkProcess
 def test_files_that_exist_are_read_exactly(
     client: Client, spark: SparkProcess, spark_version: str, tmp_path: Path
 ) -> None:
-    """Types of files that are not those of the table, as far as they are taken (``lakemark.parquet.stored``)."""
+    """Types of files that are not those of the table, as far as they are taken (``lakemark_core.parquet.stored``)."""
     table = f"default.stored{spark_version.replace('.', '')}"
     noon, day = dt.datetime(2024, 1, 1, 12, 30), dt.date(1969, 7, 20)
     columns: dict[str, tuple[str, pa.Array[Any]]] = {

@@ -27,6 +27,7 @@ LAYERS = (
     "file_index",
     "timeline",
     "snapshots",
+    "doors",
     "maintenance",
     "optimization",
     "sinks",

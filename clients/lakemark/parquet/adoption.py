@@ -14,10 +14,11 @@ import pyarrow as pa
 from pyarrow import fs
 
 from lakemark.files import DataFile
-from lakemark.parquet.footers import describe_metadata, read_metadata
-from lakemark.parquet.stored import check_stored
+from lakemark.parquet.footers import describe_metadata
 from lakemark.parquet.writer import Staging, WrittenFiles
 from lakemark_core.errors import InvalidArgument, InvalidFile, InvalidSchema
+from lakemark_core.parquet.footers import read_footer
+from lakemark_core.parquet.stored import check_stored
 from lakemark_core.storage import has_directories, join, open_location, storage_error
 from lakemark_core.types import (
     ColumnValue,
@@ -43,7 +44,7 @@ def adopt_files(paths: Sequence[Path], writer: Staging, partition: Mapping[str, 
     instant = writer.location.rstrip("/").rpartition("/")[2]
     first: pa.Schema | None = None
     for path in _once(paths):
-        metadata = read_metadata(str(path.absolute()), local)
+        metadata, _ = read_footer(str(path.absolute()), local)
         footer = describe_metadata(metadata, schema)
         reasons = check_fits(schema, footer.schema) or check_stored(schema, metadata)
         if reasons:

@@ -44,7 +44,7 @@ def check_readable(schema: Schema, file_schema: pa.Schema) -> list[str]:
     """Why plain Spark does not read files of this Arrow schema, which fits (``check_fits``), as ``schema`` has them.
 
     An Arrow schema does not tell how a file stores decimals and nanoseconds, nor how it is compressed and encoded. All
-    of these count as readable here; ``lakemark.parquet.stored`` checks them in the files.
+    of these count as readable here; ``lakemark_core.parquet.stored`` checks them in the files.
     """
     return [
         reason for leaf in leaves_of(schema, file_schema) for reason in misread(leaf, _surely_stored(leaf.given), {})

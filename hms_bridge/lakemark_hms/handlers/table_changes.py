@@ -139,6 +139,9 @@ class TableChanges(Subject, title="Changes of tables"):
                 f"a table cannot be moved to another catalog, from {database.catalog!r} to {short(target.catalog)}: "
                 "create it there and copy its data"
             )
+        if named.door is not None and self._services.doors is not None:
+            self._services.doors.alter(named.door, new)
+            return
         if named.hive is None:
             if _EXPECTED_KEY in properties:  # columns, properties and the name change one after the other
                 raise UnsupportedOperation(

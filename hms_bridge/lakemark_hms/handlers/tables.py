@@ -32,13 +32,13 @@ class Tables(Subject, title="Tables"):
     def get(self, call: Call) -> bytes:
         args = call.args
         named = self._services.find(given_database(args.dbname), given_name("table", args.tbl_name))
-        return reply_struct(call.name, call.seqid, self._services.table_struct(named))
+        return reply_struct(call.name, call.seqid, self._services.table_struct(named, call.session))
 
     @method("get_table_req", Rank.READ)
     def get_req(self, call: Call) -> bytes:
         request = call.args.req
         named = self._services.find(database_name(request.dbName, request.catName), request.tblName)
-        table = self._services.table_struct(named)
+        table = self._services.table_struct(named, call.session)
         return reply_struct(call.name, call.seqid, struct(struct_field(1, table)))
 
     @method("get_table_objects_by_name", Rank.READ)

@@ -7,6 +7,7 @@ import structlog
 from lakemark_server.catalog import left_directories, partition_batches, partition_departures
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import ClockMs
+from lakemark_server.doors.sweep import DoorSweep
 from lakemark_server.events.upkeep import EventRetention, LogUpkeep
 from lakemark_server.kv import Store
 from lakemark_server.maintenance.cleaning.auto_clean import AutoClean
@@ -42,6 +43,7 @@ class Housekeeping:
         self._request_retain_ms = request_retain_ms
         self._transaction_limits = transaction_limits
         self._events = LogUpkeep(store, clock, event_retention)
+        self._doors = DoorSweep(store, clock)
         self._cleans = AutoClean(store, clock, cleaner, interval_ms=clean_interval_ms, grace_ms=clean_grace_ms)
 
     def round(self) -> list[tuple[int, int]]:
@@ -64,5 +66,8 @@ class Housekeeping:
             _log.debug("forgot the answers to old requests", requests=forgotten)
         for catalog, events in self._events.round().items():
             _log.info("trimmed a log of events", catalog=catalog, events=events)
+        doors = self._doors.round()
+        if doors:
+            _log.info("deleted what statements have left at doors", directories=doors)
         self._cleans.round()
         return lost

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lakemark.client.names import parse_columns
 from lakemark.files import ColumnStatistics
 from lakemark.parquet import describe_metadata
-from lakemark.parquet.bounds import TEXT_LENGTH_MAX, cut_bytes, cut_text, read_bound
+from lakemark_core.parquet.bounds import TEXT_LENGTH_MAX, cut_bytes, cut_text, read_bound
 from lakemark_core.types import BIGINT, DATE, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ, Schema, assign_ids, schema_to_arrow
 
 COLUMNS = """

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakemark.parquet.stored import check_stored
+from lakemark_core.parquet.stored import check_stored
 from lakemark_core.types import Field, Schema, check_fits, check_readable, parse_type
 
 NOON = dt.datetime(2024, 1, 1, 12)

@@ -1,0 +1,1 @@
+"""Parquet files as their footers tell of them: statistics, and how columns are stored."""

@@ -1,0 +1,72 @@
+"""A door as a Thrift table: of Hive's parquet format, without partitions, at a directory of its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakemark_core.types import Schema
+from lakemark_core.types.spark_json import columns_to_spark_json
+from lakemark_hms.lake.tables import hive_columns, parquet_storage
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_thrift.ttypes import Table
+
+ROWS: Final = "spark.sql.statistics.numRows"
+_SIZE: Final = "spark.sql.statistics.totalSize"
+_WRITTEN: Final = {
+    # Spark hands these to Hadoop with a statement, above the settings of its session.
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
+    # Instants in the names of partitions are in UTC, whatever the session's zone.
+    "timeZone": "UTC",
+}
+
+
+def door_table(table: LakeTable, name: str, location: str) -> Table:
+    """The door ``name`` as it is given to one look-up. ``location``: of its directory, as engines read it.
+
+    It is said to have a row, so that Spark takes its statistics off when a statement has ended: for a table without
+    partitions that is the only call by which it can be known. A datasource table would be cached by its name.
+    """
+    record, schema = table.record, table.schema
+    storage = parquet_storage(hive_columns(schema.data_columns), location)
+    if storage.serdeInfo is not None:
+        storage.serdeInfo.parameters = {**(storage.serdeInfo.parameters or {}), **_WRITTEN}
+    return Table(
+        tableName=name,
+        dbName=record.database,
+        owner=record.owner,
+        createTime=record.created_ms // 1_000,
+        lastAccessTime=0,
+        retention=0,
+        sd=storage,
+        partitionKeys=hive_columns(schema.partition_fields),
+        parameters={
+            "EXTERNAL": "TRUE",
+            "comment": "rows that are inserted here become a commit of the lake table; there is nothing to select",
+            **_spark_schema(schema),
+            "spark.sql.partitionProvider": "catalog",
+            _SIZE: "1",
+            ROWS: "1",
+        },
+        tableType="EXTERNAL_TABLE",
+        catName=record.catalog,
+    )
+
+
+def ends_a_statement(sent: Table) -> bool:
+    """Whether a change of a door is the one that Spark asks for after a statement: to take the statistics off."""
+    return ROWS not in (sent.parameters or {})
+
+
+def calls_that_it_stands_for(sent: Table) -> int:
+    """Spark calls twice for a statement that adds partitions, and once, with the size, if it is to measure it
+    (spark.sql.statistics.size.autoUpdate.enabled)."""
+    return 2 if _SIZE in (sent.parameters or {}) else 1
+
+
+def _spark_schema(schema: Schema) -> dict[str, str]:
+    keys = schema.partition_fields
+    return {
+        "spark.sql.sources.schema": columns_to_spark_json(schema.columns),
+        "spark.sql.sources.schema.numPartCols": str(len(keys)),
+        **{f"spark.sql.sources.schema.partCol.{at}": key.name for at, key in enumerate(keys)},
+    }

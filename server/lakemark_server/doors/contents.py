@@ -1,0 +1,118 @@
+"""Looks into the directories that statements write into."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+
+from pyarrow import fs
+
+from lakemark_core import storage
+from lakemark_core.storage import has_directories, open_location, storage_error
+from lakemark_server.doors.decisions import CompleteDirectory
+from lakemark_server.doors.directories import (
+    MARKER,
+    SUCCESS,
+    GivenDirectory,
+    given_at,
+    is_left_by_overwrite,
+    session_path,
+)
+
+
+def give(location: str, directory: GivenDirectory) -> str:
+    """Makes the directory below the table's location; returns where it is. Raises Unavailable, StorageRefused."""
+    uri = storage.join(location, directory.path)
+    system, path = open_location(uri)
+    try:
+        if has_directories(system):
+            system.create_dir(path, recursive=True)
+        with system.open_output_stream(posixpath.join(path, MARKER)):
+            pass
+    except OSError as error:
+        raise storage_error(f"directory {uri!r} cannot be made", system, path, error) from error
+    return uri
+
+
+def given_directories(location: str, session: str) -> list[GivenDirectory]:
+    """All that are still there of a session, in the order of their names. Raises Unavailable, StorageRefused."""
+    uri = storage.join(location, session_path(session))
+    system, path = open_location(uri)
+    try:
+        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    except OSError as error:
+        raise storage_error(f"directory {uri!r} cannot be listed", system, path, error) from error
+    named = (given_at(f"/{session_path(session)}/{info.base_name.rstrip('/')}") for info in infos)
+    return sorted((one for one in named if one is not None), key=lambda one: one.name)
+
+
+def complete_directories(location: str, session: str, *, partitioned: bool) -> list[CompleteDirectory]:
+    """Those of a session in which a job has ended, in the order of their names. Raises Unavailable, StorageRefused.
+
+    ``partitioned``: also those that a dynamic INSERT OVERWRITE has left.
+    """
+    uri = storage.join(location, session_path(session))
+    system, path = open_location(uri)
+    try:
+        named = _by_directory(system, path, whole=partitioned) if has_directories(system) else _by_key(uri)
+    except OSError as error:
+        raise storage_error(f"directory {uri!r} cannot be listed", system, path, error) from error
+    complete = []
+    for name, entries in sorted(named.items()):
+        directory = given_at(f"/{session_path(session)}/{name}")
+        if directory is not None and SUCCESS in entries:
+            complete.append(CompleteDirectory(directory, emptied=MARKER not in entries))
+        elif directory is not None and partitioned and is_left_by_overwrite(entries):
+            complete.append(CompleteDirectory(directory, emptied=True, marked=False))
+    return complete
+
+
+def _by_directory(system: fs.FileSystem, path: str, *, whole: bool) -> dict[str, set[str]]:
+    """The names of what is in each directory; not ``whole``: only of what tells whether a job has ended."""
+    infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    names = [info.base_name for info in infos if info.type == fs.FileType.Directory]
+    if whole:
+        return {
+            name: {
+                inner.base_name
+                for inner in system.get_file_info(fs.FileSelector(posixpath.join(path, name), allow_not_found=True))
+            }
+            for name in names
+        }
+    wanted = [(name, file) for name in names for file in (SUCCESS, MARKER)]
+    there = system.get_file_info([posixpath.join(path, name, file) for name, file in wanted]) if wanted else []
+    files: dict[str, set[str]] = {}
+    for (name, file), info in zip(wanted, there, strict=True):
+        if info.type == fs.FileType.File:
+            files.setdefault(name, set()).add(file)
+    return files
+
+
+def _by_key(uri: str) -> dict[str, set[str]]:
+    """On a store without directories one listing of everything takes fewer requests."""
+    entries: dict[str, set[str]] = {}
+    for path, _ in storage.list_files(uri):
+        name, _, rest = path.partition("/")
+        entries.setdefault(name, set()).add(rest.partition("/")[0])
+    return entries
+
+
+def move(location: str, pairs: Iterable[tuple[str, str]]) -> None:
+    """Moves files, both paths relative to ``location``; those that were moved before are left out by the caller.
+
+    A file that another process moves at the same time is as good as moved. Raises Unavailable, StorageRefused.
+    """
+    system, root = open_location(location)
+    made: set[str] = set()
+    for source, target in pairs:
+        start, end = posixpath.join(root, source), posixpath.join(root, target)
+        above = posixpath.dirname(end)
+        try:
+            if has_directories(system) and above not in made:
+                system.create_dir(above, recursive=True)
+                made.add(above)
+            system.move(start, end)
+        except OSError as error:
+            if system.get_file_info(end).type == fs.FileType.File:
+                continue
+            raise storage_error(f"{source} cannot be moved to {target}", system, start, error) from error

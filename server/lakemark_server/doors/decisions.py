@@ -1,0 +1,114 @@
+"""What the call at the end of a statement means. Pure.
+
+The call names a directory, but not the one that the statement wrote into: it names the one of a later look-up by the
+same client. So all that is known is whose call it is. From this it follows:
+
+* The statement's own directory is complete when its call comes. If all complete directories that the client was given
+  are published before the call is answered, the statement's rows are there, whichever they are.
+* Each statement makes a known number of calls. So many are answered well for those that were published, and no more.
+  Once a statement is refused, it cannot be told which of the calls to come are its own. So none of those that were
+  owed is answered well: a statement may fail whose rows are there, but none is done whose rows are not.
+* A client whose connection broke goes on with another one, a session of its own here. Directories that it was given
+  before are then among those of other sessions (``elsewhere``), which may as well belong to somebody else. Only if no
+  directory of its own is left, and there is one elsewhere alone, it must be that one. In doubt nothing is published:
+  the statements fail, all of them, and can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakemark_server.doors.directories import GivenDirectory
+
+NO_ROWS = (
+    "no rows of a statement that has ended are there to be committed: each statement has to leave a file _SUCCESS, as "
+    "Spark's own writer does (spark.sql.hive.convertMetastoreParquet must be true, and an INSERT OVERWRITE must go to "
+    "the door for it); nothing was committed"
+)
+IN_DOUBT = (
+    "the connection to the service broke while statements of this user and host were running, and it cannot be told "
+    "which of them has ended with this call: none of them was committed; repeat the statement"
+)
+
+OVERWRITES_AT_ONCE = (
+    "an INSERT OVERWRITE of partitions ended at the same time as another statement of this application, or after one "
+    "that failed, and it cannot be told which of them is whole: none of them was committed; repeat the statement, one "
+    "at a time, or as INSERT INTO the door for overwriting, which replaces the same"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteDirectory:
+    """A directory in which a job has ended.
+
+    ``emptied``: it was an INSERT OVERWRITE. Not ``marked``: that left no _SUCCESS, and if the job failed at its very
+    end it looks the same.
+    """
+
+    directory: GivenDirectory
+    emptied: bool = False
+    marked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CallSituation:
+    """When a call comes.
+
+    ``own``: complete directories of the session that the call belongs to, ``elsewhere``: those of sessions that may
+    have been the same client's; of neither anything was decided. ``owed``: calls of
+    statements of all these sessions that were published, which have not come.
+    """
+
+    own: Sequence[CompleteDirectory]
+    elsewhere: Sequence[CompleteDirectory]
+    owed: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """Publish these directories, or (``refusal``) retire these and tell why. Neither: the rows are there already."""
+
+    publish: tuple[GivenDirectory, ...] = ()
+    retire: tuple[GivenDirectory, ...] = ()
+    refusal: str = ""
+
+
+def decide(situation: CallSituation, *, replaces: bool, way: str) -> CallEnd:
+    """``replaces``: the door is one for overwriting; else ``way`` names the one that is."""
+    own, elsewhere = situation.own, situation.elsewhere
+    if elsewhere and (own or situation.owed or len(elsewhere) > 1):
+        return _refused((*own, *elsewhere), IN_DOUBT)
+    chosen = (*own, *elsewhere)
+    if not chosen and not situation.owed:
+        return CallEnd(refusal=NO_ROWS)
+    if (len(chosen) > 1 or situation.owed) and not all(one.marked for one in chosen):
+        return _refused(chosen, OVERWRITES_AT_ONCE)
+    emptied = [one for one in chosen if one.emptied]
+    if emptied and not replaces:
+        return _refused(
+            chosen,
+            f"this was an INSERT OVERWRITE, and the door is for appending: nothing was committed; use {way}, or INSERT "
+            "INTO",
+        )
+    return CallEnd(publish=tuple(one.directory for one in chosen))
+
+
+def _refused(complete: Sequence[CompleteDirectory], why: str) -> CallEnd:
+    return CallEnd(retire=tuple(one.directory for one in complete), refusal=why)
+
+
+def given_up(directories: Sequence[GivenDirectory], why: str) -> CallEnd:
+    """None of these is published, since one of them cannot be."""
+    others = ""
+    if len(directories) > 1:
+        others = f" ({len(directories)} statements of this application ended at once, and none of them was committed)"
+    return CallEnd(retire=tuple(directories), refusal=f"{why}{others}")
+
+
+def calls_of(*, partitioned: bool, files: int) -> int:
+    """How many calls end a statement that wrote so many files.
+
+    Spark takes the statistics of a door off once it has added partitions, and again when the statement is done.
+    """
+    return 2 if partitioned and files else 1

@@ -1,0 +1,104 @@
+"""What was decided about statements, in the store: so it is decided once, whichever process is asked, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, cast
+
+from lakemark_proto.store.v1.doors_pb2 import DoorDirectoryRecord, DoorSessionRecord
+from lakemark_server.doors.directories import GivenDirectory
+from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.store.keyspace import DOOR_DIRECTORIES, DOOR_SESSIONS
+
+REASON_CHARS_MAX: Final = 2_000
+
+
+def find_session(tx: ReadTransaction, table_id: int, session: str) -> DoorSessionRecord | None:
+    """None if there is none: it was swept, or belongs to another table."""
+    stored = tx.get(DOOR_SESSIONS.key(table_id, session))
+    return None if stored is None else DoorSessionRecord.FromString(stored)
+
+
+def put_session(tx: Transaction, table_id: int, session: str, record: DoorSessionRecord) -> None:
+    tx.set(DOOR_SESSIONS.key(table_id, session), record.SerializeToString())
+
+
+def sessions(tx: ReadTransaction, table_id: int) -> list[tuple[str, DoorSessionRecord]]:
+    """All of a table; a snapshot read, so that statements of different sessions do not disturb each other."""
+    pairs = tx.get_range(*DOOR_SESSIONS.range(table_id), snapshot=True)
+    return [(cast(str, DOOR_SESSIONS.unpack(key)[-1]), DoorSessionRecord.FromString(value)) for key, value in pairs]
+
+
+def find(tx: ReadTransaction, table_id: int, directory: GivenDirectory) -> DoorDirectoryRecord:
+    """What was decided about a directory and about the call that names it; an empty record: nothing yet."""
+    stored = tx.get(DOOR_DIRECTORIES.key(table_id, directory.session, directory.name))
+    return DoorDirectoryRecord.FromString(stored or b"")
+
+
+def publish(tx: Transaction, table_id: int, calls: Mapping[GivenDirectory, int], session: str, now_ms: int) -> None:
+    """Notes that the files of these directories are committed, once.
+
+    ``session`` is owed the calls that end the statements; ``calls`` says how many each of them makes.
+    """
+    fresh = 0
+    for directory, number in calls.items():
+        record = find(tx, table_id, directory)
+        if record.outcome != DoorDirectoryRecord.PUBLISHED:
+            fresh += number
+            record.outcome = DoorDirectoryRecord.PUBLISHED
+            record.ClearField("reason")
+            _put(tx, table_id, directory, record, now_ms)
+    owner = find_session(tx, table_id, session)
+    if fresh and owner is not None:
+        owner.owed += fresh
+        put_session(tx, table_id, session, owner)
+
+
+def retire(tx: Transaction, table_id: int, directories: Iterable[GivenDirectory], reason: str, now_ms: int) -> None:
+    """Notes that their files are never committed. Nothing changes about those that are decided."""
+    for directory in directories:
+        record = find(tx, table_id, directory)
+        if not record.outcome:
+            record.outcome = DoorDirectoryRecord.RETIRED
+            record.reason = reason[:REASON_CHARS_MAX]
+            _put(tx, table_id, directory, record, now_ms)
+
+
+def forgive(tx: Transaction, table_id: int, among: Iterable[str]) -> None:
+    """No further call of these sessions is answered well for what was published so far."""
+    for session in among:
+        owner = find_session(tx, table_id, session)
+        if owner is not None and owner.owed:
+            owner.owed = 0
+            put_session(tx, table_id, session, owner)
+
+
+def refuse(tx: Transaction, table_id: int, call: GivenDirectory, message: str, now_ms: int) -> None:
+    """Notes the answer to a call that is refused."""
+    record = find(tx, table_id, call)
+    record.refused = message[:REASON_CHARS_MAX]
+    _put(tx, table_id, call, record, now_ms)
+
+
+def answer(tx: Transaction, table_id: int, call: GivenDirectory, among: Sequence[str], worth: int, now_ms: int) -> bool:
+    """Whether one of these sessions is owed a call; the first that is is then owed ``worth`` fewer, if it is so many.
+
+    A call that was counted before is not counted again.
+    """
+    record = find(tx, table_id, call)
+    if record.answered:
+        return True
+    for session in among:
+        owner = find_session(tx, table_id, session)
+        if owner is not None and owner.owed:
+            owner.owed -= min(worth, owner.owed)
+            put_session(tx, table_id, session, owner)
+            record.answered = True
+            _put(tx, table_id, call, record, now_ms)
+            return True
+    return False
+
+
+def _put(tx: Transaction, table_id: int, directory: GivenDirectory, record: DoorDirectoryRecord, now_ms: int) -> None:
+    record.changed_ms = now_ms
+    tx.set(DOOR_DIRECTORIES.key(table_id, directory.session, directory.name), record.SerializeToString())

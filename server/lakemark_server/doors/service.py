@@ -1,0 +1,260 @@
+"""Doors as the facade uses them: a directory for each look-up, and a commit at the call that ends a statement."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from lakemark_core import storage
+from lakemark_core.errors import FailedPrecondition, LakemarkError, UnknownOutcome
+from lakemark_proto.store.v1.doors_pb2 import DoorSessionRecord
+from lakemark_server.catalog import lake
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.context import deadline
+from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.doors import contents, records
+from lakemark_server.doors.decisions import (
+    NO_ROWS,
+    CallEnd,
+    CallSituation,
+    CompleteDirectory,
+    calls_of,
+    decide,
+    given_up,
+)
+from lakemark_server.doors.directories import GivenDirectory, given_at, new_session
+from lakemark_server.doors.publication import DoorKind, Publication, Statement
+from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.store.mutations import Mutation, Mutations
+from lakemark_server.timeline.service import Timeline
+
+USE_NOTED_MS: Final = 5_000
+"""How often it is noted that a session is used."""
+SKEW_MS: Final = 60_000
+"""How far the clocks of processes may be apart."""
+EARLIER_MS: Final = 6 * 3_600_000
+"""A client that comes back after its connection broke has used it so lately."""
+EARLIER_MAX: Final = 200
+PAUSES_S: Final = (0.02, 0.1, 0.5, 2.0)
+"""Between looks at a directory that is complete but for its _SUCCESS, which a committer writes last."""
+SETTLED_MS: Final = 60_000
+"""For so long a directory is left where it is once it was decided about."""
+
+_log = structlog.get_logger(__name__)
+
+
+class StatementRefused(FailedPrecondition):
+    """The rows of a statement are not committed, and never will be."""
+
+    code = "statement_refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A name through which rows come into a table. ``branch`` "": main."""
+
+    table_id: int
+    kind: DoorKind
+    branch: str = ""
+
+
+@dataclass(slots=True, weakref_slot=True)
+class DoorSession:
+    """One connection of a client, as long as it uses one door. Kept by the connection, and gone with it."""
+
+    door: Door
+    name: str
+    noted_ms: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A call that ends a statement.
+
+    ``own`` is the session that it belongs to; ``earlier`` are those that may have been the same client's before.
+    """
+
+    door: Door
+    table: LakeTable
+    call: GivenDirectory
+    own: DoorSessionRecord
+    earlier: list[tuple[str, DoorSessionRecord]]
+
+    @property
+    def sessions(self) -> list[str]:
+        return [self.call.session, *(name for name, _ in self.earlier)]
+
+    @property
+    def owed(self) -> int:
+        return self.own.owed + sum(one.owed for _, one in self.earlier)
+
+
+class Doors:
+    """Thread-safe. What processes have to agree on is in the store."""
+
+    def __init__(self, store: Store, timeline: Timeline, clock: ClockMs = now_ms) -> None:
+        self._store = store
+        self._mutations = Mutations(store, clock)
+        self._clock = clock
+        self._publication = Publication(store, timeline)
+        self._live: weakref.WeakValueDictionary[str, DoorSession] = weakref.WeakValueDictionary()
+
+    def begin(self, door: Door, client: str) -> DoorSession:
+        """For a new connection of ``client`` (``user@host``, as far as that is known)."""
+        session, now = new_session(), self._clock()
+        record = DoorSessionRecord(kind=door.kind, branch=door.branch, client=client, opened_ms=now, used_ms=now)
+        self._mutations.run(lambda mutation: records.put_session(mutation.tx, door.table_id, session, record))
+        made = DoorSession(door, session, now)
+        self._live[session] = made
+        return made
+
+    def give(self, session: DoorSession, table: LakeTable, version: int) -> str:
+        """The location of a fresh directory. ``version``: the latest of the door's branch.
+
+        Raises Unavailable, StorageRefused.
+        """
+        now = self._clock()
+        if now - session.noted_ms >= USE_NOTED_MS:
+            session.noted_ms = now
+            self._mutations.run(lambda mutation: _note_use(mutation, session))
+        directory = GivenDirectory.new(session.name, table.schema.schema_id, version, now)
+        return contents.give(table.record.location, directory)
+
+    def end(self, door: Door, location: str, way: str, worth: int = 1) -> None:
+        """A statement has ended, as its call says that names ``location``: returns once its rows are committed.
+
+        ``way``: the name of the door for overwriting, for messages. ``worth``: for how many calls it stands. Raises
+        StatementRefused, as often as the call comes again; Unavailable, UnknownOutcome if it has to come again, since
+        nothing is decided yet.
+        """
+        call = given_at(location)
+        if call is None:
+            raise StatementRefused(f"the location {location!r} is not one that this door has given; {NO_ROWS}")
+        # Whoever waits for the answer: what is begun here is brought to an end.
+        with deadline.within(deadline.NEVER):
+            live = self._live.get(call.session)
+            with live.lock if live is not None else threading.Lock():
+                self._end(door, call, way, worth)
+
+    def _end(self, door: Door, call: GivenDirectory, way: str, worth: int) -> None:
+        ending, known = self._store.read(
+            lambda tx: (self._ending(tx, door, call), records.find(tx, door.table_id, call))
+        )
+        if known.answered:
+            return
+        if known.refused:
+            raise StatementRefused(known.refused)
+        own, elsewhere = self._settled(ending)
+        decision = decide(CallSituation(own, elsewhere, ending.owed), replaces=door.kind == "overwrite", way=way)
+        if decision.refusal:
+            raise self._refused(ending, decision)
+        self._publish(ending, decision.publish)
+        answered = self._mutations.run(
+            lambda mutation: records.answer(mutation.tx, door.table_id, call, ending.sessions, worth, mutation.now_ms)
+        )
+        if not answered:
+            raise self._refused(ending, CallEnd(refusal=NO_ROWS))
+        self._delete(ending.table, [call])  # of the look-up right before the call, into which nobody writes
+
+    def _ending(self, tx: ReadTransaction, door: Door, call: GivenDirectory) -> _Ending:
+        table = lake.load(tx, door.table_id)
+        own = records.find_session(tx, door.table_id, call.session)
+        if own is None or own.swept or (own.kind, own.branch) != (door.kind, door.branch):
+            raise StatementRefused(f"the location was not given by this door, or more than a day ago; {NO_ROWS}")
+        earlier = [
+            (name, one)
+            for name, one in records.sessions(tx, door.table_id)
+            if name != call.session and self._may_precede(name, one, own)
+        ]
+        earlier.sort(key=lambda pair: -pair[1].used_ms)
+        return _Ending(door, table, call, own, earlier[:EARLIER_MAX])
+
+    def _may_precede(self, name: str, one: DoorSessionRecord, own: DoorSessionRecord) -> bool:
+        """A client has one connection at a time, so one that is open, or was used later, is somebody else's."""
+        same = (one.client, one.kind, one.branch) == (own.client, own.kind, own.branch)
+        since = own.opened_ms - one.used_ms
+        return same and -SKEW_MS <= since <= EARLIER_MS and name not in self._live
+
+    def _settled(self, ending: _Ending) -> tuple[list[CompleteDirectory], list[CompleteDirectory]]:
+        """What is complete in the session and elsewhere, once no job is about to write its _SUCCESS."""
+        for pause_s in (*PAUSES_S, None):
+            own = self._complete(ending.table, ending.sessions[:1])
+            elsewhere = self._complete(ending.table, ending.sessions[1:])
+            if pause_s is None or all(one.marked for one in (*own, *elsewhere)):
+                break
+            time.sleep(pause_s)
+        return own, elsewhere
+
+    def _complete(self, table: LakeTable, sessions: Sequence[str]) -> list[CompleteDirectory]:
+        """The directories of the sessions in which a job has ended, and about which nothing was decided."""
+        location = table.record.location
+        partitioned = bool(table.schema.partition_columns)
+        complete = [
+            one
+            for session in sessions
+            for one in contents.complete_directories(location, session, partitioned=partitioned)
+        ]
+        if not complete:
+            return []
+        decided = self._store.read(
+            lambda tx: {one.directory: records.find(tx, table.table_id, one.directory) for one in complete}
+        )
+        # Not at once: a committer may not be done with its _SUCCESS when the call of another statement finds it.
+        before = self._clock() - SETTLED_MS
+        self._delete(table, [one for one, record in decided.items() if record.outcome and record.changed_ms < before])
+        return [one for one in complete if not decided[one.directory].outcome]
+
+    def _publish(self, ending: _Ending, directories: Sequence[GivenDirectory]) -> None:
+        """Raises StatementRefused, of which it takes a note; UnknownOutcome."""
+        if not directories:
+            return
+        door, table = ending.door, ending.table
+        try:
+            files = self._publication.publish(table, [Statement(door.kind, door.branch, one) for one in directories])
+        except UnknownOutcome:
+            raise
+        except LakemarkError as error:
+            raise self._refused(ending, given_up(directories, error.message)) from error
+        except Exception as error:
+            # It would fail for each later statement of the session, which ends this one, too.
+            _log.exception("rows that came through a door could not be published", table=table.name)
+            raise self._refused(ending, given_up(directories, f"it failed here: {error}")) from error
+        partitioned = bool(table.schema.partition_columns)
+        calls = {one: calls_of(partitioned=partitioned, files=number) for one, number in files.items()}
+        self._mutations.run(
+            lambda mutation: records.publish(mutation.tx, door.table_id, calls, ending.call.session, mutation.now_ms)
+        )
+
+    def _refused(self, ending: _Ending, decision: CallEnd) -> StatementRefused:
+        """Takes a note of a refusal."""
+        table_id, why = ending.door.table_id, decision.refusal
+
+        def body(mutation: Mutation) -> None:
+            records.retire(mutation.tx, table_id, decision.retire, why, mutation.now_ms)
+            records.refuse(mutation.tx, table_id, ending.call, why, mutation.now_ms)
+            if decision.retire:
+                records.forgive(mutation.tx, table_id, ending.sessions)
+
+        self._mutations.run(body)
+        return StatementRefused(why, table=ending.table.name)
+
+    def _delete(self, table: LakeTable, directories: Sequence[GivenDirectory]) -> None:
+        """What is left is found by the sweep."""
+        for directory in directories:
+            with suppress(LakemarkError):
+                storage.delete_directory(storage.join(table.record.location, directory.path))
+
+
+def _note_use(mutation: Mutation, session: DoorSession) -> None:
+    record = records.find_session(mutation.tx, session.door.table_id, session.name)
+    if record is not None:
+        record.used_ms = mutation.now_ms
+        records.put_session(mutation.tx, session.door.table_id, session.name, record)
