@@ -31,6 +31,10 @@ def serve(
     metrics_port: Annotated[
         int | None, typer.Option(help="HTTP port for Prometheus; 0: any free port; default: none", min=0, max=65535)
     ] = None,
+    web_port: Annotated[
+        int | None, typer.Option(help="HTTP port for the web page; 0: any free port; default: 9084", min=0, max=65535)
+    ] = None,
+    web: Annotated[bool | None, typer.Option("--web/--no-web", help="whether to serve the web page")] = None,
     log_format: Annotated[str | None, typer.Option(help="console or json")] = None,
 ) -> None:
     """Runs the service until it is interrupted.
@@ -52,6 +56,8 @@ def serve(
         "grpc_port": grpc_port,
         "hms_port": hms_port,
         "metrics_port": metrics_port,
+        "web_port": web_port,
+        "web_enabled": web,
         "log_format": log_format,
     }
     try:
