@@ -13,10 +13,10 @@ import numpy.typing as npt
 from lakemark_proto.v1 import types_pb2
 from lakemark_server.file_index.parts.fold import Snapshot
 
-EDGES_BYTES: Final = tuple(mega << 20 for mega in (1, 4, 16, 64, 256))
+EDGES_BYTES: Final = tuple(mega * 1_000_000 for mega in (1, 4, 16, 64, 256))
 """Where the classes of a histogram of sizes begin, but for the first one."""
 
-CLASSES: Final = ("< 1 MiB", "1–4 MiB", "4–16 MiB", "16–64 MiB", "64–256 MiB", "≥ 256 MiB")
+CLASSES: Final = ("< 1 MB", "1–4 MB", "4–16 MB", "16–64 MB", "64–256 MB", "≥ 256 MB")
 SMALL_SHARE: Final = 8
 """A file is small if it is smaller than an eighth of what the table's files should have."""
 

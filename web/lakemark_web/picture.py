@@ -12,7 +12,9 @@ LEFT: Final = 150
 TOP: Final = 34
 RIGHT: Final = 30
 LANES_MAX: Final = 20
-TICKS: Final = 8
+TICK_STEP: Final = 100
+"""Between two times below the picture at least."""
+
 _NAME_CHARS: Final = 18
 
 
@@ -90,7 +92,7 @@ def draw(instants: Sequence[InstantShown], branches: Mapping[str, BranchShown], 
     marks = tuple(Mark(columns[one.instant], rows[one.branch], one) for one in ordered if one.branch in rows)
     width = LEFT + STEP * max(len(ordered) - 1, 0) + RIGHT
     lanes = tuple(_lane(key, rows, branches, marks, width) for key in keys)
-    every = max(1, -(-len(ordered) // TICKS))
+    every = -(-TICK_STEP // STEP)
     ticks = tuple(Tick(columns[one.instant], one.instant) for one in ordered[::every])
     height = TOP + LANE * (len(keys) - 1) + LANE + 16
     return Picture(width, height, lanes, marks, ticks, len(ordered) - len(marks))

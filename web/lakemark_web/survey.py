@@ -44,6 +44,7 @@ REST: Final = 3.0
 
 _LISTED: Final = 1_000
 _WAIT_S: Final = 5.0
+_FIRST_S: Final = 0.3
 _AGAIN_S: Final = 5.0
 _REST_S_MAX: Final = 30.0
 _CATALOGS_MAX: Final = 16
@@ -100,15 +101,23 @@ class CatalogSurvey:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._touched_s = 0.0
-        self.whole = False
-        """Whether all tables have been looked at, and the last hour has been read."""
+        self._whole = threading.Event()
         self.left_out = False
         """Whether there are more than ``TABLES_MAX`` tables."""
 
     # -- for readers --------------------------------------------------------------------------------------------------
 
+    @property
+    def whole(self) -> bool:
+        """Whether all tables have been looked at, and the last hour has been read."""
+        return self._whole.is_set()
+
     def touch(self) -> None:
-        """Begins, or goes on for another while."""
+        """Begins, or goes on for another while. If it begins, it waits a moment, which is enough for a few tables."""
+        if self._begin():
+            self._whole.wait(_FIRST_S)
+
+    def _begin(self) -> bool:
         with self._lock:
             self._touched_s = time.monotonic()
             if not self._stop.is_set() and (self._thread is None or not self._thread.is_alive()):
@@ -117,6 +126,8 @@ class CatalogSurvey:
                     target=contextvars.Context().run, args=(self._run,), name="web survey", daemon=True
                 )
                 self._thread.start()
+                return True
+            return False
 
     def stop(self) -> None:
         """Ends it for good."""
@@ -182,7 +193,7 @@ class CatalogSurvey:
                 if self._pending:
                     self._rest(self._look())
                 elif not delivery.more:
-                    self.whole = True
+                    self._whole.set()
                     self._wake.wait(_WAIT_S)
         finally:
             watcher.close()

@@ -14,7 +14,7 @@ from lakemark_server.catalog.search import BEGINNING, TablePlace
 from lakemark_server.timeline.instants import alive
 from lakemark_web import texts
 from lakemark_web.domains import Domains
-from lakemark_web.survey import RECENT_MS, CatalogSurvey, CommitSeen, Surveys, SurveyedTable
+from lakemark_web.survey import RECENT_MS, CatalogSurvey, CommitSeen, SurveyedTable, Surveys
 
 PAGE_TABLES: Final = 50
 SORTS: Final = {"name": "name", "health": "worst health first", "size": "largest first", "commit": "last commit first"}
@@ -140,31 +140,31 @@ def _matters(domains: Domains, survey: CatalogSurvey, states: Sequence[SurveyedT
     now_ms = domains.clock()
     lost = sum(one.expired(now_ms) for _, one in open_now)
     if lost:
-        count = f"{lost} or more" if more else f"{lost:,}"
-        matters.append(Matter(f"{count} open instants whose writers have gone silent", "service#instants"))
-    if len(open_now) == alive.PAGE_MAX:
-        matters.append(Matter(f"{alive.PAGE_MAX:,} instants or more are open", "service#instants"))
+        at_least = "at least " if more else ""
+        writers = texts.counted(lost, "writer")
+        verb = "has" if lost == 1 else "have"
+        matters.append(Matter(f"{at_least}{writers} {verb} gone silent with an open instant", "/service#instants"))
+    if more:
+        matters.append(Matter(f"{alive.PAGE_MAX:,} instants or more are open", "/service#instants"))
     refused = survey.refused()
     if refused:
         matters.append(
-            Matter(f"{texts.counted(len(refused), 'instant')} rolled back in the last hour", "events?kind=rolled-back")
+            Matter(f"{texts.counted(len(refused), 'instant')} rolled back in the last hour", "/events?kind=rolled-back")
         )
     early = domains.timeline.refusals.newest(since_ms=now_ms - RECENT_MS)
     if early:
         matters.append(
-            Matter(
-                f"{texts.counted(len(early), 'writer')} refused in the last hour before they began", "events#refused"
-            )
+            Matter(f"{texts.counted(len(early), 'writer')} refused at the start in the last hour", "/events#refused")
         )
     for sink in domains.sinks.list(catalog):
         if sink.progress.failing_since_ms or sink.letters:
             trouble = f"fails since {texts.ago(sink.progress.failing_since_ms, now_ms)}: {sink.progress.last_error}"
             letters = f"{texts.counted(sink.letters, 'dead letter')}" if sink.letters else ""
             said = "; ".join(filter(None, (trouble if sink.progress.failing_since_ms else "", letters)))
-            matters.append(Matter(f"sink {sink.record.name} {said}", "service#sinks"))
+            matters.append(Matter(f"sink {sink.record.name} {said}", "/service#sinks"))
     for listener in domains.listeners.list(catalog):
         if listener.state.failing_since_ms:
-            matters.append(Matter(f"listener {listener.name} fails: {listener.state.last_error}", "service#sinks"))
+            matters.append(Matter(f"listener {listener.name} fails: {listener.state.last_error}", "/service#sinks"))
     return matters
 
 
@@ -177,7 +177,7 @@ def _files(states: Sequence[SurveyedTable]) -> list[Matter]:
     more = f" and {len(ill) - _NAMED:,} more" if len(ill) > _NAMED else ""
     verb = "suffers" if len(ill) == 1 else "suffer"
     return [
-        Matter(f"{texts.counted(len(ill), 'table')} {verb} from small or delta files: {names}{more}", "?sort=health")
+        Matter(f"{texts.counted(len(ill), 'table')} {verb} from small or delta files: {names}{more}", "/?sort=health")
     ]
 
 
