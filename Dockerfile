@@ -22,6 +22,7 @@ COPY clients clients
 COPY core core
 COPY hms_bridge hms_bridge
 COPY server server
+COPY web web
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM python:3.11-slim

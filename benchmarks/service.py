@@ -15,7 +15,7 @@ from typing import Final
 
 NO_SETTINGS: Final[Mapping[str, str]] = {}
 STOP_TIMEOUT_S: Final = 30.0
-_READY: Final = re.compile(r"lakemark ready grpc=(\S+) hms=(\S*) pid=(\d+)")
+_READY: Final = re.compile(r"lakemark ready grpc=(\S+) hms=(\S*) (?:\S+=\S+ )*pid=(\d+)")
 _SERVE: Final = (
     "from lakemark_server.process import main; from lakemark_server.settings import Settings; main(Settings())"
 )

@@ -8,8 +8,10 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import sys
 import threading
+from importlib import metadata
 from itertools import chain
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -51,13 +53,13 @@ from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.mounts import MountServicer
 from lakemark_server.rpc.server import GrpcLimits, GrpcServer
 from lakemark_server.service_metrics import EventMetrics, LaneMetrics
-from lakemark_server.settings import Settings
+from lakemark_server.settings import WEB_PORT, Settings
 from lakemark_server.sinks.registry import Sinks
 from lakemark_server.sinks.runner import SinkRunner
 from lakemark_server.snapshots.base_builds import Thresholds
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
-from lakemark_server.store import event_log, store_format
+from lakemark_server.store import event_log, leases, store_format
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.transactions.limits import TransactionLimits
 from lakemark_server.transactions.service import Transactions
@@ -68,9 +70,11 @@ if TYPE_CHECKING:
     from lakemark_hms.facet import LakeFacet
     from lakemark_hms.federation.mounted import Mounted
     from lakemark_hms.listener.runner import Domains
+    from lakemark_web.server import WebServer
 
 _FOLD_CACHE_BYTES: Final = 32 << 20
 _OPTIMIZER_CACHE_BYTES: Final = 64 << 20
+_SURVEY_CACHE_BYTES: Final = 32 << 20
 
 _log = structlog.get_logger(__name__)
 
@@ -202,6 +206,7 @@ class Service:
         self._optimizer = self._plan_generator(clock, retention) if settings.optimizer else None
         self._sink_runner = SinkRunner(self.store, clock, settings.sinks, self.events.feed)
         self.metrics = None if settings.metrics_port is None else self._scraped(settings.metrics_port)
+        self.web = self._web(clock) if settings.web_enabled else None
 
     def _plan_generator(self, clock: ClockMs, retention: EventRetention) -> PlannerThread:
         snapshots = Snapshots(self.store, _OPTIMIZER_CACHE_BYTES)  # looks should not push out what plans need
@@ -227,6 +232,36 @@ class Service:
             lambda: chain.from_iterable(part.families() for part in measured),
             lambda: self.store.read(event_log.epoch),
         )
+
+    def _web(self, clock: ClockMs) -> WebServer:
+        from lakemark_web.domains import Domains, ProcessFacts
+        from lakemark_web.server import WebServer
+
+        given = self.settings
+        facts = ProcessFacts(
+            version=version_text(),
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started_ms=clock(),
+            store=public_url(given.store),
+            addresses={"gRPC": self.grpc_address, "Metastore": self.hms_uri, "Metrics": self.metrics_url},
+        )
+        domains = Domains(
+            clock=clock,
+            catalog=self.catalog,
+            warehouse=Warehouse(self.catalog),
+            timeline=self.timeline,
+            snapshots=self.snapshots,
+            survey_snapshots=Snapshots(self.store, _SURVEY_CACHE_BYTES),
+            planner=self.planner,
+            events=self.events,
+            sinks=self.sinks,
+            listeners=self.listeners,
+            transactions=self.transactions,
+            leases=lambda limit: self.store.read(lambda tx: leases.listed(tx, limit)),
+            process=facts,
+        )
+        return WebServer(domains, given.web_host, given.web_port, WEB_PORT, given.web_hosts, actions=given.web_actions)
 
     def _mounted_databases(self) -> Mounted:
         from lakemark_hms.federation.mounted import Mounted
@@ -273,6 +308,11 @@ class Service:
         """ "" if there is no port for Prometheus."""
         return f"http://{self.settings.metrics_host}:{self.metrics.port}/metrics" if self.metrics else ""
 
+    @property
+    def web_url(self) -> str:
+        """ "" if the web page is switched off."""
+        return self.web.url if self.web else ""
+
     def start(self) -> None:
         self.grpc.start()
         for _, bridge in self._listening():
@@ -286,16 +326,21 @@ class Service:
         self._listener_runners.start()
         if self.metrics:
             self.metrics.start()
+        if self.web:
+            self.web.start()
         _log.info(
             "ready",
             grpc=self.grpc_address,
             hms=self.hms_uri,
             engine=self.engine_uri,
             metrics=self.metrics_url,
+            web=self.web_url,
             store=public_url(self.settings.store),
         )
 
     def stop(self) -> None:
+        if self.web:
+            self.web.stop()
         if self.metrics:
             self.metrics.stop()
         if self._optimizer:
@@ -378,6 +423,14 @@ class Service:
         )
 
 
+def version_text() -> str:
+    """The release of this service; "unknown" in a checkout that is not installed."""
+    try:
+        return metadata.version("lakemark")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def open_or_make(url: str) -> Store:
     """Opens the store at ``url``, and makes its place first if need be. Raises what ``open_store`` raises."""
     backend_of(url).make_place(url)
@@ -414,8 +467,9 @@ def main(settings: Settings) -> None:
     gc.freeze()
     scraped = f"metrics={service.metrics_url} " if service.metrics else ""
     engine = f"engine={service.engine_uri} " if service.engine else ""
+    page = f"web={service.web_url} " if service.web else ""
     print(
-        f"lakemark ready grpc={service.grpc_address} hms={service.hms_uri} {engine}{scraped}pid={os.getpid()}",
+        f"lakemark ready grpc={service.grpc_address} hms={service.hms_uri} {engine}{scraped}{page}pid={os.getpid()}",
         flush=True,
     )
     asked.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -17,6 +17,8 @@ from lakemark_server.sinks.backoff import RetryPauses
 from lakemark_server.sinks.dead_letters import LetterLimits
 from lakemark_server.sinks.runner import RunnerSettings
 from lakemark_server.sinks.webhook import WebhookPolicy
+
+WEB_PORT: Final = 9084
 
 
 class Settings(BaseSettings):
@@ -59,6 +61,15 @@ class Settings(BaseSettings):
         None, ge=0, le=65535, description="HTTP port for Prometheus; 0: any free port; not set: none"
     )
     metrics_host: str = Field("127.0.0.1", description="address of that port; loopback unless told otherwise")
+    web_enabled: bool = Field(True, description="whether to serve the web page (docs/web.md)")
+    web_port: int | None = Field(
+        None, ge=0, le=65535, description=f"its HTTP port; not set: {WEB_PORT}, or any free one if that is taken"
+    )
+    web_host: str = Field("127.0.0.1", description="address of that port; loopback unless told otherwise")
+    web_hosts: list[str] = Field(
+        [], description="names by which browsers may ask for it, beside localhost and addresses"
+    )
+    web_actions: bool = Field(False, description="whether to offer actions there: rollback, restore, tags, branches")
     grpc_threads: int = Field(64, ge=1, le=1_000, description="gRPC requests worked on at once")
     grpc_reserved_threads: int = Field(
         8, ge=1, le=1_000, description="more of them, for reads when all others are busy"

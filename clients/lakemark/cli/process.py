@@ -39,6 +39,10 @@ def serve(
         bool | None,
         typer.Option("--optimizer/--no-optimizer", help="plan what 'lakemark optimizer run' does"),
     ] = None,
+    web_port: Annotated[
+        int | None, typer.Option(help="HTTP port for the web page; 0: any free port; default: 9084", min=0, max=65535)
+    ] = None,
+    web: Annotated[bool | None, typer.Option("--web/--no-web", help="whether to serve the web page")] = None,
     log_format: Annotated[str | None, typer.Option(help="console or json")] = None,
 ) -> None:
     """Runs the service until it is interrupted.
@@ -62,6 +66,8 @@ def serve(
         "hms_engine_port": hms_engine_port,
         "metrics_port": metrics_port,
         "optimizer": optimizer,
+        "web_port": web_port,
+        "web_enabled": web,
         "log_format": log_format,
     }
     try:

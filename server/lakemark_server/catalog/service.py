@@ -40,6 +40,7 @@ from lakemark_server.catalog import (
     lake,
     named_content,
     schemas,
+    search,
     tables,
 )
 from lakemark_server.catalog.column_ids import without_ids
@@ -48,6 +49,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.named_content import TableName
 from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name, legal_name
 from lakemark_server.catalog.schemas import SchemaVersion
+from lakemark_server.catalog.search import TableMatches, TablePlace
 from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.grants.objects import PUBLIC
@@ -329,6 +331,10 @@ class Catalog:
 
         return self.store.read(body)
 
+    def lake_record(self, table_id: int) -> LakeTableRecord:
+        """The definition of a lake table. Raises TableNotFound if it was dropped."""
+        return self.store.read(lambda tx: lake.get_record(tx, table_id))
+
     def schemas(self, table: LakeTable) -> list[SchemaVersion]:
         """All schemas that the table has had, the latest one last. Raises TableNotFound if it was dropped."""
 
@@ -427,6 +433,16 @@ class Catalog:
             return tables.listed(tx, owner.database_id, after=after, limit=limit)
 
         return self.store.read(body)
+
+    def find_tables(
+        self, catalog: str, text: str = "", after: TablePlace = search.BEGINNING, *, limit: int
+    ) -> TableMatches:
+        """Lake and warehouse tables of all databases whose name contains ``text``, in order, behind ``after``."""
+        return self.store.read(lambda tx: search.find_tables(tx, catalog, text, after, limit=limit))
+
+    def list_catalogs(self) -> list[str]:
+        """The names of all catalogs that are visible, in order."""
+        return self.store.read(catalogs.visible)
 
     def with_directory(self, location: str, create: Callable[[], T], *, own: bool = False) -> T:
         """Makes the directory, then runs ``create``; if that fails, a directory that was made is removed again.

@@ -99,6 +99,15 @@ def find(tx: ReadTransaction, name: str) -> Lease | None:
     return Lease(name, stored[_LAYOUT.size :].decode(), token, expires_ms)
 
 
+def listed(tx: ReadTransaction, limit: int) -> list[Lease]:
+    """At most so many leases as they were last given out, in order of name."""
+    leases = []
+    for key, stored in tx.get_range(*LEASES.range(), limit=limit, snapshot=True):
+        token, expires_ms = _LAYOUT.unpack_from(stored)
+        leases.append(Lease(str(LEASES.unpack(key)[-1]), stored[_LAYOUT.size :].decode(), token, expires_ms))
+    return leases
+
+
 def check(tx: Transaction, lease: Lease) -> None:
     """Lets the transaction commit only if the lease is still held then. Raises LeaseLost."""
     last = find(tx, lease.name)

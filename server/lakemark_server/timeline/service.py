@@ -39,6 +39,7 @@ from lakemark_server.timeline.publication.rollback import delete_files, keep_con
 from lakemark_server.timeline.publication.table_state import TableState
 from lakemark_server.timeline.publication.together import Together
 from lakemark_server.timeline.references import References
+from lakemark_server.timeline.refusals import Refusals
 from lakemark_server.timeline.savepoints import Savepoints
 
 PAGE_MAX: Final = 1_000
@@ -57,10 +58,11 @@ class Timeline:
         self.log = ChangeLog()
         self.references = References(self._mutations, self.log)
         self.savepoints = Savepoints(self._mutations)
+        self.refusals = Refusals()
         self._preparation = Preparation(self._mutations, files, quotas)
         self._names = TableNames()
         self._batches: Batcher[int, Job, Answer] = Batcher(
-            Batches(self._mutations, self.log, quotas).run, lambda job: job.size_bytes
+            Batches(self._mutations, self.log, quotas, self.refusals).run, lambda job: job.size_bytes
         )
 
     # -- writers ------------------------------------------------------------------------------------------------------
@@ -273,6 +275,13 @@ class Timeline:
         return done
 
     # -- readers ------------------------------------------------------------------------------------------------------
+
+    def open_instants(self, begin: bytes = b"") -> tuple[list[tuple[int, Alive]], bytes]:
+        """A page of (table id, instant) of all tables that are requested or inflight, and where the next one begins.
+
+        ``begin`` b"": with the first; an answer of b"": it was the last. At most ``alive.PAGE_MAX`` at once.
+        """
+        return self._store.read(lambda tx: alive.everywhere(tx, begin or alive.FIRST))
 
     def instant(self, table_id: int, instant: int) -> tuple[InstantRecord, Alive | None]:
         """With its heartbeat, if it is still open. Raises InstantNotFound."""

@@ -18,6 +18,7 @@ from lakemark_server.timeline.publication.commits import Committed
 from lakemark_server.timeline.publication.publish import publish
 from lakemark_server.timeline.publication.rollback import delete_files, refuse
 from lakemark_server.timeline.publication.table_state import TableState
+from lakemark_server.timeline.refusals import Refusals
 
 BATCH_BYTES_MAX: Final = 1_000_000
 """Of one transaction of several jobs, as the store counts them."""
@@ -26,10 +27,11 @@ BATCH_BYTES_MAX: Final = 1_000_000
 class Batches:
     """Thread-safe."""
 
-    def __init__(self, mutations: Mutations, log: ChangeLog, quotas: Quotas) -> None:
+    def __init__(self, mutations: Mutations, log: ChangeLog, quotas: Quotas, refusals: Refusals) -> None:
         self._mutations = mutations
         self._log = log
         self._quotas = quotas
+        self._refusals = refusals
 
     def run(self, table_id: int, jobs: Sequence[Job]) -> list[Answer | LakemarkError]:
         """The answers in the order of the jobs, once they are durable.
@@ -54,6 +56,7 @@ class Batches:
             half = len(jobs) // 2
             return self.run(table_id, jobs[:half]) + self.run(table_id, jobs[half:])
         remember(self._log, attempt.batch.state)
+        self._refusals.add(attempt.batch.refused_starts)
         conflicts = sum(isinstance(answer, CommitConflict) for answer in answers)
         if conflicts:
             COMMIT_CONFLICTS.add(by=conflicts)

@@ -7,6 +7,7 @@ from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.entries.columns import partition_of
+from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.conflicts.changes import of_record
 from lakemark_server.timeline.conflicts.partition_list import PartitionList
 from lakemark_server.timeline.conflicts.rules import find_collision
@@ -15,6 +16,7 @@ from lakemark_server.timeline.jobs.job import Batch
 from lakemark_server.timeline.publication.publish import refusal
 from lakemark_server.timeline.publication.rivals import find_rival
 from lakemark_server.timeline.publication.table_state import BranchState
+from lakemark_server.timeline.refusals import REASON_CHARS_MAX, Refusal
 
 
 def check_start(batch: Batch, branch: BranchState, record: InstantRecord, profile: pb.WorkProfile) -> None:
@@ -30,7 +32,19 @@ def check_start(batch: Batch, branch: BranchState, record: InstantRecord, profil
     )
     collision = find_collision(table.policy, mine, done) or find_rival(state, record, mine, batch.mutation.now_ms)
     if collision:
-        raise refusal(state, collision, record.read_version, batch.mutation.now_ms)
+        conflict = refusal(state, collision, record.read_version, batch.mutation.now_ms)
+        batch.refused_starts.append(
+            Refusal(
+                batch.mutation.now_ms,
+                table.table_id,
+                table.name,
+                forks.name_of(record.branch),
+                record.operation,
+                record.owner,
+                conflict.message[:REASON_CHARS_MAX],
+            )
+        )
+        raise conflict
 
 
 def _apply_profile(record: InstantRecord, profile: pb.WorkProfile, table: LakeTable) -> None:

@@ -17,6 +17,7 @@ from lakemark_server.timeline.conflicts.change_log import ChangeLog
 from lakemark_server.timeline.jobs.reading import SmallCommits
 from lakemark_server.timeline.publication.commits import Commit, Committed
 from lakemark_server.timeline.publication.table_state import TableState
+from lakemark_server.timeline.refusals import Refusal
 
 if TYPE_CHECKING:
     from lakemark_server.timeline.jobs.opening import OpenJob
@@ -79,7 +80,8 @@ Decision: TypeAlias = Answer | PendingCommit
 class Batch:
     """What the jobs of a batch share in one attempt at its transaction.
 
-    ``meanings``: of each name that a job of the batch has, whether it means this table.
+    ``meanings``: of each name that a job of the batch has, whether it means this table. ``refused_starts``: writers
+    that were refused before they began.
     """
 
     mutation: Mutation
@@ -88,6 +90,7 @@ class Batch:
     quotas: Quotas
     commits: SmallCommits = field(default_factory=SmallCommits)
     meanings: dict[TableKey, bool] = field(default_factory=dict)
+    refused_starts: list[Refusal] = field(default_factory=list)
 
 
 class Job(Protocol):

@@ -1,0 +1,1 @@
+"""The web page on which an operator sees every table (docs/web.md)."""

@@ -1,0 +1,96 @@
+"""Server-sent events: a page that is open learns that something has changed, and loads itself again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from lakemark_core.errors import LakemarkError
+from lakemark_proto.v1 import events_pb2
+from lakemark_server.catalog.names import legal_catalog
+from lakemark_server.events.consumers import END
+from lakemark_server.events.feed import Following
+from lakemark_server.events.filters import EventFilter, filter_of
+from lakemark_server.events.service import Events
+
+STREAMS_MAX: Final = 64
+STREAM_S_MAX: Final = 600.0
+"""Then the browser asks again."""
+
+HEARTBEAT_S: Final = 15.0
+PAUSE_S: Final = 1.0
+"""Between two messages at least, however many events there are."""
+
+
+class LiveStreams:
+    """For the thread of one event loop."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._wakes: set[Callable[[], None]] = set()
+        self._closed = False
+
+    def close(self) -> None:
+        """Ends all of them soon; called by another thread than that of the loop."""
+        self._closed = True
+        for wake in self._wakes.copy():
+            wake()
+
+    async def stream(self, request: Request) -> Response:
+        """Tells of events that fit ``only``. Raises HTTPException when there are too many streams, LakemarkError."""
+        if len(self._wakes) >= STREAMS_MAX or self._closed:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open; load this one again later")
+        only = request.query_params.get("only", "")
+        wanted = filter_of(events_pb2.EventFilter(patterns=[only] if only else []))
+        catalog = legal_catalog(request.query_params.get("catalog", ""))
+        return StreamingResponse(
+            self._told(catalog, wanted),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        )
+
+    async def _told(self, catalog: str, wanted: EventFilter) -> AsyncIterator[str]:
+        loop, fresh = asyncio.get_running_loop(), asyncio.Event()
+        watchers: list[Following] = []
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(fresh.set)
+
+        def begin() -> None:
+            end = self._events.consumers.locate(catalog, END)
+            watchers.append(self._events.feed.watch(catalog, end.offset, end.epoch, wanted, wake))
+
+        self._wakes.add(wake)
+        try:
+            await run_in_threadpool(begin)
+            over = loop.time() + STREAM_S_MAX
+            yield "retry: 5000\n\nevent: ready\ndata: \n\n"
+            while loop.time() < over and not self._closed:
+                try:
+                    await asyncio.wait_for(fresh.wait(), HEARTBEAT_S)
+                except TimeoutError:
+                    yield ": still here\n\n"
+                    continue
+                fresh.clear()
+                told, more = 0, True
+                while more:
+                    delivery = await run_in_threadpool(watchers[0].take)
+                    told, more = told + len(delivery.events), delivery.more
+                if told:
+                    yield f"event: change\ndata: {told}\n\n"
+                    await asyncio.sleep(PAUSE_S)
+        except LakemarkError:
+            return  # the service is stopping, or events were trimmed: the browser asks again
+        finally:
+            self._wakes.discard(wake)
+            for watcher in watchers:  # also of a stream that was ended while it began
+                watcher.close()

@@ -1,0 +1,1 @@
+"""The pages: each module makes what one template shows, of what the domains answer."""

@@ -1,0 +1,114 @@
+"""What can be done on the pages, where that is switched on: each is asked for once more, done once, and logged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from lakemark_core.errors import InvalidArgument, LakemarkError
+from lakemark_proto.v1 import catalog_pb2
+from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.context import caller
+from lakemark_server.timeline.references import ReferenceDraft
+from lakemark_web import texts
+from lakemark_web.domains import Domains
+from lakemark_web.pages.moments import whole
+
+REASON: Final = "rolled back by an operator on the web page"
+FIELDS: Final = ("action", "instant", "version", "branch", "name", "kind")
+_REQUEST_ID: Final = re.compile(r"web-[0-9a-f]{32}")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What is to be done with a table. ``warning``: what it means, for whoever is asked; ``fields``: of the form."""
+
+    title: str
+    warning: str
+    button: str
+    fields: Mapping[str, str]
+
+
+def asked_for(table: LakeTable, given: Mapping[str, str]) -> Action:
+    """The action that a form asks for, in words. Raises InvalidArgument."""
+    fields = {name: given.get(name, "").strip() for name in FIELDS}
+    branch = fields["branch"] or "main"
+    match fields["action"]:
+        case "rollback":
+            instant = whole("instant", fields["instant"])
+            return Action(
+                f"Roll back instant {instant} of {table.name}",
+                f"Its writer began at {texts.time(instant)} UTC. Its files are deleted, what it staged is forgotten, "
+                "and it cannot commit any more, even if it is alive.",
+                "Roll back",
+                fields,
+            )
+        case "restore":
+            version = whole("version", fields["version"])
+            return Action(
+                f"Restore {table.name} to version {version}",
+                f"A new version of branch {branch} gets the files of version {version}. The versions in between stay: "
+                "this can be undone in the same way.",
+                "Restore",
+                fields,
+            )
+        case "reference":
+            version = whole("version", fields["version"]) if fields["version"] else 0
+            if not fields["name"]:
+                raise InvalidArgument("a tag or a branch needs a name")
+            kind = "branch" if fields["kind"] == "branch" else "tag"
+            at = f"version {version}" if version else "the latest version"
+            meaning = "goes on from that version" if kind == "branch" else "keeps that version until it is dropped"
+            return Action(
+                f"Create {kind} {fields['name']} of {table.name}",
+                f"At {at} of branch {branch}. A {kind} {meaning}.",
+                f"Create {kind}",
+                fields,
+            )
+    raise InvalidArgument(f"there is no action {fields['action'][:50]!r}")
+
+
+def run(domains: Domains, table: LakeTable, given: Mapping[str, str]) -> str:
+    """Does it, once for each request id. Returns what was done, in words. Raises what the domain raises."""
+    action = asked_for(table, given)
+    request_id = given.get("request_id", "")
+    if not _REQUEST_ID.fullmatch(request_id):
+        raise InvalidArgument("the form is incomplete: go back, and begin again")
+    told = {"action": action.fields["action"], "table": table.name, "by": caller.current()}
+    told |= {name: value for name, value in action.fields.items() if value and name != "action"}
+    try:
+        done = _done(domains, table, action.fields, request_id)
+    except LakemarkError as error:
+        _log.warning("an action on the web page failed", **told, code=error.code, reason=error.message)
+        raise
+    _log.info("an action on the web page", **told, outcome=done)
+    return done
+
+
+def _done(domains: Domains, table: LakeTable, fields: Mapping[str, str], request_id: str) -> str:
+    branch = "" if fields["branch"] == "main" else fields["branch"]
+    if fields["action"] == "rollback":
+        record = domains.timeline.rollback(table, whole("instant", fields["instant"]), f"{REASON} ({caller.current()})")
+        return f"instant {record.instant} is rolled back"
+    if fields["action"] == "restore":
+        version = whole("version", fields["version"])
+        restored = domains.timeline.restore(
+            table, version, branch=branch, request_id=request_id, owner=caller.current()
+        )
+        return f"version {restored.version} has the files of version {version}"
+    kind = catalog_pb2.BRANCH if fields["kind"] == "branch" else catalog_pb2.TAG
+    draft = ReferenceDraft(
+        fields["name"],
+        kind,
+        branch,
+        whole("version", fields["version"]) if fields["version"] else 0,
+        request_id=request_id,
+    )
+    reference = domains.timeline.references.create(table, draft)
+    return f"{reference.name} is at version {reference.version}"
