@@ -42,8 +42,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
     parser.add_argument("--no-peer", action="store_true", help="without Hive: no ratios")
     parser.add_argument("--partitions", type=int, default=10_000, help="of the table that both have")
-    parser.add_argument("--large", type=int, default=100_000, help="partitions of the table that only ours has")
-    parser.add_argument("--objects", type=int, default=1_000_000, help="among which a look-up must not take longer")
+    parser.add_argument(
+        "--large", type=int, default=100_000, help="partitions of the table that only ours has; 0: there is none"
+    )
+    parser.add_argument(
+        "--objects", type=int, default=1_000_000, help="among which a look-up must not take longer; 0: left out"
+    )
     parser.add_argument("--turn-s", type=float, default=1.0, help="seconds of a turn")
     arguments = parser.parse_args()
     described = machine.description()
@@ -170,10 +174,18 @@ def _table_calls(system: System, name: str) -> Iterator[tuple[str, Call, Call]]:
 def _alone(work_dir: Path, ours: System, large: int, objects: int) -> dict[str, float]:
     """What concerns only ours: 100k partitions, and how look-ups grow with what there is besides."""
     figures: dict[str, float] = {}
-    _make(ours, LARGE, large)
-    text = hms_load.filters(large)[1]
-    one = recorded(ours.port, _by_filter(text, 1, LARGE))
-    figures["by_filter_100k_ms"] = round(hms_load.median_s(ours.port, [one] * 50) * 1e3, 3)
+    if large:
+        _make(ours, LARGE, large)
+        one = recorded(ours.port, _by_filter(hms_load.filters(large)[1], 1, LARGE))
+        figures["by_filter_100k_ms"] = round(hms_load.median_s(ours.port, [one] * 50) * 1e3, 3)
+    if objects:
+        figures |= _growth(work_dir, objects)
+    return figures
+
+
+def _growth(work_dir: Path, objects: int) -> dict[str, float]:
+    """How long look-ups among many objects take against those among few, and all names of a table with as many."""
+    figures: dict[str, float] = {}
     with running_service(work_dir / "few", hms=True) as few, running_service(work_dir / "many", hms=True) as many:
         systems = [
             (System("few", few.hms_port, f"file:{work_dir}/few-data"), FEW_OBJECTS),
