@@ -30,7 +30,13 @@ from lakemark_hms.wire.ready import REQUEST_BYTES_MAX, request_key
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.kv import Readings, Store, hold_together, noting
 
-KEPT: Final = frozenset({"get_table", "get_table_req", "get_database", "get_database_req"})
+KEPT: Final = frozenset(
+    (
+        *("get_table", "get_table_req", "get_database", "get_database_req"),
+        *("get_partition", "get_partition_req", "get_partition_by_name"),
+        *("get_partitions_by_filter", "get_partitions_by_filter_req"),
+    )
+)
 """The methods of which answers are kept, if they last. Each is about one database."""
 
 BYTES_MAX_DEFAULT: Final = 64 << 20
