@@ -42,8 +42,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
     parser.add_argument("--no-peer", action="store_true", help="without Hive: no ratios")
     parser.add_argument("--partitions", type=int, default=10_000, help="of the table that both have")
-    parser.add_argument("--large", type=int, default=100_000, help="partitions of the table that only ours has")
-    parser.add_argument("--objects", type=int, default=1_000_000, help="among which a look-up must not take longer")
+    parser.add_argument(
+        "--large", type=int, default=100_000, help="partitions of the table that only ours has; 0: there is none"
+    )
+    parser.add_argument(
+        "--objects", type=int, default=1_000_000, help="among which a look-up must not take longer; 0: left out"
+    )
     parser.add_argument("--turn-s", type=float, default=1.0, help="seconds of a turn")
     arguments = parser.parse_args()
     described = machine.description()
@@ -67,7 +71,8 @@ def main() -> None:
         **alone,
         "calls_per_s": figures,
     }
-    _print_table(figures, {**compared.more, **alone})
+    for name, figure in {**compared.more, **alone}.items():
+        print(f"{name:<45} {figure:>10}", flush=True)
     if arguments.json:
         print(json.dumps(result))
 
@@ -84,17 +89,26 @@ class _Compared:
         """Calls per second."""
         for system in self._systems:
             hms_load.create_table(system)
-        figures = {f"add_partitions of {BATCH}": self._add_partitions()}
+        figures: Figures = {}
+
+        def told(case: str, rates: dict[str, float]) -> None:
+            figures[case] = rates
+            _print_case(case, rates)
+
+        print(f"{'calls per second':<45} {'ours':>10} {'theirs':>10} {'ratio':>8}")
         for connections in CONNECTIONS:
-            figures[f"get_table, {connections} connections"] = self._in_turns(_get_table, connections, "get_table")
+            told(f"get_table, {connections} connections", self._in_turns(_get_table, connections, "get_table"))
+        for step, rates in self._tables().items():
+            told(step, rates)
+        told(f"add_partitions of {BATCH}", self._add_partitions())
         for selected, text in hms_load.filters(self._partitions).items():
-            case = f"get_partitions_by_filter, {selected} partitions"
-            figures[case] = self._in_turns(_by_filter(text, selected))
-        figures[f"get_partitions, {self._partitions} partitions"] = self._in_turns(
-            _list(self._partitions), cpu="list_partitions"
+            told(f"get_partitions_by_filter, {selected} partitions", self._in_turns(_by_filter(text, selected)))
+        told(
+            f"get_partitions, {self._partitions} partitions",
+            self._in_turns(_list(self._partitions), cpu="list_partitions"),
         )
         self.more["list_10k_ms"] = round(self.more.pop("list_partitions_cpu_us") / 1e3 * 1e4 / self._partitions, 2)
-        return figures | self._tables()
+        return figures
 
     def _add_partitions(self) -> dict[str, float]:
         seconds: dict[str, list[float]] = {system.name: [] for system in self._systems}
@@ -170,10 +184,18 @@ def _table_calls(system: System, name: str) -> Iterator[tuple[str, Call, Call]]:
 def _alone(work_dir: Path, ours: System, large: int, objects: int) -> dict[str, float]:
     """What concerns only ours: 100k partitions, and how look-ups grow with what there is besides."""
     figures: dict[str, float] = {}
-    _make(ours, LARGE, large)
-    text = hms_load.filters(large)[1]
-    one = recorded(ours.port, _by_filter(text, 1, LARGE))
-    figures["by_filter_100k_ms"] = round(hms_load.median_s(ours.port, [one] * 50) * 1e3, 3)
+    if large:
+        _make(ours, LARGE, large)
+        one = recorded(ours.port, _by_filter(hms_load.filters(large)[1], 1, LARGE))
+        figures["by_filter_100k_ms"] = round(hms_load.median_s(ours.port, [one] * 50) * 1e3, 3)
+    if objects:
+        figures |= _growth(work_dir, objects)
+    return figures
+
+
+def _growth(work_dir: Path, objects: int) -> dict[str, float]:
+    """How long look-ups among many objects take against those among few, and all names of a table with as many."""
+    figures: dict[str, float] = {}
     with running_service(work_dir / "few", hms=True) as few, running_service(work_dir / "many", hms=True) as many:
         systems = [
             (System("few", few.hms_port, f"file:{work_dir}/few-data"), FEW_OBJECTS),
@@ -194,7 +216,7 @@ def _alone(work_dir: Path, ours: System, large: int, objects: int) -> dict[str, 
                         times[system.name].append(median)
             growth.append(statistics.median(times["many"]) / statistics.median(times["few"]))
         figures["lookup_growth"] = round(max(growth), 3)
-        figures["names_s"] = round(hms_load.median_s(many.hms_port, [recorded(many.hms_port, _names(objects))]), 2)
+        figures["names_s"] = round(hms_load.median_s(many.hms_port, [recorded(many.hms_port, _names(objects))]), 4)
         figures["many_rss_mb"] = many.rss_mb()
     return figures
 
@@ -279,14 +301,10 @@ def _ratios(figures: Figures) -> dict[str, float]:
     }
 
 
-def _print_table(figures: Figures, alone: dict[str, float]) -> None:
-    print(f"{'calls per second':<45} {'ours':>10} {'theirs':>10} {'ratio':>8}")
-    for case, of in figures.items():
-        theirs = of.get("theirs")
-        ratio = f"{of['ours'] / theirs:.1f}" if theirs else ""
-        print(f"{case:<45} {of['ours']:>10} {theirs or '':>10} {ratio:>8}", flush=True)
-    for name, figure in alone.items():
-        print(f"{name:<45} {figure:>10}", flush=True)
+def _print_case(case: str, rates: dict[str, float]) -> None:
+    theirs = rates.get("theirs")
+    ratio = f"{rates['ours'] / theirs:.1f}" if theirs else ""
+    print(f"{case:<45} {rates['ours']:>10} {theirs or '':>10} {ratio:>8}", flush=True)
 
 
 if __name__ == "__main__":

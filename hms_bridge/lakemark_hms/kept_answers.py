@@ -6,7 +6,8 @@ follows from the request and from what was read. They are kept with the keys and
 without waiting; elsewhere one read of the store's version serves all calls that wait.
 
 A call that is answered from here counts against its tenant's rate and in the metrics like any other. It never waits, so
-it takes no thread and no place among those that run.
+it takes no thread and no place among those that run. No handler sees it: an answer that depends on who asks must not
+last.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ from lakemark_hms.wire.ready import REQUEST_BYTES_MAX, request_key
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.kv import Readings, Store, hold_together, noting
 
-KEPT: Final = frozenset({"get_table", "get_table_req", "get_database", "get_database_req"})
+KEPT: Final = frozenset(
+    (
+        *("get_table", "get_table_req", "get_database", "get_database_req"),
+        *("get_partition", "get_partition_req", "get_partition_by_name"),
+        *("get_partitions_by_filter", "get_partitions_by_filter_req"),
+    )
+)
 """The methods of which answers are kept, if they last. Each is about one database."""
 
 BYTES_MAX_DEFAULT: Final = 64 << 20
@@ -126,28 +133,33 @@ class KeptAnswers:
 
     def _now(self, kept: KeptAnswer, seqid: bytes) -> bytes | None:
         since_s = time.perf_counter()
-        holds = kept.readings.hold_at_once(self._store)
-        if holds is False:
-            kept.old = True
-        return self._given(kept, seqid, since_s) if holds else None
+        try:
+            holds = kept.readings.hold_at_once(self._store)
+            if holds is False:
+                kept.old = True
+            return self._given(kept, seqid, since_s) if holds else None
+        except Exception:  # the caller serves all connections
+            log.exception("a kept answer to %s could not be checked", kept.method)
+            return None
 
     def answers(self, asked: Sequence[tuple[KeptAnswer, Message]]) -> Sequence[bytes | None]:
         """See ``ReadyAnswers``."""
         since_s = time.perf_counter()
         different = list(dict.fromkeys(kept for kept, _ in asked if not kept.old))
         try:
-            holding = hold_together(self._store, [kept.readings for kept in different])
+            if different:
+                holding = hold_together(self._store, [kept.readings for kept in different])
+                for kept, holds in zip(different, holding, strict=True):
+                    kept.old = not holds
+            return [
+                None if kept.old else self._given(kept, _SEQID.pack(message.header.seqid), since_s)
+                for kept, message in asked
+            ]
         except LakemarkError:  # calls that are made will say why
             return [None] * len(asked)
         except Exception:
             log.exception("kept answers could not be checked")
             return [None] * len(asked)
-        for kept, holds in zip(different, holding, strict=True):
-            kept.old = not holds
-        return [
-            None if kept.old else self._given(kept, _SEQID.pack(message.header.seqid), since_s)
-            for kept, message in asked
-        ]
 
     def _given(self, kept: KeptAnswer, seqid: bytes, since_s: float) -> bytes | None:
         """The whole reply, counted; None if it may not be given now: then the call is made, and says why."""

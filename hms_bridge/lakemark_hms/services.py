@@ -134,6 +134,7 @@ class Services:
         """
         selection = PartitionFilter(filter_text, exact=exact)
         if named.hive is not None:
+            lasts()  # the counter of the table's changes of partitions is read with them
             view = self.partitions(named)
             return view, view.matching(selection)
         view = self._lake_partitions(named, selection)

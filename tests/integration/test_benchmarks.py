@@ -28,6 +28,7 @@ FOLD = {
 SPARK = {"append_vs_parquet", "scan_vs_parquet", "point_query_speedup", "upsert_vs_hudi", "upsert_vs_iceberg"}
 SPARK |= {"small_upsert_s", "small_upsert_hudi_s", "small_upsert_iceberg_s", "mor_scan_vs_compacted"}
 SPARK |= {"compaction_vs_parquet", "concurrent_vs_hudi"}
+HMS = {"list_10k_ms", "by_filter_100k_ms", "lookup_growth", "get_table_cpu_us", "names_s"}
 PEERS = {"vs_pyiceberg", "vs_delta_rs", "vs_ducklake"}
 
 
@@ -107,3 +108,13 @@ def test_peers(tmp_path: Path) -> None:
     assert _positive(appended, {"vs_pyiceberg_append", "vs_pyiceberg_append_next"})
     assert [peer for peer, found in figures["peers"].items() if "error" in found] == []
     assert [peer for peer, found in appended["peers"].items() if "error" in found] == []
+
+
+def test_hms() -> None:
+    """Without the peer, which is a JVM."""
+    size = ["--partitions", "2000", "--large", "1000", "--objects", "2000", "--turn-s", "0.05", "--no-peer"]
+    figures = _run("hms", size=size)
+
+    assert _positive(figures, HMS) == HMS
+    rates = figures["calls_per_s"].values()
+    assert all(of["ours"] > 0 for of in rates)

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hmsclient.genthrift.hive_metastore.ttypes import EnvironmentContext, NoSuchObjectException
+from hmsclient.genthrift.hive_metastore.ttypes import (
+    EnvironmentContext,
+    MetaException,
+    NoSuchObjectException,
+    Partition,
+)
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
@@ -110,14 +115,15 @@ CHANGES: Sequence[tuple[str, Callable[[Client], object]]] = [
 ]
 
 
-def answers(client: Client) -> list[object]:
-    def answer(call: Callable[[], object]) -> object:
-        try:
-            return call()
-        except NoSuchObjectException:
-            return None
+def outcome(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except (NoSuchObjectException, MetaException) as error:
+        return type(error)
 
-    return [answer(lambda: client.get_table("default", "t")), answer(lambda: client.get_database("default"))]
+
+def answers(client: Client) -> list[object]:
+    return [outcome(lambda: client.get_table("default", "t")), outcome(lambda: client.get_database("default"))]
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
@@ -136,6 +142,60 @@ def test_every_change_is_seen_at_once(client: Client, other: HmsBridge, here: bo
             assert after != before, what
             for kept in (theirs, client):
                 assert [answers(kept), answers(kept)] == [after, after], what
+
+
+PARTITION_CHANGES: Sequence[tuple[str, Callable[[Client], object]]] = [
+    ("added", lambda c: c.add_partition(objects.partition(["a", "3"], of="t"))),
+    ("many added", lambda c: c.add_partitions([objects.partition(["a", str(n)], of="t") for n in range(10, 2_000)])),
+    ("altered", lambda c: c.alter_partition("default", "t", altered(c.get_partition("default", "t", ["a", "1"])))),
+    ("dropped", lambda c: c.drop_partition("default", "t", ["a", "2"], True)),
+    ("one that was looked up dropped", lambda c: c.drop_partition("default", "t", ["a", "1"], True)),
+    ("made again", lambda c: c.append_partition("default", "t", ["a", "1"])),
+    ("the table renamed", lambda c: alter(c, lambda t: setattr(t, "tableName", "t2"))),
+]
+
+
+def altered(one: Partition) -> Partition:
+    one.parameters["altered"] = "1"
+    return one
+
+
+def partitions(client: Client) -> list[object]:
+    calls: list[Callable[[], object]] = [
+        lambda: client.get_partitions_by_filter("default", "t", "p = 'a' and q < 5", -1),
+        lambda: client.get_partitions_by_filter("default", "t", "q > 1990", -1),
+        lambda: client.get_partition("default", "t", ["a", "1"]),
+        lambda: client.get_partition_by_name("default", "t", "p=a/q=1"),
+    ]
+    return [outcome(call) for call in calls]
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
+def test_every_change_of_partitions_is_seen_at_once(client: Client, other: HmsBridge, here: bool) -> None:
+    client.create_table(objects.table("t", keys="p string, q int"))
+    client.add_partitions([objects.partition(["a", str(number)], of="t") for number in range(3)])
+    with ExitStack() as stack:
+        theirs = connect_to(other, stack)
+        unkept = connect_to(stack.enter_context(HmsBridge(other.services.catalog, kept_bytes_max=0)), stack)
+        for what, change in PARTITION_CHANGES:
+            before = partitions(unkept)
+            for kept in (client, theirs):
+                assert [partitions(kept), partitions(kept), partitions(kept)] == [before] * 3, what
+            change(client if here else theirs)
+            after = partitions(unkept)
+            assert after != before, what
+            for kept in (theirs, client):
+                assert [partitions(kept), partitions(kept)] == [after, after], what
+
+
+def test_partitions_are_answered_from_memory(client: Client, store: Store) -> None:
+    client.create_table(objects.table("t", keys="p string, q int"))
+    client.add_partitions([objects.partition(["a", str(number)], of="t") for number in range(3)])
+    for _ in range(4):
+        first = partitions(client)
+    with counted(store) as work:
+        assert partitions(client) == first
+    assert work.keys == 0
 
 
 def connect_to(bridge: HmsBridge, stack: ExitStack) -> Client:

@@ -28,6 +28,7 @@ from lakemark_hms.wire.splice import (
 )
 from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.warehouse_partitions import check_values
+from lakemark_server.kv import lasts
 from lakemark_thrift.ttypes import GetPartitionsFilterSpec, PartitionFilterMode
 
 Chosen = tuple[PartitionView, Sequence[int]]
@@ -72,6 +73,7 @@ class Partitions(Subject, title="Partitions"):
     def _one(self, named: NamedTable, values: Values) -> bytes:
         if named.hive is not None:
             check_values(named.hive, values)
+            lasts()
             return full_struct(named.hive, self._services.warehouse.partitions.get(named.hive, values))
         view = self._services.named_slices(named, self._services.partitions(named), [values])
         if not len(view):

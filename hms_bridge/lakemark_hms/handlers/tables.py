@@ -140,25 +140,26 @@ class Tables(Subject, title="Tables"):
         for database in self._services.catalog.list_databases(catalog):
             if not databases(database.name):
                 continue
-            for name, entry in self._services.catalog.list_tables(catalog, database.name):
-                if fits(name) and (not types or self._services.table_type(entry) in types):
-                    metas.append(self._meta(DatabaseName(catalog, database.name), name, entry))
+            listed = self._services.catalog.list_tables(catalog, database.name)
+            fitting = [
+                (name, entry)
+                for name, entry in listed
+                if fits(name) and (not types or self._services.table_type(entry) in types)
+            ]
+            comments = self._services.warehouse.tables.comments(
+                [entry.table_id for _, entry in fitting if entry.kind == WAREHOUSE]
+            )
+            metas += [
+                TableMeta(
+                    dbName=database.name,
+                    tableName=name,
+                    tableType=self._services.table_type(entry),
+                    comments=comments.get(entry.table_id) or None,
+                    catName=catalog,
+                )
+                for name, entry in fitting
+            ]
         return metas
-
-    def _meta(self, database: DatabaseName, name: str, entry: TableEntry) -> TableMeta:
-        comment = None
-        if entry.kind == WAREHOUSE:
-            try:
-                comment = self._services.warehouse.tables.get(*database, name).record.comment or None
-            except TableNotFound:  # dropped since it was listed
-                comment = None
-        return TableMeta(
-            dbName=database.name,
-            tableName=name,
-            tableType=self._services.table_type(entry),
-            comments=comment,
-            catName=database.catalog,
-        )
 
     @method("get_tables_ext", Rank.READ)
     def get_ext(self, call: Call) -> list[ExtendedTableInfo]:

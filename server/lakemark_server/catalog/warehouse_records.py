@@ -119,6 +119,12 @@ def find_record(tx: ReadTransaction, table_id: int) -> HiveTableRecord | None:
     return None if stored is None else HiveTableRecord.FromString(stored)
 
 
+def find_records(table_ids: Sequence[int], tx: ReadTransaction) -> list[HiveTableRecord | None]:
+    """As ``find_record`` of each."""
+    all_stored = blob.get_many(tx, [HIVE_TABLES.space(table_id) for table_id in table_ids])
+    return [None if stored is None else HiveTableRecord.FromString(stored) for stored in all_stored]
+
+
 def table_of_entry(tx: ReadTransaction, owner: DatabaseRecord, name: str, entry: TableEntry) -> HiveTable:
     """Raises UnsupportedOperation if it is a lake table."""
     if entry.kind != WAREHOUSE:

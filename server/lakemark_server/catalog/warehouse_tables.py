@@ -48,6 +48,7 @@ from lakemark_server.store.mutations import Mutation
 
 _ALTER_ATTEMPTS: Final = 20
 _EMPTIED_AT_ONCE: Final = 200
+_READ_AT_ONCE: Final = 200
 
 _log = structlog.get_logger(__name__)
 
@@ -156,6 +157,17 @@ class WarehouseTables:
             return owner, entry, warehouse_records.table_of_entry(tx, owner, name.lower(), entry)
 
         return self._store.read(body)
+
+    def comments(self, table_ids: Sequence[int]) -> dict[int, str]:
+        """The comments of those of the tables that still exist, by id."""
+        known: dict[int, str] = {}
+        for begin in range(0, len(table_ids), _READ_AT_ONCE):
+            some = table_ids[begin : begin + _READ_AT_ONCE]
+            records = self._store.read(partial(warehouse_records.find_records, some))
+            known |= {
+                table_id: record.comment for table_id, record in zip(some, records, strict=True) if record is not None
+            }
+        return known
 
     def by_id(self, table_id: int, catalog: str, database: str, name: str) -> HiveTable | None:
         """The table as it is now, under a name that it has or had; None if it was dropped.

@@ -6,6 +6,7 @@ the caller's transaction, whose size limit is the blob's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from lakemark_core.errors import CorruptStore
@@ -36,7 +37,16 @@ def put_new(transaction: Transaction, space: Space, value: bytes) -> None:
 
 def get(transaction: ReadTransaction, space: Space, *, snapshot: bool = False) -> bytes | None:
     """The value, or None. Raises CorruptStore if chunks are missing."""
-    first = transaction.get(space.key(0), snapshot=snapshot)
+    return _whole(transaction, space, transaction.get(space.key(0), snapshot=snapshot), snapshot)
+
+
+def get_many(transaction: ReadTransaction, spaces: Sequence[Space]) -> list[bytes | None]:
+    """As ``get`` of each; the first chunks are read together."""
+    firsts = transaction.get_many([space.key(0) for space in spaces])
+    return [_whole(transaction, space, first, False) for space, first in zip(spaces, firsts, strict=True)]
+
+
+def _whole(transaction: ReadTransaction, space: Space, first: bytes | None, snapshot: bool) -> bytes | None:
     if first is None:
         return None
     count = int.from_bytes(first[:_COUNT_BYTES], "big")

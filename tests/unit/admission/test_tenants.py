@@ -141,3 +141,18 @@ def test_bytes_in_flight_are_bounded_and_a_large_request_still_gets_its_turn() -
         inflight.enter(1)
     inflight.leave(1_000)
     assert inflight.now == 0
+
+
+def test_a_request_that_is_answered_at_once_counts_against_the_rate_only() -> None:
+    world = World(requests_per_second=10, request_burst=3, concurrent_requests=1)
+    assert not world.tenants.pass_through("hive", Rank.READ), "the tenant is not known yet"
+    world.tenants.leave(world.tenants.enter("hive", Rank.READ))
+    assert [world.tenants.pass_through("hive", Rank.READ) for _ in range(3)] == [True, True, False]
+    assert world.tenants.seen("hive") == (0, 0), "who is sent on to be refused is counted there"
+    world.now = 1.0
+    entered = world.tenants.enter("hive", Rank.READ)
+    assert not world.tenants.pass_through("hive", Rank.READ), "another one runs"
+    world.tenants.leave(entered)
+    assert world.tenants.pass_through("hive", Rank.READ)
+    world.limits = Limits(requests_per_second=0, request_burst=0)
+    assert not world.tenants.pass_through("hive", Rank.READ)
