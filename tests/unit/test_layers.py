@@ -18,6 +18,7 @@ LAYERS = (
     "store",
     "events",
     "listeners",
+    "access",
     "admission",
     "ownership",
     "transactions",

@@ -20,17 +20,22 @@ T = TypeVar("T", bound="Struct | DeclaredError")
 class Session:
     """The state of one connection, from its first to its last call.
 
-    ``user`` and ``groups`` are those of ``set_ugi``; ``data`` belongs to the handlers. The calls of one connection run
-    one at a time, so handlers need no lock here.
+    ``user`` and ``groups`` are those of ``set_ugi``, unless the client has proved who it is; ``data`` belongs to the
+    handlers. The calls of one connection run one at a time, so handlers need no lock here.
     """
 
-    __slots__ = ("data", "groups", "peer", "user")
+    __slots__ = ("data", "groups", "peer", "proven", "user")
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
         self.user: str | None = None
         self.groups: list[str] = []
         self.data: dict[str, Any] = {}
+        self.proven = False
+
+    def prove(self, user: str) -> None:
+        """The client has proved to be this user, and can be no other from now on."""
+        self.user, self.proven = user, True
 
 
 class Call:
