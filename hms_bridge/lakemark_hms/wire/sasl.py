@@ -114,7 +114,8 @@ class SaslLayer:
             return b""
         while len(self._kept) >= _HEAD.size:
             status, size = _HEAD.unpack_from(self._kept)
-            if status not in (START, OK) or size > _NEGOTIATION_BYTES_MAX:
+            # Java's clients say COMPLETE when they have nothing to say behind a response, and Python's OK.
+            if status not in (START, OK, COMPLETE) or size > _NEGOTIATION_BYTES_MAX:
                 why = "this port wants SASL: the client sent no frame of its negotiation"
                 raise LayerError(why, framed(BAD, why.encode()))
             if len(self._kept) < _HEAD.size + size:
