@@ -80,9 +80,10 @@ class Service:
         self._hms_security = self._security()
         ports.check_free("gRPC", settings.host, settings.grpc_port)
         if settings.hms_enabled:
-            ports.check_free("HMS", settings.host, settings.hms_port)
+            ports.check_free("HMS", settings.host, settings.hms_port, shared=settings.hms_shared_ports)
         if settings.hms_engine_port is not None:
-            ports.check_free("HMS for engines", settings.host, settings.hms_engine_port)
+            engine_port, shared = settings.hms_engine_port, settings.hms_shared_ports
+            ports.check_free("HMS-engine", settings.host, engine_port, shared=shared)
         self._connections = descriptors.connection_limits(
             {
                 "grpc": settings.grpc_connections_max,
@@ -350,6 +351,7 @@ class Service:
             waiting_max=given.hms_waiting_max,
             idle_seconds_max=given.hms_idle_s_max,
             received_bytes_max=given.max_inflight_bytes,
+            shared_port=given.hms_shared_ports,
         )
         return HmsBridge(
             self.catalog,

@@ -55,6 +55,9 @@ class Settings(BaseSettings):
         None, ge=0, le=65535, description="the same for engines other than Spark; 0: any free port; not set: none"
     )
     hms_enabled: bool = Field(True, description="whether to serve the Hive Metastore protocol")
+    hms_shared_ports: bool = Field(
+        False, description="whether several processes on one store listen on the same Metastore ports of this machine"
+    )
     hms_auth: Literal["none", "plain"] = Field(
         "none", description="whether Metastore clients log in, by SASL PLAIN with users_file or password_check"
     )

@@ -65,7 +65,9 @@ class HmsServer:
         # Checks of passwords take long on purpose; they are not to take the workers from calls.
         self._logins = ThreadPoolExecutor(_LOGIN_THREADS, "hms-login")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=1024)
+        self._listener = socket.create_server(
+            (host, port), family=family, backlog=1024, reuse_port=self._settings.shared_port
+        )
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
