@@ -143,7 +143,7 @@ def test_passwords(
         for _ in range(3):
             assert len(client.get_table("default", "large").sd.cols) == 20_000
     said = caplog.text + "".join(capsys.readouterr())
-    assert "ann logged in from 127.0.0.1" in said
+    assert "user 'ann' logged in from 127.0.0.1" in said
     assert "refused the login of 127.0.0.1" in said
     assert SECRET not in said
     assert "builder" not in said

@@ -63,8 +63,8 @@ class TlsLayer:
             except ssl.SSLWantReadError:
                 return b""
             except ssl.SSLError as error:
-                reason = f"TLS failed: {error.reason or error}"
-                raise LayerError(reason, self._own + self._outgoing.read()) from None
+                self._own += self._outgoing.read()  # an alert
+                raise LayerError(f"TLS failed: {error.reason or error}") from None
 
     def _shake_hands(self) -> None:
         try:

@@ -136,7 +136,7 @@ class HmsServer:
         user = None if connection.broken else check()
         if user is not None:
             connection.session.prove(user)
-            log.info("%s logged in from %s", user, connection.session.peer)
+            log.info("user %r logged in from %s", user, connection.session.peer)
         else:
             log.warning("refused the login of %s", connection.session.peer)
         sasl.end(user)
