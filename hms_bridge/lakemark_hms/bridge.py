@@ -17,6 +17,7 @@ from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.services import Services
 from lakemark_hms.wire.dispatch import Dispatcher, run_all
 from lakemark_hms.wire.limits import ServerSettings
+from lakemark_hms.wire.security import Security
 from lakemark_hms.wire.server import HmsServer
 from lakemark_server.admission.lanes import LaneUse
 from lakemark_server.catalog import named_content
@@ -34,10 +35,10 @@ class HmsBridge:
 
     Without a ``lake`` facet, lake tables can be created and dropped but not read. ``config`` has the answers of
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
-    None: no limits. ``mounted``: databases of outside Metastores. ``timeline``, ``transactions``: the process's own,
-    if it has them. ``engine_schemes``, ``notification_format``, ``partitions_max``, ``doors``: see ``Services``.
-    Answers of up to ``kept_bytes_max`` bytes are kept (``kept_answers``; 0: none). Raises Unavailable if the port is
-    taken.
+    None: no limits. ``mounted``: databases of outside Metastores. ``security``: what clients must prove first.
+    ``timeline``, ``transactions``: the process's own, if it has them. ``engine_schemes``, ``notification_format``,
+    ``partitions_max``, ``doors``: see ``Services``. Answers of up to ``kept_bytes_max`` bytes are kept
+    (``kept_answers``; 0: none). Raises Unavailable if the port is taken.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class HmsBridge:
         mounted: Mounted | None = None,
         kept_bytes_max: int = BYTES_MAX_DEFAULT,
         doors: DoorFacade | None = None,
+        security: Security | None = None,
     ) -> None:
         schemes = engine_schemes or {}
         known = {"hive.metastore.warehouse.dir": storage.in_scheme(catalog.warehouse, schemes)} | dict(config or {})
@@ -86,7 +88,14 @@ class HmsBridge:
         dispatcher = Dispatcher(handlers, to_declared, admission.run if admission else run_all)
         try:
             self._server = HmsServer(
-                dispatcher, host, port, settings, lane_of=lane_of, room=admission, ready=self._kept
+                dispatcher,
+                host,
+                port,
+                settings,
+                lane_of=lane_of,
+                room=admission,
+                ready=self._kept,
+                security=security,
             )
         except OSError as error:
             raise cannot_listen("HMS", host, port, error) from error

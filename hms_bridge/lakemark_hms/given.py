@@ -28,6 +28,13 @@ def given_name(kind: str, name: str | None) -> str:
     return name
 
 
+def given_number(name: str, number: int | None) -> int:
+    """A number that Hive's clients always send; ``name`` is its field's, for the message."""
+    if number is None:
+        raise NotGiven(f"{name} is not set: give a number")
+    return number
+
+
 def short(name: str | None) -> str:
     """A name that a client sent as messages quote it, which may be as long as a message can be."""
     return repr(name if name is None or len(name) <= NAME_CHARS_MAX else f"{name[:NAME_CHARS_MAX]}…")

@@ -6,6 +6,7 @@ The only place that knows all parts; everything else is handed what it needs.
 from __future__ import annotations
 
 import gc
+import ipaddress
 import os
 import signal
 import socket
@@ -20,7 +21,8 @@ import pyarrow as pa
 import structlog
 
 from lakemark_core import storage
-from lakemark_core.errors import LakemarkError, NotFound
+from lakemark_core.errors import InvalidArgument, LakemarkError, NotFound
+from lakemark_server.access import passwords
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from lakemark_hms.facet import LakeFacet
     from lakemark_hms.federation.mounted import Mounted
     from lakemark_hms.listener.runner import Domains
+    from lakemark_hms.wire.security import Security
     from lakemark_web.server import WebServer
 
 _FOLD_CACHE_BYTES: Final = 32 << 20
@@ -85,11 +88,13 @@ class Service:
     def __init__(self, settings: Settings, store: Store | None = None, clock: ClockMs = now_ms) -> None:
         self.settings = settings
         storage.configure(settings.storage)
+        self._hms_security = self._security()
         ports.check_free("gRPC", settings.host, settings.grpc_port)
         if settings.hms_enabled:
-            ports.check_free("HMS", settings.host, settings.hms_port)
+            ports.check_free("HMS", settings.host, settings.hms_port, shared=settings.hms_shared_ports)
         if settings.hms_engine_port is not None:
-            ports.check_free("HMS for engines", settings.host, settings.hms_engine_port)
+            engine_port, shared = settings.hms_engine_port, settings.hms_shared_ports
+            ports.check_free("HMS-engine", settings.host, engine_port, shared=shared)
         self._connections = descriptors.connection_limits(
             {
                 "grpc": settings.grpc_connections_max,
@@ -387,6 +392,29 @@ class Service:
 
         return Admission(self.tenants, self.inflight, self.settings.request_s_max)
 
+    def _security(self) -> Security:
+        """What clients of the Metastore protocol have to prove. Raises InvalidArgument for settings that cannot be."""
+        from lakemark_hms.wire.layers import Certificates
+        from lakemark_hms.wire.security import Security, plain
+
+        given = self.settings
+        check = passwords.check_of(given.users_file, given.password_check)
+        if (given.hms_auth == "plain") != (check is not None):
+            raise InvalidArgument("hms_auth=plain and users_file or password_check go together: set both or none")
+        certificates = None
+        if given.hms_tls_certificate:
+            try:
+                certificates = Certificates(given.hms_tls_certificate, given.hms_tls_key, given.hms_tls_client_ca)
+            except OSError as error:
+                raise InvalidArgument(
+                    f"hms_tls_certificate={given.hms_tls_certificate} with its key cannot be used: {error}"
+                ) from error
+        elif given.hms_tls_key or given.hms_tls_client_ca:
+            raise InvalidArgument("hms_tls_key and hms_tls_client_ca need hms_tls_certificate")
+        elif check is not None and not _is_loopback(given.host):
+            _log.warning("passwords of the Metastore protocol cross the network as they are: set hms_tls_certificate")
+        return Security(certificates, None if check is None else plain(check))
+
     def _bridge(self, lake: LakeFacet, port: int, kind: str) -> HmsBridge:
         from lakemark_hms.bridge import HmsBridge
         from lakemark_hms.doors.facade import DoorFacade
@@ -402,6 +430,7 @@ class Service:
             waiting_max=given.hms_waiting_max,
             idle_seconds_max=given.hms_idle_s_max,
             received_bytes_max=given.max_inflight_bytes,
+            shared_port=given.hms_shared_ports,
         )
         return HmsBridge(
             self.catalog,
@@ -420,6 +449,7 @@ class Service:
             kept_bytes_max=given.hms_kept_bytes_max,
             # What engines other than Spark do when a statement ends is not known.
             doors=DoorFacade(self.doors, self.snapshots, given.engine_schemes) if kind == "hms" else None,
+            security=self._hms_security,
         )
 
 
@@ -429,6 +459,13 @@ def version_text() -> str:
         return metadata.version("lakemark")
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def open_or_make(url: str) -> Store:

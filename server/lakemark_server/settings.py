@@ -57,6 +57,17 @@ class Settings(BaseSettings):
         None, ge=0, le=65535, description="the same for engines other than Spark; 0: any free port; not set: none"
     )
     hms_enabled: bool = Field(True, description="whether to serve the Hive Metastore protocol")
+    hms_shared_ports: bool = Field(
+        False, description="whether several processes on one store listen on the same Metastore ports of this machine"
+    )
+    hms_auth: Literal["none", "plain"] = Field(
+        "none", description="whether Metastore clients log in, by SASL PLAIN with users_file or password_check"
+    )
+    users_file: str = Field("", description="file of users with hashed passwords, one `lakemark password` line each")
+    password_check: str = Field("", description="package.module:function of (user, password) instead of users_file")
+    hms_tls_certificate: str = Field("", description="PEM file of the Metastore ports' certificate; not set: no TLS")
+    hms_tls_key: str = Field("", description="PEM file of its key, if that is not in the same file")
+    hms_tls_client_ca: str = Field("", description="PEM file; clients need a certificate of one of these")
     metrics_port: int | None = Field(
         None, ge=0, le=65535, description="HTTP port for Prometheus; 0: any free port; not set: none"
     )

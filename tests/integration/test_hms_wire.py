@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -516,6 +516,28 @@ def test_stop_does_not_wait_longer_than_it_is_told() -> None:
         assert served.toy.entered.acquire(timeout=SECONDS)
         served.server.stop(deadline_seconds=0.1)
         assert receive(busy) == b""
+
+
+def test_servers_may_share_a_port() -> None:
+    """As several processes on one store do: each gets some of the connections, and those who stay get all."""
+    with serving(shared_port=True) as first:
+        second = HmsServer(
+            Dispatcher(Toy().handlers(), to_declared), port=first.port, settings=ServerSettings(shared_port=True)
+        )
+        with second, ExitStack() as stack:
+            for _ in range(64):
+                client = stack.enter_context(hive(first.port))
+                assert client.getName() == "toy"
+            assert first.server.connections + second.connections == 64
+            assert min(first.server.connections, second.connections) > 0
+        for _ in range(16):
+            with hive(first.port) as client:
+                client.getName()
+
+
+def test_a_port_that_is_not_shared_is_taken() -> None:
+    with serving() as first, pytest.raises(OSError, match="in use"):
+        HmsServer(Dispatcher(Toy().handlers(), to_declared), port=first.port, settings=ServerSettings(shared_port=True))
 
 
 def test_a_server_that_never_started_can_be_stopped() -> None:

@@ -20,6 +20,7 @@ LAYERS = (
     "store",
     "events",
     "listeners",
+    "access",
     "admission",
     "ownership",
     "transactions",

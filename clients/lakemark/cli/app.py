@@ -69,6 +69,7 @@ app.command("health")(health.health)
 app.command("serve")(process.serve)
 app.command("demo")(process.demo)
 app.command("verify")(process.verify)
+app.command("password")(process.password)
 app.command("version")(process.version)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -163,6 +164,28 @@ def _show_orphans(orphans: Sequence[str], size_bytes: int) -> None:
     if len(orphans) > PROBLEMS_SHOWN_MAX:
         typer.echo(f"… and {len(orphans) - PROBLEMS_SHOWN_MAX} more; --json shows all of them")
     show_done(f"{counted(len(orphans), 'file')} ({size_text(size_bytes)}) that nobody has")
+
+
+def password(
+    context: typer.Context, name: Annotated[str, typer.Argument(help="of the user, as clients send it")]
+) -> None:
+    """Asks for a password, and shows the line of the file of users (users_file) that lets its user log in.
+
+    The password is read from a terminal without showing it, or is the first line of standard input.
+    """
+    try:
+        from lakemark_server.access.passwords import user_line
+    except ImportError as error:
+        raise missing("users of the service", "server", error) from error
+    if sys.stdin.isatty():
+        given = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+    else:
+        given = sys.stdin.readline().rstrip("\n")
+    line = user_line(name, given)
+    if invocation(context).as_json:
+        show_json({"line": line})
+    else:
+        typer.echo(line)
 
 
 def version(context: typer.Context) -> None:

@@ -24,11 +24,15 @@ class Connection(Subject, title="Connection and process"):
 
     @method("set_ugi", Rank.VITAL)
     def set_ugi(self, call: Call) -> list[str]:
-        """Notes who the client says it is. Answers with all its principals, the groups first, as Hive does."""
+        """Notes who the client says it is. Answers with all its principals, the groups first, as Hive does.
+
+        Who has logged in stays who they are.
+        """
         args = call.args
-        call.session.user = args.user_name
-        call.session.groups = args.group_names or []
-        return [*call.session.groups, args.user_name or ""]
+        if not call.session.proven:
+            call.session.user = args.user_name
+            call.session.groups = args.group_names or []
+        return [*(args.group_names or []), args.user_name or ""]
 
     @method("getName", Rank.VITAL)
     def name(self, _call: Call) -> str:

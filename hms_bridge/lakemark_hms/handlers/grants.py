@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.types import parse_partition_name
+from lakemark_hms.errors import NotGiven
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import database_name
 from lakemark_hms.services import Services
@@ -144,6 +145,8 @@ class Grants(Subject, title="Roles and privileges"):
     @method("refresh_privileges", Rank.WRITE)
     def refresh(self, call: Call) -> GrantRevokePrivilegeResponse:
         args = call.args
+        if args.grantRequest is None:
+            raise NotGiven("refresh_privileges came without the privileges that hold from now on (grantRequest)")
         at = self._object(args.objToRefresh, any_column=True)
         self._privileges.refresh(at, args.authorizer or "", self._granted(args.grantRequest.privileges, call))
         return GrantRevokePrivilegeResponse(success=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from lakemark_core.errors import InvalidArgument
+from lakemark_hms.given import given_number
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import database_name
 from lakemark_hms.wire.dispatch import Call
@@ -46,11 +47,11 @@ class Locks(Subject, title="Locks"):
 
     @method("check_lock", Rank.WRITE)
     def check(self, call: Call) -> LockResponse:
-        return _response(self._services.transactions.locks.check(call.args.rqst.lockid))
+        return _response(self._services.transactions.locks.check(given_number("lockid", call.args.rqst.lockid)))
 
     @method("unlock", Rank.WRITE)
     def unlock(self, call: Call) -> None:
-        self._services.transactions.locks.unlock(call.args.rqst.lockid)
+        self._services.transactions.locks.unlock(given_number("lockid", call.args.rqst.lockid))
 
     @method("show_locks", Rank.READ)
     def show(self, call: Call) -> ShowLocksResponse:

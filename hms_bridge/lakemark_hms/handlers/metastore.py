@@ -31,7 +31,7 @@ class Metastore(Subject, title="The metastore itself"):
         request = call.args.rqst
         return [
             RuntimeStat(createTime=one.created_s, weight=one.weight, payload=one.payload)
-            for one in self._statistics.latest(request.maxWeight, request.maxCreateTime)
+            for one in self._statistics.latest(_limit(request.maxWeight), _limit(request.maxCreateTime))
         ]
 
     @method("get_delegation_token", Rank.READ)
@@ -42,3 +42,7 @@ class Metastore(Subject, title="The metastore itself"):
             f"{call.name}: delegation tokens stand for a login by Kerberos, and this port has none; switch off "
             "hive.metastore.sasl.enabled (hadoop.security.authentication=simple) in the client"
         )
+
+
+def _limit(number: int | None) -> int:
+    return -1 if number is None else number

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from lakemark_core.errors import InvalidArgument
+from lakemark_hms.given import given_struct
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.notifications.log import NOTIFICATIONS_MAX, NotificationLog, Wanted
@@ -108,7 +109,7 @@ class Notifications(Subject, title="Notifications"):
 
     @method("add_write_notification_log", Rank.WRITE)
     def written(self, call: Call) -> WriteNotificationLogResponse:
-        (sent,) = call.cut(WriteNotificationLogRequest, _REQUEST)
+        sent = given_struct(call, WriteNotificationLogRequest, _REQUEST)
         self._tell([self._write_note(sent, database_name(sent.value.db), sent.value.table)])
         return WriteNotificationLogResponse()
 

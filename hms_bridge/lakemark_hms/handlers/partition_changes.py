@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lakemark_core.errors import InvalidPartition, PartitionNotFound, Unimplemented
-from lakemark_hms.given import table_of_partitions
+from lakemark_hms.given import given_struct, table_of_partitions
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.hive_expressions import filter_text
 from lakemark_hms.names import DatabaseName, database_name
@@ -179,13 +179,13 @@ class PartitionChanges(Subject, title="Changes of partitions"):
     @method("rename_partition", Rank.WRITE)
     def rename(self, call: Call) -> None:
         args = call.args
-        (sent,) = call.cut(PartitionHead, 4)
+        sent = given_struct(call, PartitionHead, 4)
         self._rename(database_name(args.db_name), args.tbl_name, args.part_vals, sent)
 
     @method("rename_partition_req", Rank.WRITE)
     def rename_req(self, call: Call) -> RenamePartitionResponse:
         request = call.args.req
-        (sent,) = call.cut(PartitionHead, 1, 5)
+        sent = given_struct(call, PartitionHead, 1, 5)
         self._rename(database_name(request.dbName, request.catName), request.tableName, request.partVals, sent)
         return RenamePartitionResponse()
 

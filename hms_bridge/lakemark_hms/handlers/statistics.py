@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakemark_core.errors import InvalidArgument, NotFound
+from lakemark_hms.given import given_struct
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.partition_objects import values_of_name
@@ -41,7 +42,7 @@ class Statistics(Subject, title="Column statistics"):
     @method("update_partition_column_statistics", Rank.WRITE)
     def update(self, call: Call) -> bool:
         """Updates those of a table or of a partition, as the struct says."""
-        description: ColumnStatisticsDesc = call.args.stats_obj.statsDesc
+        description = given_struct(call, ColumnStatisticsDesc, 1, 1).value
         self._put(description, call.cut(ColumnStatisticsObj, 1, 2))
         return True
 

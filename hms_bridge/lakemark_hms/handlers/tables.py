@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from lakemark_core.errors import DatabaseNotFound, InvalidArgument, InvalidPredicate, TableNotFound
-from lakemark_core.wildcards import Wildcard, pattern_of
+from lakemark_core.errors import DatabaseNotFound, InvalidArgument, TableNotFound
 from lakemark_hms.given import given_database, given_name
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
 from lakemark_hms.projection import Projection
+from lakemark_hms.table_filters import TableFilter
 from lakemark_hms.wire.codec import decode_struct
 from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import reply_struct, reply_struct_list, struct, struct_field, struct_list_field
@@ -21,10 +20,7 @@ from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.admission.ranks import Rank
 from lakemark_thrift.ttypes import ExtendedTableInfo, Table, TableMeta
 
-_PARAMETER_FILTER: Final = re.compile(
-    r"""\s*hive_filter_field_params__(?P<key>[\w.\-]+)\s*(?P<op>=|!=|<>|like)\s*(?P<quote>["'])(?P<value>.*)(?P=quote)\s*""",
-    re.IGNORECASE | re.DOTALL,
-)
+_FILTERED_AT_ONCE: Final = 1_000  # tables
 
 
 class Tables(Subject, title="Tables"):
@@ -170,38 +166,28 @@ class Tables(Subject, title="Tables"):
 
     @method("get_table_names_by_filter", Rank.READ)
     def get_names_by_filter(self, call: Call) -> list[str]:
-        """Serves conditions on one parameter only, which engines send to find Iceberg tables, for instance."""
+        """Names of the warehouse tables that a filter selects. One that is not understood is refused."""
         args = call.args
-        match = _PARAMETER_FILTER.fullmatch(args.filter or "")
-        if match is None:
-            raise InvalidPredicate(f"the table filter {args.filter!r} is not understood: one parameter can be compared")
-        test = _comparison(match["op"].lower(), match["value"])
+        selection = TableFilter(args.filter or "")
+        limit = args.max_tables if args.max_tables is not None and args.max_tables >= 0 else None
         database, names = database_name(args.dbname), list[str]()
-        for name, entry in self._services.catalog.list_tables(*database):
-            if args.max_tables is not None and 0 <= args.max_tables <= len(names):
+        listed = self._services.catalog.list_tables(*database)
+        candidates = [name for name, entry in listed if entry.kind == WAREHOUSE]
+        for at in range(0, len(candidates), _FILTERED_AT_ONCE):
+            if limit is not None and len(names) >= limit:
                 break
-            if entry.kind == WAREHOUSE and test(self._parameters(database, name).get(match["key"])):
-                names.append(name)
-        return names
+            page = list(self._existing(database, candidates[at : at + _FILTERED_AT_ONCE]))
+            names += [page[place][0] for place in selection.chosen([table for _, table in page])]
+        return names[:limit]
 
-    def _parameters(self, database: DatabaseName, name: str) -> dict[str, str]:
-        try:
-            table = self._services.warehouse.tables.get(*database, name)
-        except TableNotFound:
-            return {}
-        return decode_struct(Table, table.record.hive).parameters or {}
+    def _existing(self, database: DatabaseName, names: Sequence[str]) -> Iterator[tuple[str, Table]]:
+        for name in names:
+            with suppress(TableNotFound):  # dropped since it was listed
+                stored = self._services.warehouse.tables.get(*database, name)
+                yield name, decode_struct(Table, stored.record.hive)
 
 
 def _given_names(names: Sequence[str] | None) -> Sequence[str]:
     if names is None:
         raise InvalidArgument("the list of table names is null: give one, which may be empty, or a pattern")
     return names
-
-
-def _comparison(operator: str, wanted: str) -> Callable[[str | None], bool]:
-    if operator == "=":
-        return lambda value: value == wanted
-    if operator == "like":
-        pattern = pattern_of(wanted.replace(".*", "%"), {"%": Wildcard.ANY})
-        return lambda value: value is not None and pattern.fits(value)
-    return lambda value: value is not None and value != wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lakemark_core.errors import InvalidArgument, Unimplemented
+from lakemark_hms.given import given_number, given_struct
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import database_name
 from lakemark_hms.wire import cut
@@ -55,12 +56,14 @@ class Transactions(Subject, title="Transactions and write ids"):
             raise Unimplemented("commit_txn does not set a parameter of a table; use alter_table before")
         said = cut.find(call.message.data, call.message.header.body, _EXCL_WRITE_ENABLED)
         locked_out = said is not None and bool(request.exclWriteEnabled)
-        self._services.transactions.registry.commit(request.txnid, first_committer_wins=not locked_out)
+        self._services.transactions.registry.commit(
+            given_number("txnid", request.txnid), first_committer_wins=not locked_out
+        )
 
     @method("abort_txn", Rank.WRITE)
     def abort(self, call: Call) -> None:
         _refuse_replication(call, call.args.rqst.replPolicy)
-        self._services.transactions.registry.abort(call.args.rqst.txnid)
+        self._services.transactions.registry.abort(given_number("txnid", call.args.rqst.txnid))
 
     @method("abort_txns", Rank.WRITE)
     def abort_all(self, call: Call) -> None:
@@ -69,7 +72,8 @@ class Transactions(Subject, title="Transactions and write ids"):
     @method("heartbeat_txn_range", Rank.VITAL)
     def heartbeat_range(self, call: Call) -> HeartbeatTxnRangeResponse:
         txns = call.args.txns
-        aborted, missing = self._services.transactions.registry.heartbeat_range(txns.min, txns.max)
+        first, last = given_number("min", txns.min), given_number("max", txns.max)
+        aborted, missing = self._services.transactions.registry.heartbeat_range(first, last)
         return HeartbeatTxnRangeResponse(aborted=aborted, nosuch=missing)
 
     @method("get_open_txns", Rank.READ)
@@ -120,7 +124,7 @@ class Transactions(Subject, title="Transactions and write ids"):
 
     @method("seed_txn_id", Rank.WRITE)
     def seed(self, call: Call) -> None:
-        self._services.transactions.registry.seed_transaction_ids(call.args.rqst.seedTxnId)
+        self._services.transactions.registry.seed_transaction_ids(given_number("seedTxnId", call.args.rqst.seedTxnId))
 
     @method("allocate_table_write_ids", Rank.WRITE)
     def allocate(self, call: Call) -> AllocateTableWriteIdsResponse:
@@ -163,7 +167,7 @@ class Transactions(Subject, title="Transactions and write ids"):
     def seed_write_id(self, call: Call) -> None:
         request = call.args.rqst
         table = _table_key(request.dbName, request.tableName)
-        self._services.transactions.write_ids.seed(table, request.seedWriteId)
+        self._services.transactions.write_ids.seed(table, given_number("seedWriteId", request.seedWriteId))
 
     @method("add_write_ids_to_min_history", Rank.WRITE)
     def ignore(self, _call: Call) -> None:
@@ -174,12 +178,12 @@ class Transactions(Subject, title="Transactions and write ids"):
         """A client of Hive 2 sends no write id, so that its other fields have other numbers."""
         request = call.args.rqst
         if request.writeid is None:
-            (old,) = call.cut(AddDynamicPartitionsHive2, 1)
+            old = given_struct(call, AddDynamicPartitionsHive2, 1)
             request = old.value
         table = _table_key(request.dbname, request.tablename)
         changes_rows = request.operationType in TARGETED
         targets = [Place(*table, name) for name in request.partitionnames or ()] if changes_rows else []
-        self._services.transactions.registry.add_targets(request.txnid, targets)
+        self._services.transactions.registry.add_targets(given_number("txnid", request.txnid), targets)
 
 
 def _refuse_replication(call: Call, policy: str | None) -> None:

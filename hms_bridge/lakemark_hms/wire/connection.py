@@ -12,9 +12,12 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 from lakemark_hms.wire.dispatch import Session
 from lakemark_hms.wire.inbox import Inbox
+from lakemark_hms.wire.layers import Layer
+from lakemark_hms.wire.sasl import SaslLayer
 
 
 class Connection:
@@ -27,17 +30,31 @@ class Connection:
         "host",
         "inbox",
         "interest",
+        "layer",
         "lock",
         "out",
+        "receive",
         "rejected",
         "running",
+        "sasl",
         "session",
         "sock",
         "used_at",
     )
 
-    def __init__(self, sock: socket.socket, peer: str, message_bytes_max: int) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: str,
+        message_bytes_max: int,
+        layer: Layer | None = None,
+        sasl: SaslLayer | None = None,
+    ) -> None:
         self.sock = sock
+        self.layer = layer  # between the socket and the protocol
+        self.sasl = sasl  # the one among these that has to log the client in
+        # The bytes of calls that came; None if none of these have come. Raises BlockingIOError, OSError, LayerError.
+        self.receive: Callable[[int], bytes | None] = sock.recv if layer is None else self._receive
         self.session = Session(peer)
         self.host = peer.rpartition(":")[0]
         self.inbox = Inbox(message_bytes_max)
@@ -53,9 +70,41 @@ class Connection:
         self.deadline: float | None = None  # when the loop gives up on what it waits for
         self.used_at = time.monotonic()  # when bytes were last read or written
 
-    def write(self, data: bytes | memoryview) -> memoryview | None:
+    @property
+    def open(self) -> bool:
+        """Whether calls may come: the handshakes are over."""
+        return self.layer is None or self.layer.open
+
+    def _receive(self, size: int) -> bytes | None:
+        data = self.sock.recv(size)
+        if not data or self.layer is None:
+            return data
+        try:
+            return self.layer.received(data) or None
+        finally:
+            self.say()
+
+    def say(self) -> None:
+        """Sends what a handshake has to say. Only while no reply is sent."""
+        own = self.layer.answers() if self.layer is not None else b""
+        if own and self._send(own) is not None:
+            self.broken = True  # so little has room in any honest client's window
+
+    def write(self, reply: bytes) -> memoryview | None:
         """Writes what the socket takes now. Returns the rest, or None; if the socket fails there is no rest."""
-        rest = data
+        if self.layer is not None:
+            try:
+                reply = self.layer.sent(reply)
+            except OSError:  # of TLS
+                self.broken = True
+                return None
+        return self._send(reply)
+
+    def resume(self) -> memoryview | None:
+        """Writes more of the rest that ``write`` has left; returns what it returns."""
+        return None if self.out is None else self._send(self.out)
+
+    def _send(self, rest: bytes | memoryview) -> memoryview | None:
         try:
             while (sent := self.sock.send(rest)) < len(rest):
                 rest = memoryview(rest)[sent:]

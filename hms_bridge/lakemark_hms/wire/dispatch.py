@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from lakemark_core.errors import Internal, LakemarkError
 from lakemark_hms.wire import codec
-from lakemark_hms.wire.cut import Cut, cut
+from lakemark_hms.wire.cut import STRUCT, Cut, cut
 from lakemark_hms.wire.inbox import Message
 from lakemark_thrift.base import DeclaredError, Struct
 from lakemark_thrift.services import METHODS, Method
@@ -17,20 +18,36 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound="Struct | DeclaredError")
 
 
+def _request_of(method: Method) -> str | None:
+    """The name of the only argument, if that is a struct."""
+    arguments = [field for field in method.args.thrift_spec if field is not None]
+    return arguments[0][2] if len(arguments) == 1 and arguments[0][1] == STRUCT else None
+
+
+_REQUESTS: Final[Mapping[str, str]] = {
+    name: request for name, method in METHODS.items() if (request := _request_of(method)) is not None
+}
+
+
 class Session:
     """The state of one connection, from its first to its last call.
 
-    ``user`` and ``groups`` are those of ``set_ugi``; ``data`` belongs to the handlers. The calls of one connection run
-    one at a time, so handlers need no lock here.
+    ``user`` and ``groups`` are those of ``set_ugi``, unless the client has proved who it is; ``data`` belongs to the
+    handlers. The calls of one connection run one at a time, so handlers need no lock here.
     """
 
-    __slots__ = ("data", "groups", "peer", "user")
+    __slots__ = ("data", "groups", "peer", "proven", "user")
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
         self.user: str | None = None
         self.groups: list[str] = []
         self.data: dict[str, Any] = {}
+        self.proven = False
+
+    def prove(self, user: str) -> None:
+        """The client has proved to be this user, and can be no other from now on."""
+        self.user, self.proven = user, True
 
 
 class Call:
@@ -59,9 +76,16 @@ class Call:
 
     @property
     def args(self) -> Any:
-        """The decoded arguments (``lakemark_thrift.services.<method>_args``). Raises WireError."""
+        """The decoded arguments (``lakemark_thrift.services.<method>_args``).
+
+        Raises WireError, also if the only argument is a struct and was not sent.
+        """
         if self._args is None:
-            self._args = self.read(self.method.args)
+            args = self.read(self.method.args)
+            request = _REQUESTS.get(self.name)
+            if request is not None and getattr(args, request) is None:
+                raise codec.WireError(f"{self.name} came without its argument {request}")
+            self._args = args
         return self._args
 
     def read(self, kind: type[T]) -> T:
@@ -167,6 +191,10 @@ class Dispatcher:
             reply = None
         if reply is not None:
             return reply
-        log.error("%s from %s failed", method.name, session.peer, exc_info=error)
+        if isinstance(error, LakemarkError) and not isinstance(error, Internal):
+            # What the client asked for, of a method that declares no error that fits.
+            log.info("%s from %s: %s", method.name, session.peer, error)
+        else:
+            log.error("%s from %s failed", method.name, session.peer, exc_info=error)
         text = f"{method.name} failed: {error}" if str(error) else f"{method.name} failed: {type(error).__name__}"
         return codec.application_error(method.name, seqid, codec.INTERNAL_ERROR, text)

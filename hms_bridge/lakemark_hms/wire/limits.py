@@ -48,6 +48,9 @@ class ServerSettings:
     idle_seconds_max: float = 86_400.0
     """Time after which a connection without traffic is closed. Clients open another."""
 
+    shared_port: bool = False
+    """Whether other processes may listen on the same port; the system deals new connections out to them."""
+
 
 class Room(Protocol):
     """Bounds the memory for messages that are being worked on."""

@@ -17,14 +17,19 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from lakemark_hms.wire import codec
 from lakemark_hms.wire.connection import Connection
 from lakemark_hms.wire.dispatch import Dispatcher, RefusedError
 from lakemark_hms.wire.inbox import Inbox, Message, RejectedError
 from lakemark_hms.wire.lanes import LaneChoice, Lanes, main_lane
+from lakemark_hms.wire.layers import LayerError
 from lakemark_hms.wire.limits import Room, ServerSettings, Unbounded
 from lakemark_hms.wire.ready import REQUEST_BYTES_MAX, ReadyAnswers
+from lakemark_hms.wire.sasl import Check, SaslLayer
+from lakemark_hms.wire.security import Security
 from lakemark_hms.wire.together import Together, Waiting
 
 log = logging.getLogger(__name__)
@@ -36,13 +41,14 @@ _RECEIVES_MAX = 8  # in a row, before other connections get their turn
 _SWEEP_SECONDS = 0.25
 _REJECT_SECONDS = 2.0
 _IDLE_SWEEP_SECONDS = 10.0
+_LOGIN_THREADS: Final = 2
 
 
 class HmsServer:
     """Serves a dispatcher on one address; ``port`` 0 takes a free one. Use as a context manager, or start and stop.
 
     ``lane_of`` chooses the lane of each call; ``room`` bounds the bytes of calls that wait or run. ``ready`` has
-    answers that are there before the call is made.
+    answers that are there before the call is made. ``security``: what clients have to do before their calls are heard.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class HmsServer:
         lane_of: LaneChoice = main_lane,
         room: Room | None = None,
         ready: ReadyAnswers | None = None,
+        security: Security | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._lane_of = lane_of
@@ -62,8 +69,13 @@ class HmsServer:
         self._ready = ready
         self._together = Together(ready, self._on_answer) if ready is not None else None
         self._settings = settings or ServerSettings()
+        self._security = security or Security()
+        # Checks of passwords take long on purpose; they are not to take the workers from calls.
+        self._logins = ThreadPoolExecutor(_LOGIN_THREADS, "hms-login")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=1024)
+        self._listener = socket.create_server(
+            (host, port), family=family, backlog=1024, reuse_port=self._settings.shared_port
+        )
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
@@ -110,6 +122,7 @@ class HmsServer:
         self._loop_thread.join()
         if self._together is not None:
             self._together.stop(max(0.0, stop_by - time.monotonic()))
+        self._logins.shutdown(wait=False, cancel_futures=True)
         self._lanes.stop(lambda: max(0.0, stop_by - time.monotonic()))
 
     def __enter__(self) -> HmsServer:
@@ -141,6 +154,21 @@ class HmsServer:
         if self._write(connection, reply) or self._stop_by is not None:
             self._notices.append(connection)
             self._wake()
+
+    def _log_in(self, connection: Connection, sasl: SaslLayer, check: Check) -> None:
+        """Runs in a thread for logins. The client is told, and its calls are heard from then on."""
+        user = None if connection.broken else check()
+        if user is not None:
+            connection.session.prove(user)
+            log.info("user %r logged in from %s", user, connection.session.peer)
+        else:
+            log.warning("refused the login of %s", connection.session.peer)
+        sasl.end(user)
+        connection.say()
+        connection.broken = connection.broken or user is None
+        connection.finish(None)
+        self._notices.append(connection)
+        self._wake()
 
     @staticmethod
     def _write(connection: Connection, reply: bytes | None) -> bool:
@@ -206,7 +234,11 @@ class HmsServer:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connection = Connection(sock, peer, self._settings.message_bytes_max)
+            bytes_max = self._settings.message_bytes_max
+            connection = Connection(sock, peer, bytes_max, *self._security.layers(bytes_max))
+            if not connection.open:
+                connection.deadline = time.monotonic() + self._settings.message_seconds_max
+                self._waiting.add(connection)
             self._connections.add(connection)
             self._of_host[connection.host] += 1
             self._watch(connection, _READ)
@@ -266,12 +298,18 @@ class HmsServer:
         room = _FIRST_RECEIVE_BYTES
         for _ in range(_RECEIVES_MAX):
             try:
-                chunk = connection.sock.recv(room)
+                chunk = connection.receive(room)
             except (BlockingIOError, InterruptedError):
                 break
+            except LayerError as error:
+                log.warning("turned away %s: %s", connection.session.peer, error)
+                self._turn_away(connection, error.answer)
+                return
             except OSError:
                 self._close(connection)
                 return
+            if chunk is None:
+                continue
             if not chunk:
                 connection.eof = True
                 self._watch(connection, connection.interest & ~_READ)
@@ -294,6 +332,8 @@ class HmsServer:
         ``running`` is set in this thread only, so no lock is needed to see that it is not.
         """
         if connection.running or connection.inbox.size or connection.rejected or self._stop_by is not None:
+            return False
+        if not connection.open:
             return False
         reply = self._ready.at_once(chunk) if self._ready is not None else None
         if reply is None:
@@ -336,6 +376,13 @@ class HmsServer:
             self._close(connection)
             return
         if connection.rejected:
+            return
+        sasl = connection.sasl
+        check = sasl.check() if sasl is not None and not sasl.open else None
+        if sasl is not None and check is not None:
+            with connection.lock:
+                connection.running = True
+            self._logins.submit(self._log_in, connection, sasl, check)
             return
         now = time.monotonic()
         try:
@@ -390,7 +437,7 @@ class HmsServer:
 
     def _await_more(self, connection: Connection, now: float) -> None:
         self._watch(connection, connection.interest | _READ)
-        if connection.inbox.size == 0:
+        if connection.inbox.size == 0 and connection.open:
             connection.deadline = None
             self._waiting.discard(connection)
             return
@@ -403,7 +450,7 @@ class HmsServer:
         if connection.out is None:
             return
         before = len(connection.out)
-        connection.out = connection.write(connection.out)
+        connection.out = connection.resume()
         if connection.out is not None:
             if connection.deadline is None or len(connection.out) < before:
                 connection.deadline = time.monotonic() + self._settings.write_stall_seconds_max
@@ -426,8 +473,17 @@ class HmsServer:
             return
         number = codec.INVALID_MESSAGE_TYPE if header.kind not in (codec.CALL, codec.ONEWAY) else codec.PROTOCOL_ERROR
         connection.write(codec.application_error(header.name, header.seqid, number, reason))
+        self._turn_away(connection)
+
+    def _turn_away(self, connection: Connection, answer: bytes = b"") -> None:
+        """Drops a connection that has been told why, or is by ``answer``, as it goes to the socket."""
+        self._drop_received(connection)
+        if answer:
+            with contextlib.suppress(OSError):
+                connection.sock.send(answer)
         # Closing with unread bytes would reset the connection before the peer has read the reason.
         connection.rejected = True
+        connection.receive = connection.sock.recv
         with contextlib.suppress(OSError):
             connection.sock.shutdown(socket.SHUT_WR)
         connection.deadline = time.monotonic() + _REJECT_SECONDS

@@ -8,13 +8,16 @@ import socket
 from lakemark_core.errors import Unavailable
 
 
-def check_free(protocol: str, host: str, port: int) -> None:
+def check_free(protocol: str, host: str, port: int, *, shared: bool = False) -> None:
     """Raises Unavailable unless ``protocol`` can listen on the port; 0 is any port.
+
+    ``shared``: the port may be that of other processes that share it, too.
 
     This is checked before gRPC tries, which would write a log line of its own, and before a store is opened in vain.
     """
     try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, port), family=family, reuse_port=shared).close()
     except OSError as error:
         raise cannot_listen(protocol, host, port, error) from error
 

@@ -1,0 +1,37 @@
+"""Which layers a port has, and who runs the checks of those who log in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakemark_hms.wire.layers import Certificates, Layer, Stacked
+from lakemark_hms.wire.sasl import Mechanisms, Plain, SaslLayer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Security:
+    """What a port demands of its clients: TLS, SASL, both or nothing."""
+
+    certificates: Certificates | None = None
+    mechanisms: Mechanisms | None = None
+
+    def layers(self, message_bytes_max: int) -> tuple[Layer | None, SaslLayer | None]:
+        """The layers of a new connection as one, and the one among them that has to log its client in."""
+        tls = self.certificates.layer(log.error) if self.certificates is not None else None
+        sasl = SaslLayer(self.mechanisms, message_bytes_max) if self.mechanisms is not None else None
+        if tls is not None and sasl is not None:
+            return Stacked(tls, sasl), sasl
+        return tls or sasl, sasl
+
+
+def plain(check: Callable[[str, str], bool]) -> Mechanisms:
+    """The mechanism PLAIN with a check of user and password."""
+
+    def on_error(error: Exception) -> None:
+        log.error("the check of a password failed", exc_info=error)
+
+    return {"PLAIN": lambda: Plain(check, on_error)}

@@ -1,0 +1,1 @@
+"""Who a client is: users and their passwords."""
