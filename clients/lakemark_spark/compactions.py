@@ -37,9 +37,10 @@ def compact(
 ) -> Commit | None:
     """Merges deltas or small files of ``database.table`` into files of a good size, in one commit; no row changes.
 
-    In a table with buckets each file group that has deltas becomes one base file. With an ordering column deletes are
-    kept beside it for as long as ``lakemark.merge.deletes.retain-ms`` says, so that older changes which arrive later
-    lose to them, too. In a table without buckets the files of a partition that are smaller than half of
+    In a table with buckets each file group that has deltas becomes one base file. Files of buckets that were split or
+    merged since are written into those that there are now, also where nothing is merged. With an ordering column
+    deletes are kept beside it for as long as ``lakemark.merge.deletes.retain-ms`` says, so that older changes which
+    arrive later lose to them, too. In a table without buckets the files of a partition that are smaller than half of
     ``lakemark.write.target-file-size-bytes`` are merged into files of up to this size.
 
     ``where`` (Spark SQL): only files or file groups that may hold such rows; name partitions by it. None: there is

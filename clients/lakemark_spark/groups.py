@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from lakemark import Client, DataFile, Plan, Writer
 from lakemark.files import groups_of
 from lakemark.reading.partitions import partitions_predicate
-from lakemark_core.bucket_tree import FileGroups
+from lakemark_core.bucket_tree import above, bucket_named, group_name
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue
 from lakemark_spark import layout
@@ -42,16 +42,24 @@ def instant_of(file: DataFile) -> int:
 
 def instants_under(files: Iterable[DataFile], groups: Iterable[BucketGroup]) -> dict[BucketGroup, int]:
     """For each of the groups the instant of the latest base file that shares keys with it; none: it is left out."""
-    own: dict[tuple[ColumnValue, ...], list[tuple[str, int]]] = {}
+    own: dict[BucketGroup, int] = {}
+    with_below: dict[tuple[tuple[ColumnValue, ...], int], int] = {}
     for file in files:
-        if file.kind == "base":
-            own.setdefault(file.partition, []).append((file.file_group, instant_of(file)))
+        if file.kind != "base":
+            continue
+        instant, bucket = instant_of(file), bucket_named(file.file_group)
+        own[BucketGroup(file.partition, file.file_group)] = instant
+        for over in () if bucket is None else above(bucket):
+            with_below[file.partition, over] = max(instant, with_below.get((file.partition, over), 0))
     under: dict[BucketGroup, int] = {}
-    for partition, name in groups:
-        sharing = FileGroups([("", name)])
-        instants = [instant for other, instant in own.get(partition, ()) if sharing.touch("", other)]
-        if instants:
-            under[BucketGroup(partition, name)] = max(instants)
+    for group in groups:
+        bucket = bucket_named(group.name)
+        names = [group.name] if bucket is None else [group_name(over) for over in above(bucket)]
+        instants = [own.get(BucketGroup(group.partition, name), 0) for name in names]
+        if bucket is not None:
+            instants.append(with_below.get((group.partition, bucket), 0))
+        if max(instants):
+            under[group] = max(instants)
     return under
 
 

@@ -76,6 +76,10 @@ class Directory:
         depth = depth_of(bucket)
         return frozenset(leaf for leaf in self.leaves if leaf > bucket and at_depth(leaf, depth) == bucket)
 
+    def shares(self, bucket: int) -> dict[int, float]:
+        """Which part of the rows of ``bucket`` each bucket of the directory has, by the hashes alone."""
+        return {leaf: 1 / (1 << max(0, depth_of(leaf) - depth_of(bucket))) for leaf in self.within(bucket)}
+
     def altered(self, split: Collection[int], merge: Collection[int]) -> Directory:
         """The directory with each bucket of ``split`` in two, and each of ``merge`` in the place of its two halves.
 
@@ -149,13 +153,12 @@ def balanced(directory: Directory, sizes: BucketBytes, split_bytes: int) -> Buck
     """
     by_place: dict[tuple[Hashable, int], float] = {}
     for (place, bucket), size in sizes.items():
-        for leaf in directory.within(bucket):
-            share = size / (1 << max(0, depth_of(leaf) - depth_of(bucket)))  # exact
-            by_place[place, leaf] = by_place.get((place, leaf), 0) + share
+        for leaf, share in directory.shares(bucket).items():
+            by_place[place, leaf] = by_place.get((place, leaf), 0) + size * share
     together: dict[tuple[Hashable, int], float] = {}
-    for (place, leaf), share in by_place.items():
+    for (place, leaf), part in by_place.items():
         up = (place, parent(leaf))
-        together[up] = together.get(up, 0) + share
+        together[up] = together.get(up, 0) + part
     largest, larger = _greatest(by_place), _greatest(together)
     split = (leaf for leaf, size in largest.items() if size > split_bytes and depth_of(leaf) < DEPTH_MAX)
     merge = (

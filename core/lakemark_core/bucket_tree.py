@@ -54,7 +54,7 @@ def group_name(bucket: int) -> str:
 
 def bucket_named(name: str) -> int | None:
     """The bucket whose file group has this name; None if it is no such name."""
-    match = _NAME.fullmatch(name)
+    match = _NAME.fullmatch(name) if "-of-" in name else None
     if match is None:
         return None
     remainder, modulus = map(int, match.groups())

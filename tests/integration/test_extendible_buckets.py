@@ -75,6 +75,11 @@ def test_a_split_and_a_merge_are_versions_without_files(client: Client) -> None:
     client.buckets.alter(T, split=["bucket-0-of-2"], merge=["bucket-1-of-2"])
     assert names(client) == ["bucket-0-of-4", "bucket-1-of-2", "bucket-2-of-4"]
 
+    client.tables.set_properties(T, {SPLIT: "20000"})
+    client.tables.rename(T, "b.u")
+    client.tables.rename("b.u", T)
+    assert names(client) == ["bucket-0-of-4", "bucket-1-of-2", "bucket-2-of-4"], "it stays with the table"
+
     told = client.timeline.versions(T)[1:]
     assert [(one.operation, one.metadata["changes"]) for one in told] == [
         ("alter_buckets", "split bucket-1-of-2"),
@@ -230,6 +235,7 @@ def test_sizes_choose_what_is_split_and_merged(
         ("bucket-3-of-4", 1, 1, 1_250),
     ]
     assert "bucket-3-of-4" in cli.text("tables", "buckets", T)
+    assert cli.json("tables", "show", T)["name"] == T
     merged = {"table": T, "split": [], "merge": ["bucket-1-of-2"], "dry_run": False}
     assert cli.json("tables", "buckets", T, "--balance") == merged
     for options in (["--balance", "--split", "bucket-0-of-4"], ["--dry-run"]):

@@ -109,12 +109,11 @@ def buckets_of_files(directory: Directory, files: Sequence[DataFile]) -> list[Bu
     for file in files:
         if file.bucket is None:
             continue
-        for leaf in directory.within(file.bucket):
+        for leaf, share in directory.shares(file.bucket).items():
             counts[leaf] = counts.get(leaf, 0) + 1
             shared[leaf] = shared.get(leaf, 0) + (file.bucket != leaf)
             by_partition = sizes[leaf]
-            share = file.size_bytes / (1 << max(0, depth_of(leaf) - depth_of(file.bucket)))
-            by_partition[file.partition] = by_partition.get(file.partition, 0) + share
+            by_partition[file.partition] = by_partition.get(file.partition, 0) + file.size_bytes * share
     return [
         Bucket(
             group_name(leaf),

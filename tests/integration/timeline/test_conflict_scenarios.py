@@ -600,6 +600,7 @@ def test_removed_files_must_be_those_that_the_writer_has_read(wire: Wire) -> Non
         (t.RESTORE_VERSION, "Restore"),
         (t.CLEAN_FILES, "Clean"),
         (t.ALTER_SCHEMA, "AlterSchema"),
+        (t.ALTER_BUCKETS, "AlterBuckets"),
         (t.MERGE_BRANCH, "MergeBranch"),
     ],
 )

@@ -13,7 +13,7 @@ lie beside them; until then the group is one without deltas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
@@ -31,19 +31,44 @@ from lakemark_server.file_index.pages.contents import Mask
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.file_index.parts.part import Part
 
-Buckets: TypeAlias = npt.NDArray[np.int64]
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class BucketSet:
+    """Buckets of an extendible index: by depth, and with all that are above them."""
+
+    by_depth: Mapping[int, Numbers]
+    with_above: Numbers
+
+    @classmethod
+    def of(cls, buckets: Collection[int]) -> BucketSet:
+        """By their numbers."""
+        by_depth: dict[int, list[int]] = {}
+        for bucket in sorted(buckets):
+            by_depth.setdefault(depth_of(bucket), []).append(bucket)
+        over = sorted({one for bucket in buckets for one in above(bucket)})
+        return cls({depth: np.array(those) for depth, those in by_depth.items()}, np.array(over))
+
+    def sharing(self, numbers: Numbers) -> Mask:
+        """Which of ``numbers`` are above or below one of these, or one of them; 0 is no bucket."""
+        depths = np.frexp(numbers.astype(np.float64))[1] - 1
+        mask = np.isin(numbers, self.with_above)
+        for depth, those in self.by_depth.items():
+            mask |= (depths > depth) & np.isin(1 << depth | numbers & (1 << depth) - 1, those)
+        return mask
 
 
 @dataclass(frozen=True, eq=False)
 class MergedOnRead:
     """The file groups of a snapshot with live deltas to merge, and the names of their partitions.
 
-    ``buckets``: of the groups, in an extendible index. ``deltas``: whether there are any at all, such as change no row
-    among them.
+    ``buckets``: of the groups, in an extendible index; None in others. ``deltas``: whether there are any at all, such
+    as change no row among them.
     """
 
     groups: AnyArray
-    buckets: Buckets
+    buckets: BucketSet | None
     partitions: frozenset[str]
     deltas: bool
 
@@ -60,8 +85,8 @@ class MergedOnRead:
         groups = part.column("file_group")
         among = cast(Any, pc).is_in(groups, value_set=self.groups)
         mask = np.asarray(among.to_numpy(zero_copy_only=False), np.bool_)
-        if len(self.buckets) and part.column("bucket").null_count < part.size:
-            mask = mask | sharing_keys(filled(part.column("bucket"), 0).to_numpy(), self.buckets)
+        if self.buckets is not None and part.column("bucket").null_count < part.size:
+            mask = mask | self.buckets.sharing(filled(part.column("bucket"), 0).to_numpy())
         mask = here & mask
         return mask if mask.any() else None
 
@@ -134,16 +159,6 @@ def _find(parts: Sequence[Part]) -> MergedOnRead:
             codes, names = part.partition_codes
             partitions.update(names[code] for code in np.unique(codes[places]).tolist())
     merged: AnyArray = pa.concat_arrays(groups).unique() if groups else pa.array([], pa.string())
-    named = (bucket_named(str(group)) for group in merged.to_pylist())
-    buckets = np.array(sorted(bucket for bucket in named if bucket is not None), np.int64)
+    named = {bucket_named(str(group)) for group in merged.to_pylist()} - {None}
+    buckets = BucketSet.of({bucket for bucket in named if bucket is not None}) if named else None
     return MergedOnRead(merged, buckets, frozenset(partitions), deltas)
-
-
-def sharing_keys(numbers: Buckets, buckets: Buckets) -> Mask:
-    """Which of ``numbers`` are above or below one of ``buckets``, or one of them; 0 is no bucket."""
-    depths = np.frexp(numbers.astype(np.float64))[1] - 1
-    over = sorted({one for bucket in buckets.tolist() for one in above(bucket)})
-    mask = np.isin(numbers, over)
-    for depth in {depth_of(bucket) for bucket in buckets.tolist()}:
-        mask |= (depths > depth) & np.isin(1 << depth | numbers & (1 << depth) - 1, buckets)
-    return mask

@@ -21,10 +21,10 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from lakemark_core.bucket_tree import NUMBER_MAX, above, bucket_named
+from lakemark_core.bucket_tree import NUMBER_MAX, at_depth, bucket_named, depth_of
 
 _INSTANT_BITS: Final = (1 << 24) - 1
-_MARK: Final = 0xB0C4
+_MARK: Final = 0xFFFF  # the greatest numbers, so that the greatest of a list tells whether it has any
 _BUCKET_SHIFT: Final = 24
 _BUCKET_BITS: Final = NUMBER_MAX << _BUCKET_SHIFT
 _PLACE_BITS: Final = (1 << 48) - 1 & ~_BUCKET_BITS
@@ -64,21 +64,26 @@ def same_group(files: frozenset[int], others: frozenset[int]) -> frozenset[int]:
 def sharing(mine: frozenset[int], theirs: frozenset[int]) -> frozenset[int]:
     """The file groups, or base files, of both that may have common keys: the same, or buckets above one another."""
     same = mine & theirs
-    mine_marked, theirs_marked = frozenset(filter(_marked, mine)), frozenset(filter(_marked, theirs))
-    if not mine_marked or not theirs_marked:
+    if not _marked(max(mine, default=0)) or not _marked(max(theirs, default=0)):
         return same
-    return same | _below(mine_marked, theirs_marked) | _below(theirs_marked, mine_marked)
+    return same | _below(mine, theirs) | _below(theirs, mine)
 
 
 def _below(ones: frozenset[int], others: frozenset[int]) -> frozenset[int]:
     """Those of ``ones`` that lie below some of ``others``, and these."""
     shared: set[int] = set()
-    for one in ones:
-        for bucket in above((one & _BUCKET_BITS) >> _BUCKET_SHIFT or 1):
-            other = one & ~_BUCKET_BITS | bucket << _BUCKET_SHIFT
-            if other in others:
+    depths = {depth_of(_bucket(other)) for other in others if _marked(other)}
+    for one in filter(_marked, ones):
+        bucket, place = _bucket(one), one & ~_BUCKET_BITS
+        for depth in depths:
+            other = place | at_depth(bucket, depth) << _BUCKET_SHIFT
+            if depth <= depth_of(bucket) and other in others:
                 shared.update((one, other))
     return frozenset(shared)
+
+
+def _bucket(number: int) -> int:
+    return (number & _BUCKET_BITS) >> _BUCKET_SHIFT or 1
 
 
 def _marked(number: int) -> bool:
