@@ -6,6 +6,8 @@ What it keeps in memory (the tables that want a run) is found again by whoever t
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -31,7 +33,7 @@ from lakemark_server.kv import ReadTransaction, Store, keys_below
 from lakemark_server.metrics.process import OPTIMIZATION_PLANS
 from lakemark_server.optimization import plans, records, schedule
 from lakemark_server.optimization.assessments import Assessment, Assessor, candidate_of, group_facts, seen_from
-from lakemark_server.optimization.decisions import next_look_ms
+from lakemark_server.optimization.decisions import next_look_ms, still_asked
 from lakemark_server.optimization.plans import OWNER, PlanJob, chosen
 from lakemark_server.optimization.schedule import Candidate, GroupFacts
 from lakemark_server.store.keyspace import EVENT_ENDS, LAKE_TABLES
@@ -46,6 +48,8 @@ LOOK_COST: Final = 20
 AGAIN_MS: Final = 30_000
 """How long a table that wants a run is remembered by the process that planned last, if that dies."""
 LOOKS_A_ROUND: Final = 500
+ROUND_S_MAX: Final = 4.0
+"""For looks, and for plans, in one round: the lease has to be renewed between rounds."""
 TABLES_A_PAGE: Final = 200
 
 _log = structlog.get_logger(__name__)
@@ -62,6 +66,7 @@ class PlanGenerator:
         self._timeline, self._assessor = timeline, assessor
         self._log, self._consumers = log, consumers
         self.candidates: dict[int, Candidate] = {}
+        self._turn = 0
 
     def round(self) -> int:
         """Follows events, looks at what is due, and plans. Returns how many tasks were planned."""
@@ -146,7 +151,10 @@ class PlanGenerator:
     def look_at_due(self) -> int:
         """Looks at tables whose time has come. Returns how many these were."""
         due = self._store.read(lambda tx: records.due(tx, self._clock(), LOOKS_A_ROUND))
+        until_s = time.monotonic() + ROUND_S_MAX
         for ms, table_id in due:
+            if time.monotonic() > until_s:
+                break
             try:
                 self.look(table_id)
             except TableNotFound:
@@ -163,6 +171,7 @@ class PlanGenerator:
         """Looks at a table, and notes what was seen. Raises TableNotFound."""
         look = self._assessor.look(table_id)
         wanted = any(decision.wanted for decision in look.decisions)
+        asked = still_asked(look.decisions, look.facts)
         gone = look.facts.histories.keys() - {decision.measure.name for decision in look.decisions}
 
         def note(mutation: Mutation) -> OptimizationRecord:
@@ -175,6 +184,9 @@ class PlanGenerator:
                 else:
                     record.due_ms = max(following, now + LOOK_MS_MIN) if following else 0
             record.due_ms = record.due_ms and max(record.due_ms, now + LOOK_COST * look.took_ms)
+            kept = [one for one in record.asked if one not in look.facts.record.asked or one in asked]
+            del record.asked[:]
+            record.asked.extend(kept)
             record.pending_since_ms = (record.pending_since_ms or now) if wanted else 0
             record.seen.CopyFrom(seen_from(look))
             record.seen.pending_since_ms = record.pending_since_ms
@@ -198,7 +210,11 @@ class PlanGenerator:
     def plan(self) -> int:
         """Plans for the workers that there are, in the order of each group. Returns how many tasks were planned."""
         planned = 0
-        for name, candidates in schedule.by_group(self.candidates).items():
+        until_s = time.monotonic() + ROUND_S_MAX
+        groups = deque(sorted(schedule.by_group(self.candidates).items()))
+        self._turn += 1
+        groups.rotate(self._turn)  # so that no group is always the one that time does not suffice for
+        for name, candidates in groups:
             now = self._clock()
             group = self._store.read(partial(_group, name, now))
             for candidate in schedule.in_order(candidates, group, now):
@@ -206,6 +222,8 @@ class PlanGenerator:
                     if not group.room or not group.workers or group.settings.paused:
                         break
                     continue
+                if time.monotonic() > until_s:
+                    break
                 tasks = self._plan(candidate.table_id, group)
                 planned += tasks
                 group = replace(group, open_tasks=group.open_tasks + tasks)

@@ -29,7 +29,7 @@ from lakemark_server.store.keyspace import OPTIMIZATIONS
 from lakemark_server.store.mutations import Mutation, Mutations
 
 PARTITIONS_TOLD: Final = 1_000
-ASKED_MAX: Final = 100
+ASKED_MAX: Final = 20
 HOLDS_MAX: Final = 1_000
 HOLD_MS_MAX: Final = 30 * 86_400_000
 TEXT_CHARS_MAX: Final = 500
@@ -160,7 +160,11 @@ class Optimization:
             record.ClearField("paused_reason")
             for partition, history in records.histories(mutation.tx, table.table_id).items():
                 if history.failures:
-                    kept = PartitionHistory(last_run_ms=history.last_run_ms, last_full_ms=history.last_full_ms)
+                    kept = PartitionHistory(
+                        last_run_ms=history.last_run_ms,
+                        last_full_ms=history.last_full_ms,
+                        last_done_ms=history.last_done_ms,
+                    )
                     records.put_history(mutation.tx, table.table_id, partition, kept)
 
         return self._change(table, f"ResumeOptimization of {table.table_id}", request_id, change)

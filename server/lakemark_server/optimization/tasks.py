@@ -311,11 +311,6 @@ def end(mutation: Mutation, task: pb.OptimizationTask, outcome: pb.TaskState.Val
     records.end_task(tx, task)
     _remember(mutation, table, task)
     record = records.table(tx, task.table_id)
-    if task.state in (pb.TASK_DONE, pb.TASK_NOTHING) and record.asked:
-        kept = [one for one in record.asked if one.partition not in (task.partition, "")]
-        whole = [one for one in record.asked if not one.partition and one.asked_ms > task.planned_ms]
-        del record.asked[:]
-        record.asked.extend([*kept, *whole])
     record.due_ms = now
     records.put_table(tx, task.table_id, record)
     return Ended(task, table.location if given_up else "")
@@ -353,7 +348,7 @@ def _remember(mutation: Mutation, table: LakeTableRecord, task: pb.OptimizationT
     tx, now = mutation.tx, mutation.now_ms
     history = records.history(tx, task.table_id, task.partition)
     if task.state in (pb.TASK_DONE, pb.TASK_NOTHING):
-        history.last_run_ms = now
+        history.last_run_ms = history.last_done_ms = now
         if task.kind == pb.FULL:
             history.last_full_ms = now
         history.failures, history.retry_ms, history.stopped_ms, history.last_error = 0, 0, 0, ""
@@ -361,6 +356,7 @@ def _remember(mutation: Mutation, table: LakeTableRecord, task: pb.OptimizationT
         history.last_run_ms = now  # the writer goes first, and is left alone for a while
     elif task.state in _FAILURES:
         history.failures += 1
+        history.failed_ms = now
         history.last_error = task.message or pb.TaskState.Name(task.state)
         history.retry_ms = now + retry_pause_ms(history.failures)
         try:
