@@ -308,7 +308,7 @@ class Service:
         from lakemark_hms.notifications.formats import BY_SETTING
         from lakemark_hms.wire.limits import ServerSettings
 
-        lake = SparkFacet(self.snapshots, self.settings.engine_schemes)
+        lake = SparkFacet(self.snapshots, self.settings.engine_schemes, self._reads.note)
         given = self.settings
         limits = ServerSettings(
             connections_max=self._connections["hms"],

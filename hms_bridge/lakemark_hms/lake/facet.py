@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -80,8 +80,15 @@ class SparkFacet:
     ``engine_schemes``: in which schemes locations are answered, by those that they have.
     """
 
-    def __init__(self, snapshots: Snapshots, engine_schemes: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        engine_schemes: Mapping[str, str] | None = None,
+        noted: Callable[[int], None] = lambda table_id: None,
+    ) -> None:
+        """``noted`` is told the id of each table whose file slices are asked for."""
         self._snapshots = snapshots
+        self._noted = noted
         self._schemes = engine_schemes or {}
         # By all that they are made from: a table's record may change, a version's files do not.
         self._structs: ByteLru[_Key, bytes] = ByteLru(_STRUCTS_BYTES, len)
@@ -119,6 +126,7 @@ class SparkFacet:
                 f"are those of {database.name}.{named.hidden()}",
                 table=f"{database.name}.{name}",
             )
+        self._noted(named.table.table_id)
         view = self._views.get(named.key) if selection.selects_all else None
         if view is None:
             view = self._snapshots.again(lambda: self._slices(named, selection))

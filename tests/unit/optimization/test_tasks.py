@@ -119,6 +119,15 @@ def test_the_instant_has_the_last_word(bench: Bench) -> None:
     assert bench.tasks.complete(bench.worker.worker_id, task_id(task), pb.TASK_DONE) == ended, "asked again"
 
 
+def test_a_task_belongs_to_one_worker(bench: Bench) -> None:
+    task, other = bench.task(), bench.register()
+    assert bench.tasks.take("default", other.worker_id) is None
+    for call in (bench.tasks.acknowledge, lambda *given: bench.tasks.complete(*given, pb.TASK_NOTHING)):
+        with pytest.raises(TaskLost, match=f"{bench.worker.worker_id} has it"):
+            call(other.worker_id, task_id(task))
+    assert bench.tasks.heartbeat("default", other.worker_id, [task_id(task)]) == [task_id(task)]
+
+
 def test_a_conflict_is_no_failure(bench: Bench) -> None:
     task = bench.task()
     bench.tasks.acknowledge(bench.worker.worker_id, task_id(task))
