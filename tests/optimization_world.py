@@ -295,7 +295,7 @@ class World:
         ready = Counter()  # type: ignore[var-annotated]
         for group in self.groups:
             waiting = self.lake.store.read(lambda tx, group=group: records.ready(tx, group, 10_000))  # type: ignore[misc]
-            ready.update(waiting)
+            ready.update(name for _, name in waiting)
         assert set(ready) == {task_id(task) for task in tasks if task.state == pb.TASK_WAITING}
         assert all(len(versions) == 1 for versions in self.committed.values()), "a task was committed twice"
         self._check_quota()

@@ -26,6 +26,7 @@ from lakemark_core.errors import (
 from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1.events_pb2 import COMMITTED, TABLE_ALTERED, TABLE_CREATED, TABLE_UNDROPPED, Event, EventFilter
+from lakemark_server.catalog import lake
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events.consumers import Consumers, EventPosition, Start
 from lakemark_server.events.log import EventLog
@@ -45,7 +46,7 @@ LOOK_MS_MIN: Final = 2_000
 """Between two looks at a table that changes all the time."""
 LOOK_COST: Final = 20
 """A look that took long is followed by another one only after this many times as long."""
-AGAIN_MS: Final = 30_000
+AGAIN_MS: Final = 60_000
 """How long a table that wants a run is remembered by the process that planned last, if that dies."""
 LOOKS_A_ROUND: Final = 500
 ROUND_S_MAX: Final = 4.0
@@ -140,8 +141,10 @@ class PlanGenerator:
     def _note(self, catalog: str, changed: Iterable[int], done: EventPosition, mutation: Mutation) -> None:
         for table_id in changed:
             record = records.table(mutation.tx, table_id)
-            soon = max(mutation.now_ms, record.seen.looked_ms + LOOK_MS_MIN)
-            if not record.due_ms or record.due_ms > soon:
+            # One that waits for its turn is looked at when that has come.
+            soon = record.seen.looked_ms + (AGAIN_MS if record.pending_since_ms else LOOK_MS_MIN)
+            soon = max(mutation.now_ms, soon)
+            if (not record.due_ms or record.due_ms > soon) and records.exists(mutation.tx, table_id):
                 record.due_ms = soon
                 records.put_table(mutation.tx, table_id, record)
         self._consumers.move_within(mutation, catalog, CONSUMER, done)
@@ -176,6 +179,7 @@ class PlanGenerator:
 
         def note(mutation: Mutation) -> OptimizationRecord:
             tx, now = mutation.tx, mutation.now_ms
+            lake.get_record(tx, table_id)
             record = records.table(tx, table_id)
             if record.due_ms == look.facts.record.due_ms:  # nothing has happened meanwhile
                 following = next_look_ms(look.decisions)
@@ -218,9 +222,9 @@ class PlanGenerator:
             now = self._clock()
             group = self._store.read(partial(_group, name, now))
             for candidate in schedule.in_order(candidates, group, now):
+                if schedule.group_obstacle(group) is not None:
+                    break
                 if schedule.obstacle(candidate, group) is not None:
-                    if not group.room or not group.workers or group.settings.paused:
-                        break
                     continue
                 if time.monotonic() > until_s:
                     break
@@ -275,18 +279,14 @@ def _group(name: str, now_ms: int, tx: ReadTransaction) -> GroupFacts:
 
 
 def _dismiss(ms: int, table_id: int, mutation: Mutation) -> None:
-    """The table was dropped; if it is brought back, an event tells so."""
-    records.forget_due(mutation.tx, ms, table_id)
-    record = records.table(mutation.tx, table_id)
-    if record.due_ms:
-        record.due_ms = 0
-        records.put_table(mutation.tx, table_id, record)
+    records.dismiss(mutation.tx, ms, table_id)
 
 
 def _put_off(table_id: int, mutation: Mutation) -> None:
-    record = records.table(mutation.tx, table_id)
-    record.due_ms = mutation.now_ms + AGAIN_MS
-    records.put_table(mutation.tx, table_id, record)
+    if records.exists(mutation.tx, table_id):
+        record = records.table(mutation.tx, table_id)
+        record.due_ms = mutation.now_ms + AGAIN_MS
+        records.put_table(mutation.tx, table_id, record)
 
 
 def _concerns(event: Event) -> bool:

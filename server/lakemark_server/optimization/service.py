@@ -91,6 +91,7 @@ class Optimization:
             begin, end = OPTIMIZATIONS.range()
             pairs = tx.get_range(OPTIMIZATIONS.key(after + 1) if after else begin, end, limit=limit)
             tables = []
+            groups: dict[str, GroupFacts] = {}
             for _, value in pairs:
                 record = OptimizationRecord.FromString(value)
                 seen = record.seen
@@ -101,6 +102,10 @@ class Optimization:
                 if states and seen.state not in states:
                     continue
                 seen.next_look_ms = record.due_ms
+                if seen.state == pb.PENDING:
+                    facts = groups[seen.group] = groups.get(seen.group) or self._group(tx, seen.group)
+                    why, seen.change = schedule.group_obstacle(facts) or ("waits for its turn", "its turn")
+                    seen.reason += f"; {why}"
                 tables.append(seen)
             following = int(str(OPTIMIZATIONS.unpack(pairs[-1][0])[0])) if len(pairs) == limit else None
             return tables, following, self._leader(tx)
