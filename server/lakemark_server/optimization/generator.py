@@ -242,12 +242,9 @@ class PlanGenerator:
             _log.info("a table is not planned", table_id=table_id, reason=error.message)
             return 0
         current = candidate_of(look)
-        taken = chosen(look.decisions, look.policy, group.room)
+        able = [one for one in look.decisions if group.has_spark or not plans.needs_spark(one, look.table)]
+        taken = chosen(able, look.policy, group.room)
         if not taken or look.policy.group != group.name or schedule.obstacle(current, group) is not None:
-            return 0
-        if not group.has_spark:
-            taken = [one for one in taken if not plans.needs_spark(one, look.table)]
-        if not taken:
             return 0
         job = PlanJob.of(taken, look.policy)
         try:
