@@ -203,6 +203,20 @@ def test_nothing_is_left_of_a_table_that_was_deleted(bench: Bench) -> None:
     assert bench.lake.store.read(lambda tx: records.ready(tx, "default", 10)) == []
 
 
+def test_the_list_says_what_the_group_lacks(bench: Bench) -> None:
+    bench.tasks.leave("default", bench.worker.worker_id)
+    assert bench.planner.once() == 0
+    tables, following, leader = bench.optimization.tables("hive", 0, 10)
+    assert [one.reason for one in tables] == ["4 fragments of 4 needed; group 'default' has no worker"]
+    assert (following, leader) == (None, bench.planner.holder)
+    assert bench.optimization.tables("hive", 0, 10, group="other")[0] == []
+    assert bench.optimization.tables("hive", 0, 10, states=[pb.IDLE])[0] == []
+    bench.register()
+    bench.lake.clock.advance(HEARTBEAT_MS + 1)
+    told = bench.optimization.explain(bench.table)
+    assert told.reason.endswith("group 'default' has no worker; but no process plans"), "silent ones do not count"
+
+
 def test_another_release_and_a_policy_of_an_earlier_one_are_told(bench: Bench) -> None:
     with pytest.raises(InvalidArgument, match="install the same release"):
         bench.tasks.register(pb.OptimizerWorker(group="default", slots=1, executors=["arrow"]), PROTOCOL + 1)
