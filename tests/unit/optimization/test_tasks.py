@@ -17,6 +17,7 @@ from lakemark_server.optimization.reads import ReadCounts
 from lakemark_server.optimization.records import HEARTBEAT_MS, task_id
 from lakemark_server.optimization.service import Optimization
 from lakemark_server.optimization.tasks import ACKNOWLEDGE_MS, PROTOCOL, TaskLost, Tasks, WorkerUnknown
+from lakemark_server.store import keyspace
 from lakemark_server.verify import verify
 from tests.lakes import FLAT, Lake
 from tests.optimization_world import planner_thread
@@ -201,6 +202,36 @@ def test_nothing_is_left_of_a_table_that_was_deleted(bench: Bench) -> None:
     bench.planner.once()
     assert list(verify(bench.lake.store)) == []
     assert bench.lake.store.read(lambda tx: records.ready(tx, "default", 10)) == []
+
+
+def test_verify_finds_what_was_lost(bench: Bench) -> None:
+    store = bench.lake.store
+    bench.planner.once()
+    (task,) = store.read(records.open_tasks)
+    assert list(verify(store)) == []
+
+    def without(key: bytes) -> list[str]:
+        value = store.read(lambda tx: tx.get(key))
+        assert value is not None
+        store.transact(lambda tx: tx.clear(key))
+        problems = list(verify(store))
+        store.transact(lambda tx: tx.set(key, value))
+        return problems
+
+    name = task_id(task)
+    told = f"the optimization of table id {name.table_id} with instant {name.instant}"
+    assert without(keyspace.TASKS_READY.key("default", task.planned_ms, *name)) == [
+        f"{told} waits, and no worker finds it"
+    ]
+    assert without(keyspace.OPTIMIZATION_TASKS.key(*name)) == [
+        f"instant {name.instant} of table id {name.table_id} was planned, and has no task"
+    ]
+    assert f"{told} has no instant" in without(keyspace.INSTANTS.key(*name))
+    due = store.read(lambda tx: records.table(tx, name.table_id)).due_ms
+    assert without(keyspace.OPTIMIZATIONS_DUE.key(due, name.table_id)) == [
+        f"table id {name.table_id} is to be looked at by the optimizer, and is not among those due"
+    ]
+    assert list(verify(store)) == []
 
 
 def test_the_list_says_what_the_group_lacks(bench: Bench) -> None:
