@@ -35,6 +35,7 @@ from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.jobs.start import StartJob
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.verify import verify
 from tests.faulty_store import Faults, FaultyStore, Rates
 from tests.lakes import FLAT, Lake, files
 
@@ -295,7 +296,7 @@ class World:
         ready = Counter()  # type: ignore[var-annotated]
         for group in self.groups:
             waiting = self.lake.store.read(lambda tx, group=group: records.ready(tx, group, 10_000))  # type: ignore[misc]
-            ready.update(waiting)
+            ready.update(name for _, name in waiting)
         assert set(ready) == {task_id(task) for task in tasks if task.state == pb.TASK_WAITING}
         assert all(len(versions) == 1 for versions in self.committed.values()), "a task was committed twice"
         self._check_quota()
@@ -336,6 +337,7 @@ class World:
                     break
             self.check()
             assert self._left() == [], "starved"
+            assert list(verify(self.lake.store)) == []
             ended = {task_id(run) for run in self._runs() if run.state == pb.TASK_DONE}
             assert {name for name in self.committed if name.table_id in self.tables} <= ended
 

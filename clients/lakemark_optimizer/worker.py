@@ -111,7 +111,7 @@ class Worker:
             worker = self._worker
         if worker is None:
             worker = self._tasks.register(
-                self._group, socket.gethostname(), self._slots, sorted(self._executors), self._release
+                self._group, socket.gethostname()[:100], self._slots, sorted(self._executors), self._release
             )
             _log.info("worker %s of group %s", worker.worker_id, self._group)
             with self._lock:

@@ -381,7 +381,9 @@ class Service:
         given = self.settings
         if not given.hms_enabled and given.hms_engine_port is None:
             return None, None
-        spark, engine = (facet(self.snapshots, given.engine_schemes) for facet in (SparkFacet, EngineFacet))
+        spark, engine = (
+            facet(self.snapshots, given.engine_schemes, self._reads.note) for facet in (SparkFacet, EngineFacet)
+        )
         return (
             self._bridge(spark, given.hms_port, "hms") if given.hms_enabled else None,
             None if given.hms_engine_port is None else self._bridge(engine, given.hms_engine_port, "engine"),

@@ -133,7 +133,7 @@ class Settings(BaseSettings):
     clean_interval_s: float = Field(600.0, gt=0, description="how often a table that asks for it is cleaned")
     clean_grace_s: float = Field(600.0, ge=0, description="how long files of versions that ended in that way stay")
     optimizer: bool = Field(False, description="whether this process may plan optimizations; one of several does")
-    optimizer_interval_s: float = Field(1.0, gt=0, description="how often changed tables are looked at")
+    optimizer_interval_s: float = Field(1.0, gt=0, le=5, description="how often changed tables are looked at")
     dropped_retain_s: float = Field(
         7 * 86_400.0, ge=0, description="how long a dropped lake table can be brought back; 0: not at all"
     )

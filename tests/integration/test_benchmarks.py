@@ -64,6 +64,13 @@ def test_soak() -> None:
     assert done >= {"commit", "upsert", "cluster", "plan, selective", "incremental", "branch merged", "get_table"}
 
 
+def test_management() -> None:
+    figures = _run("management", "--minutes", "0.2", "--interval", "0.05", size=["--tables", "200"])
+
+    assert _positive(figures, {"managed_growth", "unmanaged_growth", "writer_slowdown", "files_ratio", "plans_per_s"})
+    assert figures["plans"] == 2
+
+
 def test_storage() -> None:
     figures = _run("storage", "--no-spark", "--rounds", "2")
 

@@ -6,7 +6,7 @@ that do not run Spark's SQL (``EngineFacet``) it is such a table of file slices 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -97,8 +97,15 @@ class _Facet:
     alterable: bool
     _plain: bool  # whether names of tables and snapshots stand for tables of file slices
 
-    def __init__(self, snapshots: Snapshots, engine_schemes: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        engine_schemes: Mapping[str, str] | None = None,
+        noted: Callable[[int], None] = lambda table_id: None,
+    ) -> None:
+        """``noted`` is told the id of each table whose file slices are asked for."""
         self._snapshots = snapshots
+        self._noted = noted
         self._schemes = engine_schemes or {}
         # By all that they are made from: a table's record may change, a version's files do not.
         self._structs: ByteLru[_Key, bytes] = ByteLru(_STRUCTS_BYTES, len)
@@ -140,6 +147,7 @@ class _Facet:
                 f"are those of {database.name}.{named.hidden()}",
                 table=f"{database.name}.{name}",
             )
+        self._noted(named.table.table_id)
         view = self._views.get(named.key) if selection.selects_all else None
         if view is None:
             view = self._snapshots.again(lambda: self._slices(named, selection))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakemark_core.optimization import OptimizationPolicy, policy_of
@@ -37,20 +37,10 @@ class Assessment:
 
 
 class Assessor:
-    """Looks at one table: for the planner, and for whoever asks why. Thread-safe, and changes nothing.
+    """Looks at one table: for the planner, and for whoever asks why. Thread-safe, and changes nothing."""
 
-    ``measured``: the figures of the files of a version; replaced in tests that have no files.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        snapshots: Snapshots,
-        clock: ClockMs,
-        measured: Callable[[LakeTable, int, OptimizationPolicy], list[PartitionMeasure]] | None = None,
-    ) -> None:
+    def __init__(self, store: Store, snapshots: Snapshots, clock: ClockMs) -> None:
         self._store, self._snapshots, self._clock = store, snapshots, clock
-        self._measured = measured or self._of_snapshot
 
     def look(self, table_id: int) -> Assessment:
         """Raises TableNotFound, and InvalidArgument for a policy that an earlier release accepted."""
@@ -81,7 +71,7 @@ class Assessor:
         took_ms = int((time.monotonic() - began) * 1_000)
         return Assessment(table, policy, version, seen, tuple(decide(measures, policy, seen)), used_ms, took_ms)
 
-    def _of_snapshot(self, table: LakeTable, version: int, policy: OptimizationPolicy) -> list[PartitionMeasure]:
+    def _measured(self, table: LakeTable, version: int, policy: OptimizationPolicy) -> list[PartitionMeasure]:
         if not version:
             return []
         snapshots = self._snapshots
@@ -89,13 +79,13 @@ class Assessor:
 
 
 def group_facts(tx: ReadTransaction, name: str, tasks: Iterable[pb.OptimizationTask], now_ms: int) -> GroupFacts:
-    """A group as it is now. ``tasks``: all open ones."""
+    """A group as it is now, with the workers that live. ``tasks``: all open ones."""
     own = [task for task in tasks if task.group == name]
     running = sum(records.worked_ms(task, now_ms) for task in own)
     return GroupFacts(
         name,
         records.group(tx, name),
-        tuple(records.workers(tx, name)),
+        tuple(one for one in records.workers(tx, name) if one.heartbeat_ms + records.HEARTBEAT_MS >= now_ms),
         records.group_time(tx, name, now_ms) + running,
         len(own),
         sum(task.state != pb.TASK_WAITING for task in own),

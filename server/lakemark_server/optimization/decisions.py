@@ -56,6 +56,10 @@ URGENCY: Final[Mapping[int, int]] = {
 }
 
 
+_SERVED: Final = (pb.IDLE, pb.STOPPED)
+"""States in which nothing comes of what was asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """``change``: what would change it. ``next_ms``: when time alone does; 0: never. ``kind``, ``benefit`` and
@@ -159,9 +163,11 @@ def _of_table(policy: OptimizationPolicy, facts: TableFacts) -> Decision | None:
             f"paused{by} at {time_text(record.paused_ms)}{why}",
             "lakemark optimize resume",
         )
-    if not policy.enabled and not record.asked:
-        return Decision(_NO_MEASURE, pb.SWITCHED_OFF, f"{ENABLED_PROPERTY} is false", f"set {ENABLED_PROPERTY} to true")
-    return None
+    return None if policy.enabled or record.asked else _switched_off(_NO_MEASURE)
+
+
+def _switched_off(measure: PartitionMeasure) -> Decision:
+    return Decision(measure, pb.SWITCHED_OFF, f"{ENABLED_PROPERTY} is false", f"set {ENABLED_PROPERTY} to true")
 
 
 def _of_partition(measure: PartitionMeasure, policy: OptimizationPolicy, facts: TableFacts) -> Decision:
@@ -170,8 +176,12 @@ def _of_partition(measure: PartitionMeasure, policy: OptimizationPolicy, facts: 
     if task is not None:
         return _under_way(measure, task)
     history = facts.histories.get(name) or PartitionHistory()
-    asked = _asked(facts.record.asked, name)
-    if history.stopped_ms and asked is None:
+    asked = _asked(facts.record.asked, name, history)
+    if not policy.enabled and asked is None:
+        return _switched_off(measure)
+    # Who asks knows of the failures before, and not of those after.
+    again = asked is not None and asked.asked_ms >= history.failed_ms
+    if history.stopped_ms and not again:
         return Decision(
             measure,
             pb.STOPPED,
@@ -179,7 +189,7 @@ def _of_partition(measure: PartitionMeasure, policy: OptimizationPolicy, facts: 
             f"({ATTEMPTS_PROPERTY} = {policy.attempts_max}); the last one: {history.last_error}",
             "mend what failed, then lakemark optimize resume",
         )
-    if history.retry_ms > now and asked is None:
+    if history.retry_ms > now and not again:
         return Decision(
             measure,
             pb.BACKING_OFF,
@@ -205,7 +215,8 @@ def _of_partition(measure: PartitionMeasure, policy: OptimizationPolicy, facts: 
             want.kind,
         )
     rested = history.last_run_ms + policy.interval_min_ms
-    if history.last_run_ms and rested > now and asked is None:
+    waits = asked is None or history.last_run_ms > asked.asked_ms  # else nobody has tried it since
+    if history.last_run_ms and rested > now and waits:
         return Decision(
             measure,
             pb.RESTING,
@@ -249,8 +260,22 @@ def _under_way(measure: PartitionMeasure, task: pb.OptimizationTask) -> Decision
     )
 
 
-def _asked(asked: Iterable[AskedOptimization], name: str) -> AskedOptimization | None:
-    return next((one for one in asked if one.partition in ("", name)), None)
+def _asked(asked: Iterable[AskedOptimization], name: str, history: PartitionHistory) -> AskedOptimization | None:
+    """What a user has asked for of a partition, and was not done since."""
+    return next((one for one in asked if one.partition in ("", name) and history.last_done_ms <= one.asked_ms), None)
+
+
+def still_asked(decisions: Sequence[Decision], facts: TableFacts) -> list[AskedOptimization]:
+    """What users have asked for and is still to be done: the others are served, or have nothing to do."""
+    return [
+        one
+        for one in facts.record.asked
+        if any(
+            decision.state not in _SERVED
+            and _asked([one], decision.measure.name, facts.histories.get(decision.measure.name) or PartitionHistory())
+            for decision in decisions
+        )
+    ]
 
 
 def _hold(facts: TableFacts, name: str) -> pb.OptimizationHold | None:

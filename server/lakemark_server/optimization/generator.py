@@ -6,6 +6,8 @@ What it keeps in memory (the tables that want a run) is found again by whoever t
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -24,6 +26,7 @@ from lakemark_core.errors import (
 from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1.events_pb2 import COMMITTED, TABLE_ALTERED, TABLE_CREATED, TABLE_UNDROPPED, Event, EventFilter
+from lakemark_server.catalog import lake
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events.consumers import Consumers, EventPosition, Start
 from lakemark_server.events.log import EventLog
@@ -31,7 +34,7 @@ from lakemark_server.kv import ReadTransaction, Store, keys_below
 from lakemark_server.metrics.process import OPTIMIZATION_PLANS
 from lakemark_server.optimization import plans, records, schedule
 from lakemark_server.optimization.assessments import Assessment, Assessor, candidate_of, group_facts, seen_from
-from lakemark_server.optimization.decisions import next_look_ms
+from lakemark_server.optimization.decisions import next_look_ms, still_asked
 from lakemark_server.optimization.plans import OWNER, PlanJob, chosen
 from lakemark_server.optimization.schedule import Candidate, GroupFacts
 from lakemark_server.store.keyspace import EVENT_ENDS, LAKE_TABLES
@@ -43,9 +46,11 @@ LOOK_MS_MIN: Final = 2_000
 """Between two looks at a table that changes all the time."""
 LOOK_COST: Final = 20
 """A look that took long is followed by another one only after this many times as long."""
-AGAIN_MS: Final = 30_000
+AGAIN_MS: Final = 60_000
 """How long a table that wants a run is remembered by the process that planned last, if that dies."""
 LOOKS_A_ROUND: Final = 500
+ROUND_S_MAX: Final = 4.0
+"""For looks, and for plans, in one round: the lease has to be renewed between rounds."""
 TABLES_A_PAGE: Final = 200
 
 _log = structlog.get_logger(__name__)
@@ -62,6 +67,7 @@ class PlanGenerator:
         self._timeline, self._assessor = timeline, assessor
         self._log, self._consumers = log, consumers
         self.candidates: dict[int, Candidate] = {}
+        self._turn = 0
 
     def round(self) -> int:
         """Follows events, looks at what is due, and plans. Returns how many tasks were planned."""
@@ -135,8 +141,10 @@ class PlanGenerator:
     def _note(self, catalog: str, changed: Iterable[int], done: EventPosition, mutation: Mutation) -> None:
         for table_id in changed:
             record = records.table(mutation.tx, table_id)
-            soon = max(mutation.now_ms, record.seen.looked_ms + LOOK_MS_MIN)
-            if not record.due_ms or record.due_ms > soon:
+            # One that waits for its turn is looked at when that has come.
+            soon = record.seen.looked_ms + (AGAIN_MS if record.pending_since_ms else LOOK_MS_MIN)
+            soon = max(mutation.now_ms, soon)
+            if (not record.due_ms or record.due_ms > soon) and records.exists(mutation.tx, table_id):
                 record.due_ms = soon
                 records.put_table(mutation.tx, table_id, record)
         self._consumers.move_within(mutation, catalog, CONSUMER, done)
@@ -146,7 +154,10 @@ class PlanGenerator:
     def look_at_due(self) -> int:
         """Looks at tables whose time has come. Returns how many these were."""
         due = self._store.read(lambda tx: records.due(tx, self._clock(), LOOKS_A_ROUND))
+        until_s = time.monotonic() + ROUND_S_MAX
         for ms, table_id in due:
+            if time.monotonic() > until_s:
+                break
             try:
                 self.look(table_id)
             except TableNotFound:
@@ -163,10 +174,12 @@ class PlanGenerator:
         """Looks at a table, and notes what was seen. Raises TableNotFound."""
         look = self._assessor.look(table_id)
         wanted = any(decision.wanted for decision in look.decisions)
+        asked = still_asked(look.decisions, look.facts)
         gone = look.facts.histories.keys() - {decision.measure.name for decision in look.decisions}
 
         def note(mutation: Mutation) -> OptimizationRecord:
             tx, now = mutation.tx, mutation.now_ms
+            lake.get_record(tx, table_id)
             record = records.table(tx, table_id)
             if record.due_ms == look.facts.record.due_ms:  # nothing has happened meanwhile
                 following = next_look_ms(look.decisions)
@@ -175,6 +188,9 @@ class PlanGenerator:
                 else:
                     record.due_ms = max(following, now + LOOK_MS_MIN) if following else 0
             record.due_ms = record.due_ms and max(record.due_ms, now + LOOK_COST * look.took_ms)
+            kept = [one for one in record.asked if one not in look.facts.record.asked or one in asked]
+            del record.asked[:]
+            record.asked.extend(kept)
             record.pending_since_ms = (record.pending_since_ms or now) if wanted else 0
             record.seen.CopyFrom(seen_from(look))
             record.seen.pending_since_ms = record.pending_since_ms
@@ -198,14 +214,20 @@ class PlanGenerator:
     def plan(self) -> int:
         """Plans for the workers that there are, in the order of each group. Returns how many tasks were planned."""
         planned = 0
-        for name, candidates in schedule.by_group(self.candidates).items():
+        until_s = time.monotonic() + ROUND_S_MAX
+        groups = deque(sorted(schedule.by_group(self.candidates).items()))
+        self._turn += 1
+        groups.rotate(self._turn)  # so that no group is always the one that time does not suffice for
+        for name, candidates in groups:
             now = self._clock()
             group = self._store.read(partial(_group, name, now))
             for candidate in schedule.in_order(candidates, group, now):
+                if schedule.group_obstacle(group) is not None:
+                    break
                 if schedule.obstacle(candidate, group) is not None:
-                    if not group.room or not group.workers or group.settings.paused:
-                        break
                     continue
+                if time.monotonic() > until_s:
+                    break
                 tasks = self._plan(candidate.table_id, group)
                 planned += tasks
                 group = replace(group, open_tasks=group.open_tasks + tasks)
@@ -220,12 +242,9 @@ class PlanGenerator:
             _log.info("a table is not planned", table_id=table_id, reason=error.message)
             return 0
         current = candidate_of(look)
-        taken = chosen(look.decisions, look.policy, group.room)
+        able = [one for one in look.decisions if group.has_spark or not plans.needs_spark(one, look.table)]
+        taken = chosen(able, look.policy, group.room)
         if not taken or look.policy.group != group.name or schedule.obstacle(current, group) is not None:
-            return 0
-        if not group.has_spark:
-            taken = [one for one in taken if not plans.needs_spark(one, look.table)]
-        if not taken:
             return 0
         job = PlanJob.of(taken, look.policy)
         try:
@@ -257,18 +276,14 @@ def _group(name: str, now_ms: int, tx: ReadTransaction) -> GroupFacts:
 
 
 def _dismiss(ms: int, table_id: int, mutation: Mutation) -> None:
-    """The table was dropped; if it is brought back, an event tells so."""
-    records.forget_due(mutation.tx, ms, table_id)
-    record = records.table(mutation.tx, table_id)
-    if record.due_ms:
-        record.due_ms = 0
-        records.put_table(mutation.tx, table_id, record)
+    records.dismiss(mutation.tx, ms, table_id)
 
 
 def _put_off(table_id: int, mutation: Mutation) -> None:
-    record = records.table(mutation.tx, table_id)
-    record.due_ms = mutation.now_ms + AGAIN_MS
-    records.put_table(mutation.tx, table_id, record)
+    if records.exists(mutation.tx, table_id):
+        record = records.table(mutation.tx, table_id)
+        record.due_ms = mutation.now_ms + AGAIN_MS
+        records.put_table(mutation.tx, table_id, record)
 
 
 def _concerns(event: Event) -> bool:

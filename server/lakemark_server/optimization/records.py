@@ -12,6 +12,7 @@ from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_server.kv import ReadTransaction, Space, Transaction, counter
 from lakemark_server.store.keyspace import (
     GROUP_TIMES,
+    LAKE_TABLES,
     OPTIMIZATION_HOLDS,
     OPTIMIZATION_RUN_TIMES,
     OPTIMIZATION_RUNS,
@@ -49,6 +50,11 @@ def task_id(task: pb.OptimizationTask) -> TaskId:
     return TaskId(task.table_id, task.instant)
 
 
+def exists(tx: ReadTransaction, table_id: int) -> bool:
+    """Whether there is such a table, or it was dropped and can be brought back: nothing is kept of others."""
+    return tx.get(LAKE_TABLES.key(table_id, 0)) is not None
+
+
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
@@ -72,7 +78,7 @@ def put_table(tx: Transaction, table_id: int, record: OptimizationRecord) -> Non
 def make_due(tx: Transaction, table_id: int, ms: int) -> None:
     """Lets the planner look at a table at this time, unless it does so earlier anyway."""
     record = table(tx, table_id)
-    if not record.due_ms or record.due_ms > ms:
+    if (not record.due_ms or record.due_ms > ms) and exists(tx, table_id):
         record.due_ms = ms
         put_table(tx, table_id, record)
 
@@ -84,9 +90,15 @@ def due(tx: ReadTransaction, now_ms: int, limit: int) -> list[tuple[int, int]]:
     return [cast("tuple[int, int]", OPTIMIZATIONS_DUE.unpack(key)) for key, _ in pairs]
 
 
-def forget_due(tx: Transaction, ms: int, table_id: int) -> None:
-    """Removes an entry of a table that is not there any more."""
+def dismiss(tx: Transaction, ms: int, table_id: int) -> None:
+    """The table was dropped, and is not looked at; if it is brought back, an event tells so."""
     tx.clear(OPTIMIZATIONS_DUE.key(ms, table_id))
+    record = table(tx, table_id)
+    if not exists(tx, table_id):
+        tx.clear(OPTIMIZATIONS.key(table_id))
+    elif record.due_ms:
+        record.due_ms = 0
+        put_table(tx, table_id, record)
 
 
 def histories(tx: ReadTransaction, table_id: int) -> dict[str, PartitionHistory]:
@@ -141,10 +153,15 @@ def put_task(tx: Transaction, record: pb.OptimizationTask) -> None:
         tx.clear(ready)
 
 
-def end_task(tx: Transaction, record: pb.OptimizationTask) -> None:
-    """Moves a task to the runs that have ended, and forgets very old ones of the table."""
+def clear_task(tx: Transaction, record: pb.OptimizationTask) -> None:
+    """Removes an open task."""
     tx.clear(OPTIMIZATION_TASKS.key(*task_id(record)))
     tx.clear(TASKS_READY.key(record.group, record.planned_ms, *task_id(record)))
+
+
+def end_task(tx: Transaction, record: pb.OptimizationTask) -> None:
+    """Moves a task to the runs that have ended, and forgets very old ones of the table."""
+    clear_task(tx, record)
     key = OPTIMIZATION_RUNS.key(record.table_id, record.ended_ms, record.instant)
     tx.set(key, record.SerializeToString())
     tx.set(OPTIMIZATION_RUN_TIMES.key(record.ended_ms, *task_id(record)), b"")
@@ -155,10 +172,13 @@ def end_task(tx: Transaction, record: pb.OptimizationTask) -> None:
     )
 
 
-def ready(tx: ReadTransaction, group: str, limit: int) -> list[TaskId]:
-    """Tasks of a group that wait, in the order in which they were planned. Some may be gone meanwhile."""
+def ready(tx: ReadTransaction, group: str, limit: int) -> list[tuple[bytes, TaskId]]:
+    """Tasks of a group that wait, in the order in which they were planned, with the keys under which they do.
+
+    Some may be gone: those of a table that was deleted.
+    """
     pairs = tx.get_range(*TASKS_READY.range(group), limit=limit, snapshot=True)
-    return [TaskId(*cast("tuple[int, int]", TASKS_READY.unpack(key)[-2:])) for key, _ in pairs]
+    return [(key, TaskId(*cast("tuple[int, int]", TASKS_READY.unpack(key)[-2:]))) for key, _ in pairs]
 
 
 def runs(tx: ReadTransaction, table_id: int, before: tuple[int, int] | None, limit: int) -> list[pb.OptimizationTask]:
@@ -276,7 +296,9 @@ def table_time(tx: ReadTransaction, table_id: int, now_ms: int) -> int:
 
 
 def add_reads(tx: Transaction, table_id: int, now_ms: int, count: int) -> None:
-    """Counts plan requests."""
+    """Counts plan requests, unless the table is gone."""
+    if not exists(tx, table_id):
+        return
     hour = now_ms // HOUR_MS * HOUR_MS
     space = TABLE_READS.space(table_id)
     tx.add(space.key(hour), count)

@@ -64,21 +64,14 @@ class GroupFacts:
 
 def obstacle(candidate: Candidate, group: GroupFacts) -> tuple[str, str] | None:
     """Why a table that wants a run does not get one now, and what would change it; None: it may."""
+    told = group_obstacle(group)
+    if told is not None:
+        return told
     name, policy = group.name, candidate.policy
-    if group.settings.paused:
-        return f"group {name!r} is paused", f"lakemark optimize group {name} --resume"
-    if not group.workers:
-        return f"group {name!r} has no worker", f"lakemark optimizer run --group {name}"
     if candidate.needs_spark and not group.has_spark:
         return (
             f"it needs Spark, and no worker of group {name!r} has it",
             f"lakemark optimizer run --group {name} where PySpark is installed",
-        )
-    quota = group.settings.quota_ms
-    if quota and group.used_ms >= quota:
-        return (
-            f"group {name!r} has used its quota: {group.used_ms // 1_000} s of {quota // 1_000} s in the last hour",
-            "time, or a larger quota of the group",
         )
     allowed = group.allowed_ms(policy)
     if candidate.used_ms >= allowed:
@@ -86,6 +79,22 @@ def obstacle(candidate: Candidate, group: GroupFacts) -> tuple[str, str] | None:
             f"the table has used its share of group {name!r}: {candidate.used_ms // 1_000} s of {allowed // 1_000} s "
             f"in the last hour ({QUOTA_PROPERTY} = {policy.quota_percent}, {group.slots} slots)",
             f"time, more workers, or a larger {QUOTA_PROPERTY}",
+        )
+    return None
+
+
+def group_obstacle(group: GroupFacts) -> tuple[str, str] | None:
+    """The same as far as it concerns all tables of the group."""
+    name = group.name
+    if group.settings.paused:
+        return f"group {name!r} is paused", f"lakemark optimize group {name} --resume"
+    if not group.workers:
+        return f"group {name!r} has no worker", f"lakemark optimizer run --group {name}"
+    quota = group.settings.quota_ms
+    if quota and group.used_ms >= quota:
+        return (
+            f"group {name!r} has used its quota: {group.used_ms // 1_000} s of {quota // 1_000} s in the last hour",
+            "time, or a larger quota of the group",
         )
     if not group.room:
         return (

@@ -29,7 +29,7 @@ from lakemark_server.store.keyspace import OPTIMIZATIONS
 from lakemark_server.store.mutations import Mutation, Mutations
 
 PARTITIONS_TOLD: Final = 1_000
-ASKED_MAX: Final = 100
+ASKED_MAX: Final = 20
 HOLDS_MAX: Final = 1_000
 HOLD_MS_MAX: Final = 30 * 86_400_000
 TEXT_CHARS_MAX: Final = 500
@@ -91,6 +91,7 @@ class Optimization:
             begin, end = OPTIMIZATIONS.range()
             pairs = tx.get_range(OPTIMIZATIONS.key(after + 1) if after else begin, end, limit=limit)
             tables = []
+            groups: dict[str, GroupFacts] = {}
             for _, value in pairs:
                 record = OptimizationRecord.FromString(value)
                 seen = record.seen
@@ -101,6 +102,10 @@ class Optimization:
                 if states and seen.state not in states:
                     continue
                 seen.next_look_ms = record.due_ms
+                if seen.state == pb.PENDING:
+                    facts = groups[seen.group] = groups.get(seen.group) or self._group(tx, seen.group)
+                    why, seen.change = schedule.group_obstacle(facts) or ("waits for its turn", "its turn")
+                    seen.reason += f"; {why}"
                 tables.append(seen)
             following = int(str(OPTIMIZATIONS.unpack(pairs[-1][0])[0])) if len(pairs) == limit else None
             return tables, following, self._leader(tx)
@@ -160,7 +165,11 @@ class Optimization:
             record.ClearField("paused_reason")
             for partition, history in records.histories(mutation.tx, table.table_id).items():
                 if history.failures:
-                    kept = PartitionHistory(last_run_ms=history.last_run_ms, last_full_ms=history.last_full_ms)
+                    kept = PartitionHistory(
+                        last_run_ms=history.last_run_ms,
+                        last_full_ms=history.last_full_ms,
+                        last_done_ms=history.last_done_ms,
+                    )
                     records.put_history(mutation.tx, table.table_id, partition, kept)
 
         return self._change(table, f"ResumeOptimization of {table.table_id}", request_id, change)

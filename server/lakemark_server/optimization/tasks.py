@@ -48,10 +48,10 @@ RUN_MS_MAX: Final = 6 * 3_600_000
 WAIT_MS_MAX: Final = 900_000
 """A plan that no worker has taken by then is withdrawn, and made anew of the files that there are then."""
 SLOTS_MAX: Final = 1_000
-NAME_CHARS_MAX: Final = 200
+NAME_CHARS_MAX: Final = 100
 MESSAGE_CHARS_MAX: Final = 2_000
 EXECUTORS: Final = ("arrow", "spark", "spark-submit")
-_LOOKED_AT: Final = 32
+_LOOKED_AT: Final = 256
 """Tasks of a group that a worker looks at when it takes one."""
 _OUTCOMES: Final = (pb.TASK_DONE, pb.TASK_NOTHING, pb.TASK_CONFLICTED, pb.TASK_FAILED)
 _FAILURES: Final = (pb.TASK_FAILED, pb.TASK_LOST)
@@ -139,9 +139,12 @@ class Tasks:
             worker = _worker(mutation, group, worker_id)
             if records.group(tx, group).paused:
                 return None
-            for name in records.ready(tx, group, _LOOKED_AT):
+            for key, name in records.ready(tx, group, _LOOKED_AT):
                 task = records.task(tx, name)
-                if task is None or task.state != pb.TASK_WAITING:
+                if task is None:
+                    tx.clear(key)  # its table was deleted
+                    continue
+                if task.state != pb.TASK_WAITING:
                     continue
                 if task.needs_spark and not set(worker.executors) & {"spark", "spark-submit"}:
                     continue
@@ -303,19 +306,14 @@ def end(mutation: Mutation, task: pb.OptimizationTask, outcome: pb.TaskState.Val
         task.message = f"the worker says that it is done, and instant {task.instant} was not committed. {message}"
     else:
         task.state = outcome
-    if table is None:  # all that belonged to it is gone, or goes
-        records.end_task(tx, task)
+    if table is None:  # all that belonged to it is gone
+        records.clear_task(tx, task)
         return Ended(task)
     if task.assigned_ms:
         records.add_time(tx, task.table_id, task.group, now, records.worked_ms(task, now))
     records.end_task(tx, task)
     _remember(mutation, table, task)
     record = records.table(tx, task.table_id)
-    if task.state in (pb.TASK_DONE, pb.TASK_NOTHING) and record.asked:
-        kept = [one for one in record.asked if one.partition not in (task.partition, "")]
-        whole = [one for one in record.asked if not one.partition and one.asked_ms > task.planned_ms]
-        del record.asked[:]
-        record.asked.extend([*kept, *whole])
     record.due_ms = now
     records.put_table(tx, task.table_id, record)
     return Ended(task, table.location if given_up else "")
@@ -353,7 +351,7 @@ def _remember(mutation: Mutation, table: LakeTableRecord, task: pb.OptimizationT
     tx, now = mutation.tx, mutation.now_ms
     history = records.history(tx, task.table_id, task.partition)
     if task.state in (pb.TASK_DONE, pb.TASK_NOTHING):
-        history.last_run_ms = now
+        history.last_run_ms = history.last_done_ms = now
         if task.kind == pb.FULL:
             history.last_full_ms = now
         history.failures, history.retry_ms, history.stopped_ms, history.last_error = 0, 0, 0, ""
@@ -361,8 +359,11 @@ def _remember(mutation: Mutation, table: LakeTableRecord, task: pb.OptimizationT
         history.last_run_ms = now  # the writer goes first, and is left alone for a while
     elif task.state in _FAILURES:
         history.failures += 1
+        history.failed_ms = now
         history.last_error = task.message or pb.TaskState.Name(task.state)
-        history.retry_ms = now + retry_pause_ms(history.failures)
+        # The work of a worker that is lost goes to another one at once, unless it was what the worker was lost by.
+        alone = task.state == pb.TASK_LOST and history.failures == 1
+        history.retry_ms = 0 if alone else now + retry_pause_ms(history.failures)
         try:
             attempts_max = policy_of(table.properties).attempts_max
         except LakemarkError:  # set by an earlier release

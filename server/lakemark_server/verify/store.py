@@ -23,7 +23,7 @@ from lakemark_server.store.keyspace import (
     REQUEST_TIMES,
     REQUESTS,
 )
-from lakemark_server.verify import bases, constraints, events, grants, places, transactions, warehouse
+from lakemark_server.verify import bases, constraints, events, grants, optimization, places, transactions, warehouse
 from lakemark_server.verify import lake as lake_tables
 from lakemark_server.verify.lake import Problems
 from lakemark_server.verify.names import Name, names_of
@@ -63,6 +63,7 @@ def verify(store: Store) -> Problems:
         events.check_logs,
         transactions.check,
         grants.check,
+        optimization.check,
     )
     for check in checks:
         problems += _settled(_on(check, store))

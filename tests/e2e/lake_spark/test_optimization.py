@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 
 from lakemark import Client
 from lakemark.errors import InstantStateError
 from tests.e2e.lake_spark.snippets import run
-from tests.e2e.spark_runner import SparkProcess
+from tests.e2e.spark_runner import SparkProcess, interpreter, java_home
+from tests.integration.grpc_server import connected, running_service
 
 pytestmark = pytest.mark.spark
 
@@ -73,3 +79,30 @@ def test_a_run_takes_small_files_and_no_more_than_its_bytes(server: Client, spar
     server.timeline.rollback(table, given_up, "its worker was lost")
     with pytest.raises(InstantStateError, match="its worker was lost"):
         server.begin(table, "cluster", start=False, request_id=f"{table}-other", instant=given_up)
+
+
+def test_a_worker_with_spark_puts_a_partition_in_order(spark_version: str, tmp_path: Path) -> None:
+    settings = {"optimizer": True, "optimizer_interval_s": 0.1}
+    with running_service(tmp_path / "lake", **settings) as service, connected(service) as client:
+        properties = {"lakemark.clustering.columns": "v"}
+        client.tables.create("default.t", "id bigint, v bigint", properties=properties)
+        for first in (0, 500):
+            with client.begin("default.t") as writer:
+                rows = {"id": range(first, first + 500), "v": [(one * 7919) % 1_000 for one in range(500)]}
+                writer.write(pa.table(rows))
+                writer.commit()
+        client.optimizations.run("default.t", kind="full")
+        told = client.optimizations.explain("default.t")
+        assert told.partition_states[0].kind == "full"
+        command = [interpreter(spark_version), "-m", "lakemark", "-s", service.grpc_address]
+        command += ["optimizer", "run", "--executor", "spark", "--tasks", "1", "--master", "local[1]"]
+        environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(java_home() or "")}
+        finished = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
+        )
+        assert finished.returncode == 0, finished.stderr[-4_000:]
+        (done,) = client.optimizations.runs("default.t")
+        assert (done.state, done.kind, done.executor, done.message) == ("done", "full", "spark", "")
+        values = client.read("default.t").column("v").to_pylist()
+        assert values == sorted(values)
+        assert len(values) == 1_000

@@ -18,6 +18,7 @@ from lakemark_server.optimization.decisions import (
     decide,
     next_look_ms,
     retry_pause_ms,
+    still_asked,
     summary,
 )
 from lakemark_server.optimization.measures import PartitionMeasure
@@ -147,8 +148,29 @@ def test_a_run_that_was_asked_for_needs_no_threshold_and_no_rest() -> None:
     decision = one(fragments(3), record=record, histories={"": history})
     assert (decision.state, decision.kind) == (pb.PENDING, pb.MINOR)
     assert decision.reason == "a minor run was asked for by ann: 3 fragments"
+    served = {"": PartitionHistory(last_done_ms=NOW + 1)}
+    assert one(fragments(3), record=record, histories=served).state == pb.IDLE
+    failed = {"": PartitionHistory(failures=1, failed_ms=NOW + 1, retry_ms=NOW + 9_000)}
+    assert one(fragments(3), record=record, histories=failed).state == pb.BACKING_OFF, "no hot loop of failures"
+    lost = {"": PartitionHistory(last_run_ms=NOW + 1)}
+    assert one(fragments(3), record=record, histories=lost).state == pb.RESTING, "nor of conflicts"
+    off = replace(PLAIN, enabled=False)
+    assert one(fragments(3), off, record=record).wanted
+    assert one(fragments(99), off, record=record, histories=served).state == pb.SWITCHED_OFF
     nothing = one(PartitionMeasure("", 1, MB, 1, NOW), record=record)
     assert (nothing.state, "nothing to fold or merge" in nothing.reason) == (pb.IDLE, True)
+
+
+def test_a_run_on_all_partitions_is_asked_for_until_each_has_had_it() -> None:
+    record = OptimizationRecord(asked=[AskedOptimization(kind=pb.MINOR, asked_ms=NOW)])
+    measures = [fragments(3, "d=1"), fragments(3, "d=2")]
+    facts = TableFacts(NOW + 9, record, histories={"d=1": PartitionHistory(last_done_ms=NOW + 5)})
+    decisions = decide(measures, PLAIN, facts)
+    assert [(one.measure.name, one.wanted) for one in decisions] == [("d=2", True), ("d=1", False)]
+    assert still_asked(decisions, facts) == list(record.asked)
+    both = {name: PartitionHistory(last_done_ms=NOW + 5) for name in ("d=1", "d=2")}
+    done = TableFacts(NOW + 9, record, histories=both)
+    assert still_asked(decide(measures, PLAIN, done), done) == []
 
 
 def test_hot_and_bad_partitions_come_first() -> None:

@@ -13,9 +13,12 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.events.log import EventLog
 from lakemark_server.optimization import records
 from lakemark_server.optimization.leader import PlannerThread
+from lakemark_server.optimization.reads import ReadCounts
 from lakemark_server.optimization.records import HEARTBEAT_MS, task_id
 from lakemark_server.optimization.service import Optimization
 from lakemark_server.optimization.tasks import ACKNOWLEDGE_MS, PROTOCOL, TaskLost, Tasks, WorkerUnknown
+from lakemark_server.store import keyspace
+from lakemark_server.verify import verify
 from tests.lakes import FLAT, Lake
 from tests.optimization_world import planner_thread
 
@@ -87,11 +90,12 @@ def test_a_task_that_is_not_begun_in_time_goes_to_another_one(bench: Bench) -> N
     bench.planner.once()
     assert bench.instant(task.instant) == t.ROLLED_BACK
     assert [run.state for run in bench.runs()] == [pb.TASK_LOST]
-    assert bench.state() == pb.BACKING_OFF
-    bench.lake.clock.advance(30_001)
-    bench.tasks.heartbeat("default", bench.worker.worker_id, [])
     other = bench.task()
-    assert other.instant != task.instant
+    assert other.instant != task.instant, "at once"
+    bench.lake.clock.advance(ACKNOWLEDGE_MS + 1)
+    bench.tasks.heartbeat("default", bench.worker.worker_id, [])
+    bench.planner.once()
+    assert bench.state() == pb.BACKING_OFF, "but not again and again"
 
 
 def test_a_silent_worker_loses_its_task_and_its_place(bench: Bench) -> None:
@@ -117,6 +121,15 @@ def test_the_instant_has_the_last_word(bench: Bench) -> None:
     assert (ended.state, "was not committed" in ended.message) == (pb.TASK_FAILED, True)
     assert bench.instant(task.instant) == t.ROLLED_BACK
     assert bench.tasks.complete(bench.worker.worker_id, task_id(task), pb.TASK_DONE) == ended, "asked again"
+
+
+def test_a_task_belongs_to_one_worker(bench: Bench) -> None:
+    task, other = bench.task(), bench.register()
+    assert bench.tasks.take("default", other.worker_id) is None
+    for call in (bench.tasks.acknowledge, lambda *given: bench.tasks.complete(*given, pb.TASK_NOTHING)):
+        with pytest.raises(TaskLost, match=f"{bench.worker.worker_id} has it"):
+            call(other.worker_id, task_id(task))
+    assert bench.tasks.heartbeat("default", other.worker_id, [task_id(task)]) == [task_id(task)]
 
 
 def test_a_conflict_is_no_failure(bench: Bench) -> None:
@@ -176,6 +189,63 @@ def test_a_dropped_table_takes_its_tasks_along(bench: Bench) -> None:
     bench.tasks.complete(bench.worker.worker_id, task_id(task), pb.TASK_FAILED, "the table is gone")
     assert bench.lake.store.read(records.open_tasks) == []
     bench.planner.once()
+
+
+def test_nothing_is_left_of_a_table_that_was_deleted(bench: Bench) -> None:
+    bench.planner.once()
+    bench.lake.catalog.dropped.drop("", "default", "t", now=True)
+    bench.planner.once()
+    reads = ReadCounts(bench.lake.store, bench.lake.clock)
+    reads.note(bench.table.table_id)
+    reads.write()
+    assert bench.tasks.take("default", bench.worker.worker_id) is None
+    bench.planner.once()
+    assert list(verify(bench.lake.store)) == []
+    assert bench.lake.store.read(lambda tx: records.ready(tx, "default", 10)) == []
+
+
+def test_verify_finds_what_was_lost(bench: Bench) -> None:
+    store = bench.lake.store
+    bench.planner.once()
+    (task,) = store.read(records.open_tasks)
+    assert list(verify(store)) == []
+
+    def without(key: bytes) -> list[str]:
+        value = store.read(lambda tx: tx.get(key))
+        assert value is not None
+        store.transact(lambda tx: tx.clear(key))
+        problems = list(verify(store))
+        store.transact(lambda tx: tx.set(key, value))
+        return problems
+
+    name = task_id(task)
+    told = f"the optimization of table id {name.table_id} with instant {name.instant}"
+    assert without(keyspace.TASKS_READY.key("default", task.planned_ms, *name)) == [
+        f"{told} waits, and no worker finds it"
+    ]
+    assert without(keyspace.OPTIMIZATION_TASKS.key(*name)) == [
+        f"instant {name.instant} of table id {name.table_id} was planned, and has no task"
+    ]
+    assert f"{told} has no instant" in without(keyspace.INSTANTS.key(*name))
+    due = store.read(lambda tx: records.table(tx, name.table_id)).due_ms
+    assert without(keyspace.OPTIMIZATIONS_DUE.key(due, name.table_id)) == [
+        f"table id {name.table_id} is to be looked at by the optimizer, and is not among those due"
+    ]
+    assert list(verify(store)) == []
+
+
+def test_the_list_says_what_the_group_lacks(bench: Bench) -> None:
+    bench.tasks.leave("default", bench.worker.worker_id)
+    assert bench.planner.once() == 0
+    tables, following, leader = bench.optimization.tables("hive", 0, 10)
+    assert [one.reason for one in tables] == ["4 fragments of 4 needed; group 'default' has no worker"]
+    assert (following, leader) == (None, bench.planner.holder)
+    assert bench.optimization.tables("hive", 0, 10, group="other")[0] == []
+    assert bench.optimization.tables("hive", 0, 10, states=[pb.IDLE])[0] == []
+    bench.register()
+    bench.lake.clock.advance(HEARTBEAT_MS + 1)
+    told = bench.optimization.explain(bench.table)
+    assert told.reason.endswith("group 'default' has no worker; but no process plans"), "silent ones do not count"
 
 
 def test_another_release_and_a_policy_of_an_earlier_one_are_told(bench: Bench) -> None:
