@@ -36,8 +36,7 @@ result = failed
 
 @pytest.fixture
 def name(client: Client, spark_version: str) -> str:
-    if "doors" not in [one.name for one in client.databases.list()]:
-        client.databases.create("doors")
+    client.databases.create("doors", if_not_exists=True)
     return f"t{spark_version.replace('.', '')}"
 
 

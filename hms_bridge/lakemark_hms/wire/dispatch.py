@@ -20,7 +20,8 @@ T = TypeVar("T", bound="Struct | DeclaredError")
 class Session:
     """The state of one connection, from its first to its last call.
 
-    ``user`` and ``groups`` are those of ``set_ugi``; ``data`` belongs to the handlers. The calls of one connection run
+    ``user`` and ``groups`` are those of ``set_ugi``; ``data`` belongs to the handlers, and is
+    emptied once the connection is closed. The calls of one connection run
     one at a time, so handlers need no lock here.
     """
 

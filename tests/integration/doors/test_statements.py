@@ -17,9 +17,11 @@ from lakemark import Client, connect
 from lakemark_hms.bridge import HmsBridge
 from lakemark_hms.doors.facade import DoorFacade
 from lakemark_hms.lake.facet import SparkFacet
+from lakemark_server.context.clock import now_ms
 from lakemark_server.doors import publication, records
 from lakemark_server.doors import service as doors_service
-from lakemark_server.doors.service import Doors
+from lakemark_server.doors.service import DOUBT_MS, Doors
+from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
 from lakemark_server.snapshots.service import Snapshots
@@ -31,22 +33,37 @@ REFUSED = (InvalidOperationException, MetaException)
 Another = Callable[[], int]
 
 
+class Later:
+    """The time, which a test can move forward."""
+
+    def __init__(self) -> None:
+        self.by_ms = 0
+
+    def __call__(self) -> int:
+        return now_ms() + self.by_ms
+
+
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+def clock() -> Later:
+    return Later()
+
+
+@pytest.fixture
+def service(tmp_path: Path, clock: Later) -> Iterator[Service]:
     settings = Settings(store=store_url(tmp_path), warehouse=str(tmp_path / "wh"), grpc_port=0, hms_port=0)
-    with Service(settings) as running:
+    with Service(settings, clock=clock) as running:
         yield running
 
 
 @pytest.fixture
-def another(service: Service) -> Iterator[Another]:
+def another(service: Service, clock: Later) -> Iterator[Another]:
     """The port of a Metastore on the same store, which shares nothing else with the first one."""
     with ExitStack() as stack:
 
         def started() -> int:
             snapshots = Snapshots(service.store)
-            timeline = Timeline(service.store, snapshots)
-            doors = DoorFacade(Doors(service.store, timeline), snapshots)
+            timeline = Timeline(service.store, snapshots, clock)
+            doors = DoorFacade(Doors(service.store, timeline, clock), snapshots)
             bridge = HmsBridge(service.catalog, SparkFacet(snapshots), timeline=timeline, doors=doors)
             return stack.enter_context(bridge).port
 
@@ -189,7 +206,7 @@ def test_of_two_overwrites_that_cannot_be_told_apart_none_is_committed(
         one.write(one.look_up("p__overwrite"), rows, partition="m=1", done=False)
     with pytest.raises(REFUSED, match="none of them was committed"):
         one.end("p__overwrite")
-    with pytest.raises(REFUSED, match="no rows"):
+    with pytest.raises(REFUSED, match="repeat it"):
         one.end("p__overwrite")
     assert ids(lake, "p") == []
 
@@ -283,11 +300,37 @@ def test_a_refusal_leaves_no_credit_for_other_calls(lake: Client, spark: Callabl
     assert ids(lake) == [1, 2]
 
 
-def test_a_dead_drivers_rows_are_nobodys(lake: Client, spark: Callable[..., SparkClient]) -> None:
-    dead, one = spark("dead"), spark()
+def test_a_dead_drivers_rows_are_nobodys(
+    lake: Client, service: Service, spark: Callable[..., SparkClient], clock: Later
+) -> None:
+    """Another user's statement has nothing to do with them. Of the same user it may be that the driver lives on."""
+    dead, other = spark(), spark("bob")
     dead.write(dead.look_up("t__append"), [1])
     dead.close()
-    one.insert("t__append", [2])
+    other.insert("t__append", [2])
+    same = spark()
+    with pytest.raises(REFUSED, match="repeat it after half a minute"):
+        same.insert("t__append", [3])
+    clock.by_ms += DOUBT_MS + 1
+    same.insert("t__append", [3])
+    assert ids(lake) == [2, 3]
+
+
+def test_what_was_left_is_swept_after_a_day(
+    lake: Client, service: Service, spark: Callable[..., SparkClient], clock: Later
+) -> None:
+    one = spark()
+    left = one.look_up("t__append")
+    one.write(left, [1])
+    sweep = DoorSweep(service.store, clock)
+    assert sweep.round() == 0
+    assert left.exists()
+    clock.by_ms += RETAIN_MS + 60_000
+    assert sweep.round() == 1
+    assert not left.parent.exists()
+    with pytest.raises(REFUSED, match="more than a day ago"):
+        one.end("t__append")
+    spark().insert("t__append", [2])
     assert ids(lake) == [2]
 
 
@@ -304,7 +347,7 @@ def test_another_connection_goes_on_with_the_statement(
 
 
 def test_in_doubt_after_a_broken_connection_nothing_is_committed(
-    lake: Client, another: Another, spark: Callable[..., SparkClient]
+    lake: Client, another: Another, spark: Callable[..., SparkClient], clock: Later
 ) -> None:
     """A statement from before and one from after: the call may be that of either, or the first may be somebody
     else's."""
@@ -316,9 +359,12 @@ def test_in_doubt_after_a_broken_connection_nothing_is_committed(
     for _ in range(2):
         with pytest.raises(REFUSED):
             one.end("t__append")
+    with pytest.raises(REFUSED, match="repeat it after half a minute"):
+        one.insert("t__append", [3])  # the call might be that of one of the two
     assert ids(lake) == []
-    one.insert("t__append", [3])
     other.insert("t__append", [4])
+    clock.by_ms += DOUBT_MS + 1
+    one.insert("t__append", [3])
     assert ids(lake) == [3, 4]
 
 
