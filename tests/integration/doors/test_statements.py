@@ -26,6 +26,7 @@ from lakemark_server.process import Service
 from lakemark_server.settings import Settings
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.verify.files import check_files
 from tests.integration.doors.statements import SparkClient
 from tests.stores import store_url
 
@@ -325,6 +326,7 @@ def test_what_was_left_is_swept_after_a_day(
     sweep = DoorSweep(service.store, clock)
     assert sweep.round() == 0
     assert left.exists()
+    assert check_files(service.store, orphans=True).orphans == []
     clock.by_ms += RETAIN_MS + 60_000
     assert sweep.round() == 1
     assert not left.parent.exists()
