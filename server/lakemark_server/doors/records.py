@@ -95,13 +95,15 @@ def refuse(tx: Transaction, table_id: int, call: GivenDirectory, message: str, n
 def answer(tx: Transaction, table_id: int, call: GivenDirectory, among: Sequence[str], worth: int, now_ms: int) -> bool:
     """Whether one of these sessions is owed a call; the first that is is then owed ``worth`` fewer, if it is so many.
 
-    A call that was counted before is not counted again.
+    A call that was counted before is not counted again. False, too, if one of the sessions came into doubt meanwhile.
     """
     record = find(tx, table_id, call)
     if record.answered:
         return True
-    for session in among:
-        owner = find_session(tx, table_id, session)
+    owners = {session: find_session(tx, table_id, session) for session in among}
+    if any(owner is not None and owner.doubt_until_ms > now_ms for owner in owners.values()):
+        return False
+    for session, owner in owners.items():
         if owner is not None and owner.owed:
             owner.owed -= min(worth, owner.owed)
             put_session(tx, table_id, session, owner)

@@ -21,6 +21,7 @@ from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.doors import contents, records
 from lakemark_server.doors.decisions import (
+    IN_DOUBT,
     NO_ROWS,
     CallEnd,
     CallSituation,
@@ -183,7 +184,7 @@ class Doors:
             lambda mutation: records.answer(mutation.tx, door.table_id, call, ending.sessions, worth, mutation.now_ms)
         )
         if not answered:
-            raise self._refused(ending, CallEnd(refusal=NO_ROWS), certain=True)
+            raise self._refused(ending, CallEnd(refusal=IN_DOUBT), certain=True)
         self._delete(ending.table, [call])  # of the look-up right before the call, into which nobody writes
 
     def _ending(self, tx: ReadTransaction, door: Door, call: GivenDirectory) -> _Ending:
