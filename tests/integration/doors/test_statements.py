@@ -218,6 +218,9 @@ def test_no_rows_are_a_version_without_files(lake: Client, spark: Callable[..., 
     one.write(directory, [])
     one.end("t__append")
     assert (ids(lake), versions(lake)) == ([], 1)
+    one.insert("t__append", [1])
+    one.insert("t__overwrite", [])
+    assert (ids(lake), versions(lake)) == ([], 3)
     one.done(one.look_up("p__overwrite"))
     one.end("p__overwrite")
     assert versions(lake, "p") == 1
