@@ -46,7 +46,8 @@ def is_hidden(name: str) -> bool:
 
 def lake_write_error(database: str, table: str) -> UnsupportedOperation:
     return UnsupportedOperation(
-        f"{database}.{table} is a lake table: its rows are written through lakemark_spark or the gRPC API "
-        "(lakemark files commit …), not by INSERT or ALTER TABLE … PARTITION; see docs/lake-tables.md",
+        f"{database}.{table} is a lake table: its rows are written by INSERT INTO {table.partition('@')[0]}__append or "
+        f"{table.partition('@')[0]}__overwrite (docs/sql-writes.md), through lakemark_spark or the gRPC API (lakemark "
+        "files commit …), not by INSERT into its own name or ALTER TABLE … PARTITION; see docs/lake-tables.md",
         table=f"{database}.{table}",
     )

@@ -56,7 +56,8 @@ class LakeDdl:
         if not storage.is_empty(chosen or default):
             raise UnsupportedOperation(
                 f"{label}: a lake table begins without files, so CREATE TABLE … AS SELECT is not possible; "
-                f"{files_left(chosen or default)}. Then create the table, and write it through lakemark_spark",
+                f"{files_left(chosen or default)}. Then create the table, and write it by INSERT INTO "
+                f"{table.tableName}__append (docs/sql-writes.md)",
                 table=label,
                 location=chosen or default,
             )

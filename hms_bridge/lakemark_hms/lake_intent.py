@@ -38,7 +38,8 @@ def check_not_meant(table: Table, before: Table | None = None) -> None:
         left = "" if before is not None else _left(table)
         raise InvalidArgument(
             f"{label}: {options[0]} is given as an option of the files (OPTIONS, DataFrameWriter.option), and not as a "
-            f"property of the table: create the table by SQL with {_WAY}, then write it through lakemark_spark{left}",
+            f"property of the table: create the table by SQL with {_WAY}, then write it by INSERT INTO "
+            f"{table.tableName}__append{left}",
             property=options[0],
         )
 

@@ -154,6 +154,9 @@ class Settings(BaseSettings):
     txn_timeout_s: float = Field(
         300.0, gt=0, description="after this silence a Metastore lock is freed, and a transaction is aborted"
     )
+    door_doubt_s: float = Field(
+        20.0, gt=0, description="how long no statement is taken after one was given up whose call may still come"
+    )
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
         "one", description="on which the threads run; one is faster, and left while other programs leave no room on it"

@@ -17,6 +17,7 @@ PLAN |= {"rss_mb", "empty_request_ms", "selective_vs_empty", "selective_new_vs_e
 PLAN |= {"unclustered_new_vs_empty"}
 COMMIT = {"hot_table_commits_per_s", "ten_files_1m_vs_10k", "files_100k_s", "old_version_vs_latest"}
 COMMIT |= {"deep_versions_ratio", "ten_files_1m_next_ms"}
+DOORS = {"insert_vs_parquet", "small_insert_s", "small_insert_plain_s"}
 FOLD = {
     "first_fold_s",
     "first_fold_bytes",
@@ -77,6 +78,15 @@ def test_storage() -> None:
     requests = {"PutObject": 1}
     assert (figures["append_requests"], figures["append_operations"], figures["plan_requests"]) == (1, requests, 0)
     assert _positive(figures, {"append_vs_local"})
+
+
+@pytest.mark.slow  # two Sparks and a Hive Metastore
+@pytest.mark.timeout(600)
+def test_doors() -> None:
+    figures = _run("doors", "--rounds", "1", "--rows", "10000", "--statements", "16")
+
+    assert _positive(figures, DOORS) == DOORS
+    assert (figures["statements"], figures["statements_lost"], figures["statements_twice"]) == (16, 0, 0)
 
 
 @pytest.mark.slow  # four Sparks, and the jars of Hudi and Iceberg

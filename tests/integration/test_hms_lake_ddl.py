@@ -30,7 +30,7 @@ from lakemark_server.snapshots.service import Snapshots
 from tests.integration.conftest import Client
 from tests.integration.hms_objects import partition, table
 
-WAY = r"default\.t is a lake table: its rows are written through lakemark_spark or the gRPC API"
+WAY = r"default\.t is a lake table: its rows are written by INSERT INTO t__append"
 LAKE = {"lakemark.type": "lake"}
 
 

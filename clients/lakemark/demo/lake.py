@@ -53,6 +53,7 @@ class LakeTour:
         self.report.check("a watcher was told of each version when it was made, in order", told, True)
         self._plan()
         self._refuse_insert()
+        self._doors()
         self._mirror()
         self._drop()
         watch.join()
@@ -161,6 +162,31 @@ class LakeTour:
         reason = self.sql.fails(f"INSERT INTO {TABLE} SELECT {', '.join(NAMES)} FROM source LIMIT 1")
         self.report.check("a plain INSERT into a lake table is refused", bool(reason), True)
         self.report.say(reason)
+
+    def _doors(self) -> None:
+        self.report.chapter("Writing in plain SQL")
+        table = "air.long_flights"
+        self.sql(
+            f"CREATE TABLE {table} ({COLUMNS}) USING parquet PARTITIONED BY (month) "
+            "TBLPROPERTIES ('lakemark.type'='lake')"
+        )
+        names = ", ".join(NAMES)
+        for month in (1, 2):
+            self.sql(
+                f"INSERT INTO {table}__append SELECT {names} FROM source WHERE distance > 2000 AND month = {month}"
+            )
+        long = pc.field("distance") > 2000
+        counts = [self.flights.table.filter(long & (pc.field("month") == month)).num_rows for month in (1, 2)]
+        self.report.check("rows after two INSERTs", self.sql.one(f"SELECT count(*) FROM {table}"), sum(counts))
+        self.sql(f"INSERT INTO {table}__overwrite SELECT {names} FROM {table} WHERE month = 2 AND day = 1")
+        first = self.flights.table.filter(long & (pc.field("month") == 2) & (pc.field("day") == 1)).num_rows
+        after = self.sql.one(f"SELECT count(*) FROM {table}")
+        self.report.check("rows after month 2 was overwritten", after, counts[0] + first)
+        before = self.sql.one("SELECT count(*) FROM air.`long_flights@v2`")
+        self.report.check("rows of version 2", before, sum(counts))
+        added = self.sql.one("SELECT count(*) FROM air.`long_flights@v1..v2`")
+        self.report.check("rows that version 2 added", added, counts[1])
+        self.sql(f"DROP VIEW {table}")
 
     def _mirror(self) -> None:
         self.report.chapter("An outside Hive Metastore follows")

@@ -33,7 +33,8 @@ class Session:
     """The state of one connection, from its first to its last call.
 
     ``user`` and ``groups`` are those of ``set_ugi``, unless the client has proved who it is; ``data`` belongs to the
-    handlers. The calls of one connection run one at a time, so handlers need no lock here.
+    handlers, and is emptied once the connection is closed. The calls of one connection run one at a time, so handlers
+    need no lock here.
     """
 
     __slots__ = ("data", "groups", "peer", "proven", "user")

@@ -529,6 +529,7 @@ class HmsServer:
                 connection.abort()  # the worker's notice comes when the call has ended
                 return
         connection.closed = True
+        connection.session.data.clear()  # what handlers keep for it tells whether it is open
         connection.sock.close()
         self._connections.discard(connection)
         self._of_host[connection.host] -= 1

@@ -6,8 +6,9 @@ same client. So all that is known is whose call it is. From this it follows:
 * The statement's own directory is complete when its call comes. If all complete directories that the client was given
   are published before the call is answered, the statement's rows are there, whichever they are.
 * Each statement makes a known number of calls. So many are answered well for those that were published, and no more.
-  Once a statement is refused, it cannot be told which of the calls to come are its own. So none of those that were
-  owed is answered well: a statement may fail whose rows are there, but none is done whose rows are not.
+* Once a statement is given up before its own call has come, it cannot be told which of the calls to come is its own. So
+  for a while none is answered well, and what they might have ended is given up, too: a statement may fail whose rows
+  are there, but none is done whose rows are not.
 * A client whose connection broke goes on with another one, a session of its own here. Directories that it was given
   before are then among those of other sessions (``elsewhere``), which may as well belong to somebody else. Only if no
   directory of its own is left, and there is one elsewhere alone, it must be that one. In doubt nothing is published:
@@ -27,8 +28,9 @@ NO_ROWS = (
     "the door for it); nothing was committed"
 )
 IN_DOUBT = (
-    "the connection to the service broke while statements of this user and host were running, and it cannot be told "
-    "which of them has ended with this call: none of them was committed; repeat the statement"
+    "several statements of this application, or of this user and host while a connection broke, have ended, and it "
+    "cannot be told which of them ended with this call: it was not committed, unless an answer was lost; repeat it "
+    "after half a minute"
 )
 
 OVERWRITES_AT_ONCE = (
@@ -57,12 +59,14 @@ class CallSituation:
 
     ``own``: complete directories of the session that the call belongs to, ``elsewhere``: those of sessions that may
     have been the same client's; of neither anything was decided. ``owed``: calls of
-    statements of all these sessions that were published, which have not come.
+    statements of all these sessions that were published, which have not come. ``doubtful``: the call may be that of a
+    statement that was given up lately.
     """
 
     own: Sequence[CompleteDirectory]
     elsewhere: Sequence[CompleteDirectory]
     owed: int
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class CallEnd:
 def decide(situation: CallSituation, *, replaces: bool, way: str) -> CallEnd:
     """``replaces``: the door is one for overwriting; else ``way`` names the one that is."""
     own, elsewhere = situation.own, situation.elsewhere
-    if elsewhere and (own or situation.owed or len(elsewhere) > 1):
+    if situation.doubtful or (elsewhere and (own or situation.owed or len(elsewhere) > 1)):
         return _refused((*own, *elsewhere), IN_DOUBT)
     chosen = (*own, *elsewhere)
     if not chosen and not situation.owed:

@@ -96,7 +96,9 @@ class Publication:
         except LakemarkError as error:
             if self._took_back(table, open_instants, error):
                 raise
+            # Another process has done it at the same time, or the store's answer was lost.
             _log.info("a commit through a door was found to be made", table=table.name, reason=error.message)
+            return {one.directory: self._open(table, one).staged.files for one in statements}
         except Exception as error:
             self._took_back(table, open_instants, Internal(f"it failed here: {error}"))
             raise
@@ -169,9 +171,13 @@ class Publication:
         here = [slice_of(source, instant, schema) for source in self._sources(table, directory)]
         if len({one.target for one in here}) < len(here):
             raise InvalidFile(f"the statement wrote two files that would be one in {table.name}; it was not committed")
-        moved = {path for path, _ in storage.list_files(storage.join(location, str(instant)))}
+        moved = {f"{instant}/{path}" for path, _ in storage.list_files(storage.join(location, str(instant)))}
         slices = {one.target: one for one in (*here, *_moved(moved, instant, schema))}
-        files = list(self._footers.map(lambda one: self._file(table, schema, directory, one), slices.values()))
+        files = list(
+            self._footers.map(
+                lambda one: self._file(table, schema, directory, one, is_moved=one.target in moved), slices.values()
+            )
+        )
         empty = {file.path for file in files if not file.row_count}
         contents.move(
             location,
@@ -190,12 +196,18 @@ class Publication:
             by=caller.name(),
         )
 
-    def _file(self, table: LakeTable, schema: Schema, directory: GivenDirectory, one: StatementFile) -> pb.DataFile:
+    def _file(
+        self, table: LakeTable, schema: Schema, directory: GivenDirectory, one: StatementFile, *, is_moved: bool
+    ) -> pb.DataFile:
         """Raises InvalidSchema, InvalidFile."""
         system, root = open_location(table.record.location)
-        moved, source = storage.join(root, one.target), storage.join(root, directory.path, one.source)
-        at = moved if system.get_file_info(moved).type == fs.FileType.File else source
-        metadata, size = read_footer(at, system)
+        places = [storage.join(root, directory.path, one.source), storage.join(root, one.target)]
+        try:
+            metadata, size = read_footer(places[is_moved], system)
+        except InvalidFile:
+            if is_moved or system.get_file_info(places[True]).type != fs.FileType.File:
+                raise
+            metadata, size = read_footer(places[True], system)  # another process has moved it just now
         reasons = check_fits(schema, metadata.schema.to_arrow_schema()) or check_stored(schema, metadata)
         statistics = statistics_of(metadata, schema)
         nulls = {known.column_id for known in statistics if known.null_count}
@@ -224,13 +236,13 @@ class Publication:
 
 
 def _moved(targets: set[str], instant: int, schema: Schema) -> list[StatementFile]:
-    """The slices that an earlier attempt has moved. ``targets``: paths below the instant's directory."""
+    """The slices that an earlier attempt has moved. ``targets``: what lies below the instant's directory."""
     slices = []
     for path in targets:
-        above, _, name = path.rpartition("/")
+        above, _, name = path.removeprefix(f"{instant}/").rpartition("/")
         partition = above.rpartition("/")[0]
         one = slice_of(f"{partition}/{name}" if partition else name, instant, schema)
-        if one.target == f"{instant}/{path}":
+        if one.target == path:
             slices.append(one)
     return slices
 

@@ -8,7 +8,7 @@ from typing import Final, cast
 from lakemark_proto.store.v1.doors_pb2 import DoorDirectoryRecord, DoorSessionRecord
 from lakemark_server.doors.directories import GivenDirectory
 from lakemark_server.kv import ReadTransaction, Transaction
-from lakemark_server.store.keyspace import DOOR_DIRECTORIES, DOOR_SESSIONS
+from lakemark_server.store.keyspace import DOOR_DIRECTORIES, DOOR_SESSIONS, DOOR_SESSIONS_COUNTED
 
 REASON_CHARS_MAX: Final = 2_000
 
@@ -64,12 +64,24 @@ def retire(tx: Transaction, table_id: int, directories: Iterable[GivenDirectory]
             _put(tx, table_id, directory, record, now_ms)
 
 
-def forgive(tx: Transaction, table_id: int, among: Iterable[str]) -> None:
-    """No further call of these sessions is answered well for what was published so far."""
+def count_session(tx: Transaction, table_id: int) -> int:
+    """The number of a new session of the table."""
+    number = latest_session(tx, table_id) + 1
+    tx.set(DOOR_SESSIONS_COUNTED.key(table_id), number.to_bytes(8, "big"))
+    return number
+
+
+def latest_session(tx: ReadTransaction, table_id: int) -> int:
+    """The number of the session that was opened last."""
+    return int.from_bytes(tx.get(DOOR_SESSIONS_COUNTED.key(table_id)) or b"", "big")
+
+
+def doubt(tx: Transaction, table_id: int, among: Iterable[str], until_ms: int) -> None:
+    """No call of these sessions is answered well for what was published so far, nor for anything until then."""
     for session in among:
         owner = find_session(tx, table_id, session)
-        if owner is not None and owner.owed:
-            owner.owed = 0
+        if owner is not None:
+            owner.owed, owner.doubt_until_ms = 0, max(owner.doubt_until_ms, until_ms)
             put_session(tx, table_id, session, owner)
 
 
@@ -83,13 +95,15 @@ def refuse(tx: Transaction, table_id: int, call: GivenDirectory, message: str, n
 def answer(tx: Transaction, table_id: int, call: GivenDirectory, among: Sequence[str], worth: int, now_ms: int) -> bool:
     """Whether one of these sessions is owed a call; the first that is is then owed ``worth`` fewer, if it is so many.
 
-    A call that was counted before is not counted again.
+    A call that was counted before is not counted again. False, too, if one of the sessions came into doubt meanwhile.
     """
     record = find(tx, table_id, call)
     if record.answered:
         return True
-    for session in among:
-        owner = find_session(tx, table_id, session)
+    owners = {session: find_session(tx, table_id, session) for session in among}
+    if any(owner is not None and owner.doubt_until_ms > now_ms for owner in owners.values()):
+        return False
+    for session, owner in owners.items():
         if owner is not None and owner.owed:
             owner.owed -= min(worth, owner.owed)
             put_session(tx, table_id, session, owner)

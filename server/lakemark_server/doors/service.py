@@ -21,6 +21,7 @@ from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.doors import contents, records
 from lakemark_server.doors.decisions import (
+    IN_DOUBT,
     NO_ROWS,
     CallEnd,
     CallSituation,
@@ -37,8 +38,8 @@ from lakemark_server.timeline.service import Timeline
 
 USE_NOTED_MS: Final = 5_000
 """How often it is noted that a session is used."""
-SKEW_MS: Final = 60_000
-"""How far the clocks of processes may be apart."""
+DOUBT_MS: Final = 20_000
+"""A statement whose directory is complete makes its call within this time."""
 EARLIER_MS: Final = 6 * 3_600_000
 """A client that comes back after its connection broke has used it so lately."""
 EARLIER_MAX: Final = 200
@@ -71,6 +72,7 @@ class DoorSession:
 
     door: Door
     name: str
+    noted: int
     noted_ms: int
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -96,12 +98,17 @@ class _Ending:
     def owed(self) -> int:
         return self.own.owed + sum(one.owed for _, one in self.earlier)
 
+    def doubtful(self, now_ms: int) -> bool:
+        """Whether calls of statements that were given up may still come."""
+        return any(one.doubt_until_ms > now_ms for one in (self.own, *(one for _, one in self.earlier)))
+
 
 class Doors:
     """Thread-safe. What processes have to agree on is in the store."""
 
-    def __init__(self, store: Store, timeline: Timeline, clock: ClockMs = now_ms) -> None:
+    def __init__(self, store: Store, timeline: Timeline, clock: ClockMs = now_ms, doubt_ms: int = DOUBT_MS) -> None:
         self._store = store
+        self._doubt_ms = doubt_ms
         self._mutations = Mutations(store, clock)
         self._clock = clock
         self._publication = Publication(store, timeline)
@@ -109,10 +116,24 @@ class Doors:
 
     def begin(self, door: Door, client: str) -> DoorSession:
         """For a new connection of ``client`` (``user@host``, as far as that is known)."""
-        session, now = new_session(), self._clock()
-        record = DoorSessionRecord(kind=door.kind, branch=door.branch, client=client, opened_ms=now, used_ms=now)
-        self._mutations.run(lambda mutation: records.put_session(mutation.tx, door.table_id, session, record))
-        made = DoorSession(door, session, now)
+        session = new_session()
+
+        def body(mutation: Mutation) -> DoorSessionRecord:
+            now, number = mutation.now_ms, records.count_session(mutation.tx, door.table_id)
+            record = DoorSessionRecord(
+                kind=door.kind,
+                branch=door.branch,
+                client=client,
+                opened_ms=now,
+                used_ms=now,
+                opened=number,
+                used=number,
+            )
+            records.put_session(mutation.tx, door.table_id, session, record)
+            return record
+
+        record = self._mutations.run(body)
+        made = DoorSession(door, session, record.used, record.used_ms)
         self._live[session] = made
         return made
 
@@ -122,9 +143,10 @@ class Doors:
         Raises Unavailable, StorageRefused.
         """
         now = self._clock()
-        if now - session.noted_ms >= USE_NOTED_MS:
-            session.noted_ms = now
-            self._mutations.run(lambda mutation: _note_use(mutation, session))
+        latest = self._store.read(lambda tx: records.latest_session(tx, session.door.table_id))
+        if latest > session.noted or now - session.noted_ms >= USE_NOTED_MS:
+            self._mutations.run(lambda mutation: _note_use(mutation, session, latest))
+            session.noted, session.noted_ms = latest, now
         directory = GivenDirectory.new(session.name, table.schema.schema_id, version, now)
         return contents.give(table.record.location, directory)
 
@@ -153,15 +175,16 @@ class Doors:
         if known.refused:
             raise StatementRefused(known.refused)
         own, elsewhere = self._settled(ending)
-        decision = decide(CallSituation(own, elsewhere, ending.owed), replaces=door.kind == "overwrite", way=way)
+        situation = CallSituation(own, elsewhere, ending.owed, ending.doubtful(self._clock()))
+        decision = decide(situation, replaces=door.kind == "overwrite", way=way)
         if decision.refusal:
-            raise self._refused(ending, decision)
-        self._publish(ending, decision.publish)
+            raise self._refused(ending, decision, certain=_is_certain(situation))
+        self._publish(ending, decision.publish, certain=_is_certain(situation))
         answered = self._mutations.run(
             lambda mutation: records.answer(mutation.tx, door.table_id, call, ending.sessions, worth, mutation.now_ms)
         )
         if not answered:
-            raise self._refused(ending, CallEnd(refusal=NO_ROWS))
+            raise self._refused(ending, CallEnd(refusal=IN_DOUBT), certain=True)
         self._delete(ending.table, [call])  # of the look-up right before the call, into which nobody writes
 
     def _ending(self, tx: ReadTransaction, door: Door, call: GivenDirectory) -> _Ending:
@@ -180,15 +203,17 @@ class Doors:
     def _may_precede(self, name: str, one: DoorSessionRecord, own: DoorSessionRecord) -> bool:
         """A client has one connection at a time, so one that is open, or was used later, is somebody else's."""
         same = (one.client, one.kind, one.branch) == (own.client, own.kind, own.branch)
-        since = own.opened_ms - one.used_ms
-        return same and -SKEW_MS <= since <= EARLIER_MS and name not in self._live
+        lately = own.opened_ms - one.used_ms <= EARLIER_MS
+        return same and lately and one.used < own.opened and name not in self._live
 
     def _settled(self, ending: _Ending) -> tuple[list[CompleteDirectory], list[CompleteDirectory]]:
-        """What is complete in the session and elsewhere, once no job is about to write its _SUCCESS."""
+        """What is complete in the session and elsewhere. Waits for jobs that are about to write their _SUCCESS."""
         for pause_s in (*PAUSES_S, None):
             own = self._complete(ending.table, ending.sessions[:1])
             elsewhere = self._complete(ending.table, ending.sessions[1:])
-            if pause_s is None or all(one.marked for one in (*own, *elsewhere)):
+            complete = (*own, *elsewhere)
+            told = ending.door.kind == "overwrite" and len(complete) == 1 and not ending.owed
+            if pause_s is None or told or all(one.marked for one in complete):
                 break
             time.sleep(pause_s)
         return own, elsewhere
@@ -212,7 +237,7 @@ class Doors:
         self._delete(table, [one for one, record in decided.items() if record.outcome and record.changed_ms < before])
         return [one for one in complete if not decided[one.directory].outcome]
 
-    def _publish(self, ending: _Ending, directories: Sequence[GivenDirectory]) -> None:
+    def _publish(self, ending: _Ending, directories: Sequence[GivenDirectory], *, certain: bool) -> None:
         """Raises StatementRefused, of which it takes a note; UnknownOutcome."""
         if not directories:
             return
@@ -222,26 +247,29 @@ class Doors:
         except UnknownOutcome:
             raise
         except LakemarkError as error:
-            raise self._refused(ending, given_up(directories, error.message)) from error
+            raise self._refused(ending, given_up(directories, error.message), certain=certain) from error
         except Exception as error:
             # It would fail for each later statement of the session, which ends this one, too.
             _log.exception("rows that came through a door could not be published", table=table.name)
-            raise self._refused(ending, given_up(directories, f"it failed here: {error}")) from error
+            why = given_up(directories, f"it failed here: {error}")
+            raise self._refused(ending, why, certain=certain) from error
         partitioned = bool(table.schema.partition_columns)
         calls = {one: calls_of(partitioned=partitioned, files=number) for one, number in files.items()}
         self._mutations.run(
             lambda mutation: records.publish(mutation.tx, door.table_id, calls, ending.call.session, mutation.now_ms)
         )
 
-    def _refused(self, ending: _Ending, decision: CallEnd) -> StatementRefused:
-        """Takes a note of a refusal."""
+    def _refused(self, ending: _Ending, decision: CallEnd, *, certain: bool) -> StatementRefused:
+        """Takes a note of a refusal. ``certain``: the call is that of the only statement that is given up."""
         table_id, why = ending.door.table_id, decision.refusal
 
         def body(mutation: Mutation) -> None:
             records.retire(mutation.tx, table_id, decision.retire, why, mutation.now_ms)
             records.refuse(mutation.tx, table_id, ending.call, why, mutation.now_ms)
-            if decision.retire:
-                records.forgive(mutation.tx, table_id, ending.sessions)
+            if decision.retire and not certain:
+                sessions = {ending.call.session, *(one.session for one in decision.retire)}
+                sessions |= {name for name, one in ending.earlier if one.owed}
+                records.doubt(mutation.tx, table_id, sessions, mutation.now_ms + self._doubt_ms)
 
         self._mutations.run(body)
         return StatementRefused(why, table=ending.table.name)
@@ -253,8 +281,13 @@ class Doors:
                 storage.delete_directory(storage.join(table.record.location, directory.path))
 
 
-def _note_use(mutation: Mutation, session: DoorSession) -> None:
+def _note_use(mutation: Mutation, session: DoorSession, latest: int) -> None:
     record = records.find_session(mutation.tx, session.door.table_id, session.name)
     if record is not None:
-        record.used_ms = mutation.now_ms
+        record.used_ms, record.used = mutation.now_ms, max(record.used, latest)
         records.put_session(mutation.tx, session.door.table_id, session.name, record)
+
+
+def _is_certain(situation: CallSituation) -> bool:
+    """Whether no other statement than that of the call can have ended."""
+    return len(situation.own) + len(situation.elsewhere) <= 1 and not situation.owed and not situation.doubtful

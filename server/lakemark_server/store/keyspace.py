@@ -62,6 +62,7 @@ MERGES: Final = Space.of("merge")
 CLEANED: Final = Space.of("cleaned")  # (table id, branch key) -> CleanedRecord
 LEFT_FILES: Final = Space.of("left")  # (table id, path) -> size, since when nobody has it: files still to be deleted
 DOOR_SESSIONS: Final = Space.of("door")  # (table id, session) -> DoorSessionRecord: who inserts through a door
+DOOR_SESSIONS_COUNTED: Final = Space.of("doorn")  # (table id) -> how many sessions there were, 8 bytes
 DOOR_DIRECTORIES: Final = Space.of("doord")  # (table id, session, directory) -> DoorDirectoryRecord: what was decided
 EXPIRING: Final = Space.of("expire")  # (ms, table id, name of a branch or tag) -> empty: when it is to be dropped
 CLEANS: Final = Space.of("clean")  # (table id) -> when its next clean in the background is due, failures in a row
@@ -144,7 +145,7 @@ OF_TABLE: Final = (
     LAKE_TABLES, SCHEMAS, SCHEMA_VERSIONS, HIVE_TABLES, PARTITIONS, PARTITION_PLACES, PARTITION_CHANGES,
     COLUMN_STATISTICS, HEADS, LAST_INSTANT, INSTANTS, ALIVE, VERSIONS, VERSION_TIMES, BLOCKS, STAGED_SLICES, REMOVED,
     BASES, BASE_INDEXES, BASE_PAGES, BASE_BUILDS, BRANCHES, BRANCH_KEYS, TAGS, SAVEPOINTS, MERGES, CLEANED,
-    PENDING_PARTITIONS, LEFT_FILES, CLEANS, CONSTRAINTS, REFERENCES, DOOR_SESSIONS, DOOR_DIRECTORIES,
-    OPTIMIZATIONS, PARTITION_HISTORIES, OPTIMIZATION_TASKS, OPTIMIZATION_RUNS, OPTIMIZATION_HOLDS, TABLE_TIMES,
-    TABLE_READS,
+    PENDING_PARTITIONS, LEFT_FILES, CLEANS, CONSTRAINTS, REFERENCES, DOOR_SESSIONS, DOOR_SESSIONS_COUNTED,
+    DOOR_DIRECTORIES, OPTIMIZATIONS, PARTITION_HISTORIES, OPTIMIZATION_TASKS, OPTIMIZATION_RUNS, OPTIMIZATION_HOLDS,
+    TABLE_TIMES, TABLE_READS,
 )  # fmt: skip

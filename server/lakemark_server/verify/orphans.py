@@ -17,6 +17,8 @@ from lakemark_core.errors import TableNotFound
 from lakemark_core.storage import list_files
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.doors import records
+from lakemark_server.doors.directories import session_path
 from lakemark_server.file_index.arrow import texts
 from lakemark_server.file_index.parts.locate import locate
 from lakemark_server.file_index.parts.part import Part
@@ -63,7 +65,14 @@ def _listed(table: LakeTable) -> dict[str, int]:
 def _unowned(store: Store, snapshots: Snapshots, table: LakeTable, files: dict[str, int]) -> dict[str, int]:
     """Writers are asked for after the files were listed: whoever has begun since then has none of these."""
     writing, left = store.read(lambda tx: _writing(tx, table.table_id)), _left(store, table.table_id)
-    sought = [path for path in files if path.partition("/")[0] not in writing and path not in left]
+    given = store.read(lambda tx: {session_path(name) for name, _ in records.sessions(tx, table.table_id)})
+    sought = [
+        path
+        for path in files
+        if path.partition("/")[0] not in writing
+        and path not in left
+        and "/".join(path.split("/", 2)[:2]) not in given  # statements that insert through doors
+    ]
     had = snapshots.again(lambda: _had(store, snapshots, table, sought))
     return {path: files[path] for path in sought if path not in had}
 

@@ -1,0 +1,1 @@
+"""Statements through doors, with the calls and files of Spark's own writer."""

@@ -1,0 +1,517 @@
+"""What the calls of statements become, whichever way they end: rows are there once, or the statement fails."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hmsclient.genthrift.hive_metastore.ttypes import InvalidOperationException, MetaException, NoSuchObjectException
+from thrift.transport.TTransport import TTransportException
+
+from lakemark import Client, connect
+from lakemark_hms.bridge import HmsBridge
+from lakemark_hms.doors.facade import DoorFacade
+from lakemark_hms.lake.facet import SparkFacet
+from lakemark_server.context.clock import now_ms
+from lakemark_server.doors import publication, records
+from lakemark_server.doors import service as doors_service
+from lakemark_server.doors.service import DOUBT_MS, Doors
+from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
+from lakemark_server.process import Service
+from lakemark_server.settings import Settings
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.timeline.service import Timeline
+from lakemark_server.verify.files import check_files
+from tests.integration.doors.statements import SparkClient
+from tests.stores import store_url
+
+REFUSED = (InvalidOperationException, MetaException)
+Another = Callable[[], int]
+
+
+class Later:
+    """The time, which a test can move forward."""
+
+    def __init__(self) -> None:
+        self.by_ms = 0
+
+    def __call__(self) -> int:
+        return now_ms() + self.by_ms
+
+
+@pytest.fixture
+def clock() -> Later:
+    return Later()
+
+
+@pytest.fixture
+def service(tmp_path: Path, clock: Later) -> Iterator[Service]:
+    settings = Settings(store=store_url(tmp_path), warehouse=str(tmp_path / "wh"), grpc_port=0, hms_port=0)
+    with Service(settings, clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+def another(service: Service, clock: Later) -> Iterator[Another]:
+    """The port of a Metastore on the same store, which shares nothing else with the first one."""
+    with ExitStack() as stack:
+
+        def started() -> int:
+            snapshots = Snapshots(service.store)
+            timeline = Timeline(service.store, snapshots, clock)
+            doors = DoorFacade(Doors(service.store, timeline, clock), snapshots)
+            bridge = HmsBridge(service.catalog, SparkFacet(snapshots), timeline=timeline, doors=doors)
+            return stack.enter_context(bridge).port
+
+        yield started
+
+
+@pytest.fixture
+def lake(service: Service) -> Iterator[Client]:
+    with connect(service.grpc_address) as client:
+        client.tables.create("default.t", "id int")
+        client.tables.create("default.p", "id int, m int", partitioned_by=["m"])
+        yield client
+
+
+@pytest.fixture
+def spark(service: Service) -> Iterator[Callable[..., SparkClient]]:
+    opened: list[SparkClient] = []
+
+    def one(user: str = "ann") -> SparkClient:
+        opened.append(SparkClient(port_of(service), user))
+        return opened[-1]
+
+    yield one
+    for client in opened:
+        client.close()
+
+
+def port_of(service: Service) -> int:
+    assert service.hms is not None
+    return service.hms.port
+
+
+def ids(lake: Client, name: str = "t") -> list[int]:
+    return sorted(lake.read(f"default.{name}").column("id").to_pylist())
+
+
+def versions(lake: Client, name: str = "t") -> int:
+    return len(list(lake.timeline.versions(f"default.{name}")))
+
+
+def test_each_look_up_gives_a_directory_of_its_own(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    given = [one.look_up("t__append") for _ in range(3)]
+    assert len(set(given)) == 3
+    assert all(path.is_dir() for path in given)
+    assert one.client.get_all_tables("default") == ["p", "t"]
+    assert one.client.get_partitions("default", "p__append", -1) == []
+
+
+def test_a_statement_is_a_commit_with_statistics(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    directory = one.look_up("t__append")
+    one.write(directory, [1, 2], done=False)
+    one.write(directory, [3])
+    one.end("t__append")
+    assert ids(lake) == [1, 2, 3]
+    assert versions(lake) == 1
+    files = list(lake.plan("default.t").files())
+    assert sorted(file.row_count for file in files) == [1, 2]
+    assert [file.row_count for file in lake.plan("default.t", "id > 2").files()] == [1]
+    assert len({file.path.rpartition("/")[0] for file in files}) == 2, "each in a directory of its own"
+
+
+def test_partitions_come_from_directories(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    directory = one.look_up("p__append")
+    one.write(directory, [1], partition="m=1", done=False)
+    one.write(directory, [2], partition="m=__HIVE_DEFAULT_PARTITION__")
+    one.add_partitions("p__append", ["1", "__HIVE_DEFAULT_PARTITION__"])
+    one.end("p__append")
+    one.end("p__append")  # Spark calls once for the partitions, and once for the statement
+    rows = lake.read("default.p").to_pylist()
+    assert sorted(rows, key=lambda row: row["id"]) == [{"id": 1, "m": 1}, {"id": 2, "m": None}]
+    assert versions(lake, "p") == 1
+    with pytest.raises(REFUSED, match="no rows of a statement"):
+        one.end("p__append")
+
+
+def test_an_overwrite_replaces_the_table_or_the_partitions_of_its_rows(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    one = spark()
+    one.insert("t__append", [1, 2])
+    one.insert("t__overwrite", [3])
+    assert ids(lake) == [3]
+    for name, rows in (("append", {"m=1": [1], "m=2": [2]}), ("overwrite", {"m=2": [5]})):
+        directory = one.look_up(f"p__{name}")
+        for partition, values in rows.items():
+            one.write(directory, values, partition=partition)
+        one.end(f"p__{name}")
+        one.end(f"p__{name}")
+    assert ids(lake, "p") == [1, 5]
+
+
+def test_an_overwrite_loses_to_what_came_since_it_was_looked_up(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    one, other = spark(), spark("bob")
+    one.insert("t__append", [1])
+    directory = one.look_up("t__overwrite")
+    other.insert("t__append", [2])
+    one.write(directory, [9])
+    with pytest.raises(REFUSED, match="version 2"):
+        one.end("t__overwrite")
+    assert ids(lake) == [1, 2]
+    one.insert("t__overwrite", [9])
+    assert ids(lake) == [9]
+
+
+def test_a_static_overwrite_of_an_append_door_is_refused(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    directory = one.look_up("t__append")
+    shutil.rmtree(directory)  # as Spark does first
+    one.write(directory, [1])
+    with pytest.raises(REFUSED, match=r"INSERT OVERWRITE.*use default\.t__overwrite"):
+        one.end("t__append")
+    assert ids(lake) == []
+    one.insert("t__append", [2])
+    assert ids(lake) == [2]
+
+
+def test_a_dynamic_overwrite_leaves_no_success(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    directory = one.look_up("p__append")
+    one.write(directory, [1], partition="m=1", done=False)
+    with pytest.raises(REFUSED, match=r"INSERT OVERWRITE.*use default\.p__overwrite"):
+        one.end("p__append")
+    directory = one.look_up("p__overwrite")
+    one.write(directory, [2], partition="m=1", done=False)
+    one.end("p__overwrite")
+    one.end("p__overwrite")
+    assert ids(lake, "p") == [2]
+
+
+def test_of_two_overwrites_that_cannot_be_told_apart_none_is_committed(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    one = spark()
+    for rows in ([1], [2]):
+        one.write(one.look_up("p__overwrite"), rows, partition="m=1", done=False)
+    with pytest.raises(REFUSED, match="none of them was committed"):
+        one.end("p__overwrite")
+    with pytest.raises(REFUSED, match="repeat it"):
+        one.end("p__overwrite")
+    assert ids(lake, "p") == []
+
+
+def test_no_rows_are_a_version_without_files(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    directory = one.look_up("t__append")
+    one.write(directory, [])
+    one.end("t__append")
+    assert (ids(lake), versions(lake)) == ([], 1)
+    one.insert("t__append", [1])
+    one.insert("t__overwrite", [])
+    assert (ids(lake), versions(lake)) == ([], 3)
+    one.done(one.look_up("p__overwrite"))
+    one.end("p__overwrite")
+    assert versions(lake, "p") == 1
+
+
+def test_a_statement_that_failed_leaves_nothing_behind_for_others(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    one = spark()
+    one.write(one.look_up("t__append"), [1], done=False)  # no _SUCCESS: it failed, was cancelled, or still runs
+    one.insert("t__append", [2])
+    assert ids(lake) == [2]
+    with pytest.raises(REFUSED, match="no rows"):
+        one.end("t__append")
+
+
+def test_statements_at_once_are_each_answered_after_their_rows_are_there(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    """The calls of an application do not say which statement they end."""
+    one = spark()
+    first, second = one.look_up("t__append"), one.look_up("t__append")
+    one.write(second, [2])
+    one.write(first, [1])
+    one.end("t__append")
+    assert ids(lake) == [1, 2], "the call may be that of either"
+    one.end("t__append")
+    assert (ids(lake), versions(lake)) == ([1, 2], 2)
+    with pytest.raises(REFUSED, match="no rows"):
+        one.end("t__append")
+
+
+def test_the_same_call_is_answered_again(lake: Client, another: Another, spark: Callable[..., SparkClient]) -> None:
+    """The reply was lost; perhaps another process is asked."""
+    one = spark()
+    one.write(one.look_up("t__append"), [1])
+    call = one.end("t__append")
+    one.send("t__append", call)
+    one.connect(another())
+    one.send("t__append", call)
+    assert (ids(lake), versions(lake)) == ([1], 1)
+    with pytest.raises(REFUSED, match="no rows"):
+        one.end("t__append")
+
+
+def test_what_was_refused_stays_refused(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    one.write(one.look_up("t__append"), [1], more={"strange": pa.array(["x"])})
+    shown = one.client.get_table("default", "t__append")
+    shown.parameters = {}
+    for _ in range(2):
+        with pytest.raises(REFUSED, match="column 'strange' of the file is not in the table"):
+            one.send("t__append", shown)
+    one.insert("t__append", [2])
+    assert ids(lake) == [2]
+
+
+def test_one_bad_statement_of_two_refuses_both(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    """Neither call says whose it is, so that none may be told that its rows are there."""
+    one = spark()
+    one.write(one.look_up("t__append"), [1])
+    one.write(one.look_up("t__append"), [2], more={"strange": pa.array(["x"])})
+    for _ in range(2):
+        with pytest.raises(REFUSED):
+            one.end("t__append")
+    assert ids(lake) == []
+
+
+def test_a_refusal_leaves_no_credit_for_other_calls(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    """Three statements at once. The first call ends two; when the third one is refused, the call that comes next may
+    be its own, so it is not answered well."""
+    one = spark()
+    places = [one.look_up("t__append") for _ in range(3)]
+    one.write(places[0], [1])
+    one.write(places[1], [2])
+    one.end("t__append")
+    one.write(places[2], [3], more={"strange": pa.array(["x"])})
+    for _ in range(2):
+        with pytest.raises(REFUSED):
+            one.end("t__append")
+    assert ids(lake) == [1, 2]
+
+
+def test_a_dead_drivers_rows_are_nobodys(
+    lake: Client, service: Service, spark: Callable[..., SparkClient], clock: Later
+) -> None:
+    """Another user's statement has nothing to do with them. Of the same user it may be that the driver lives on."""
+    dead, other = spark(), spark("bob")
+    dead.write(dead.look_up("t__append"), [1])
+    dead.close()
+    other.insert("t__append", [2])
+    same = spark()
+    with pytest.raises(REFUSED, match="repeat it after half a minute"):
+        same.insert("t__append", [3])
+    clock.by_ms += DOUBT_MS + 1
+    same.insert("t__append", [3])
+    assert ids(lake) == [2, 3]
+
+
+def test_what_was_left_is_swept_after_a_day(
+    lake: Client, service: Service, spark: Callable[..., SparkClient], clock: Later
+) -> None:
+    one = spark()
+    left = one.look_up("t__append")
+    one.write(left, [1])
+    sweep = DoorSweep(service.store, clock)
+    assert sweep.round() == 0
+    assert left.exists()
+    assert check_files(service.store, orphans=True).orphans == []
+    clock.by_ms += RETAIN_MS + 60_000
+    assert sweep.round() == 1
+    assert not left.parent.exists()
+    with pytest.raises(REFUSED, match="more than a day ago"):
+        one.end("t__append")
+    spark().insert("t__append", [2])
+    assert ids(lake) == [2]
+
+
+def test_another_connection_goes_on_with_the_statement(
+    lake: Client, another: Another, spark: Callable[..., SparkClient]
+) -> None:
+    """The connection broke between the rows and the call. There is no other statement that it could end."""
+    one = spark()
+    one.write(one.look_up("t__append"), [1])
+    one.close()
+    one.connect(another())
+    one.end("t__append")
+    assert (ids(lake), versions(lake)) == ([1], 1)
+
+
+def test_in_doubt_after_a_broken_connection_nothing_is_committed(
+    lake: Client, another: Another, spark: Callable[..., SparkClient], clock: Later
+) -> None:
+    """A statement from before and one from after: the call may be that of either, or the first may be somebody
+    else's."""
+    one, other = spark(), spark("bob")
+    one.write(one.look_up("t__append"), [1])
+    one.close()
+    one.connect(another())
+    one.write(one.look_up("t__append"), [2])
+    for _ in range(2):
+        with pytest.raises(REFUSED):
+            one.end("t__append")
+    with pytest.raises(REFUSED, match="repeat it after half a minute"):
+        one.insert("t__append", [3])  # the call might be that of one of the two
+    assert ids(lake) == []
+    other.insert("t__append", [4])
+    clock.by_ms += DOUBT_MS + 1
+    one.insert("t__append", [3])
+    assert ids(lake) == [3, 4]
+
+
+def test_applications_of_one_user_that_are_connected_do_not_disturb_each_other(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    one, other = spark(), spark()
+    directory = one.look_up("t__append")
+    one.write(directory, [1])
+    other.insert("t__append", [2])
+    assert ids(lake) == [2]
+    one.end("t__append")
+    assert ids(lake) == [1, 2]
+
+
+class _KilledError(BaseException):
+    """As if the process had ended here."""
+
+
+@pytest.mark.parametrize("at", ["move", "commit", "publish", "answer"])
+def test_another_process_ends_what_one_that_was_killed_has_begun(
+    lake: Client,
+    service: Service,
+    another: Another,
+    spark: Callable[..., SparkClient],
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+) -> None:
+    """Between any two steps: after some files were moved, before and after the commit, before the reply."""
+    one = spark()
+    directory = one.look_up("p__append")
+    for number in range(3):
+        one.write(directory, [number], partition=f"m={number}")
+    shown = one.client.get_table("default", "p__append")
+    shown.parameters = {}
+    assert service.hms is not None
+    monkeypatch.setattr(service.hms, "stop", partial(service.hms.stop, 0.1))  # its worker is gone
+    one.connect(port_of(service), timeout_s=2)  # nobody will answer
+    with monkeypatch.context() as patched:
+        _kill(patched, at)
+        with pytest.raises(TTransportException):
+            one.send("p__append", shown)
+    one.connect(another())
+    one.send("p__append", shown)
+    assert ids(lake, "p") == [0, 1, 2]
+    one.end("p__append")
+    assert versions(lake, "p") == 1
+    with pytest.raises(REFUSED, match="no rows"):
+        one.end("p__append")
+
+
+def _kill(patched: pytest.MonkeyPatch, at: str) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise _KilledError
+
+    if at == "move":
+        real = publication.contents.move
+
+        def first_only(location: str, pairs: Iterator[tuple[str, str]]) -> None:
+            real(location, [next(iter(pairs))])
+            raise _KilledError
+
+        patched.setattr(publication.contents, "move", first_only)
+    elif at == "commit":
+        patched.setattr(Timeline, "commit", killed)
+    elif at == "publish":
+        patched.setattr(records, "publish", killed)
+    else:
+        patched.setattr(records, "answer", killed)
+
+
+def test_names_of_doors(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    lake.branches.create("default.t", "dev")
+    one.insert("t__dev__append", [7])
+    assert ids(lake) == []
+    assert lake.read("default.t", branch="dev").column("id").to_pylist() == [7]
+    lake.tables.create("default.t__append", "id int")
+    assert one.client.get_table("default", "t__append").tableType == "VIRTUAL_VIEW", "a table of that name comes first"
+    for name in ("t__strange", "nothing__append", "t__dev2__append", "__append", "append"):
+        with pytest.raises(NoSuchObjectException):
+            one.client.get_table("default", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("k__append", r"k has a key \(id\).*lakemark_spark\.upsert"),
+        ("k__overwrite", r"lakemark_spark\.overwrite"),
+        ("k__upsert", r"lakemark_spark\.upsert"),
+        ("k__delete", r"lakemark_spark\.delete"),
+        ("t__insert", r"no key: use default\.t__append"),
+        ("t__upsert", r"lakemark_spark\.upsert"),
+    ],
+)
+def test_doors_that_a_table_has_not_name_the_way(
+    lake: Client, spark: Callable[..., SparkClient], name: str, way: str
+) -> None:
+    lake.tables.create("default.k", "id int, x int", properties={"lakemark.primary-key": "id"})
+    with pytest.raises(MetaException, match=way):
+        spark().client.get_table("default", name)
+
+
+def test_a_door_is_neither_changed_nor_dropped(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    shown = one.client.get_table("default", "t__append")
+    shown.parameters["mine"] = "1"
+    with pytest.raises(REFUSED, match=r"is a door into lake table default\.t"):
+        one.send("t__append", shown)
+    with pytest.raises((*REFUSED, NoSuchObjectException), match="cannot be dropped"):
+        one.client.drop_table("default", "t__append", True)
+
+
+def test_not_null_is_kept(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    lake.tables.create("default.n", "id int not null")
+    one = spark()
+    one.write(one.look_up("n__append"), [1, None])  # type: ignore[list-item]
+    with pytest.raises(REFUSED, match="column 'id' is NOT NULL"):
+        one.end("n__append")
+
+
+def test_many_files(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    directory = one.look_up("t__append")
+    one.write(directory, [1], done=False)
+    (first,) = directory.glob("*.parquet")
+    for number in range(1, 2_000):
+        shutil.copyfile(first, directory / f"part-{number:05d}.c000.snappy.parquet")
+    one.done(directory)
+    one.end("t__append")
+    assert len(list(lake.plan("default.t").files())) == 2_000
+    assert versions(lake) == 1
+
+
+def test_what_is_decided_is_deleted_by_and_by(
+    lake: Client, spark: Callable[..., SparkClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors_service, "SETTLED_MS", -1_000)
+    one = spark()
+    directory = one.look_up("t__append")
+    one.write(directory, [1])
+    one.end("t__append")
+    assert directory.is_dir(), "a committer may not be done with its _SUCCESS"
+    one.insert("t__append", [2])
+    assert not directory.exists()
