@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.browser import BrowserMissing, running_browser, serious_findings
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser import AXE, running_browser
 from tests.integration.web.conftest import Site
 from tests.web_lake import DAY, MEGA, WebLake
 
@@ -41,7 +41,11 @@ WIDE, PHONE = (1100, 800), (390, 844)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with running_browser() as running:
+    with ExitStack() as stack:
+        try:
+            running = stack.enter_context(running_browser())
+        except BrowserMissing as missing:
+            pytest.skip(str(missing))
         yield running
 
 
@@ -84,15 +88,13 @@ def visit(browser: Browser, site: Site, size: tuple[int, int] = WIDE, **options:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_nothing_serious_and_nothing_goes_wrong(browser: Browser, site: Site, name: str, scheme: str) -> None:
-    if not AXE.exists():
-        pytest.skip("axe is not there: scripts/setup --browser brings it")
     # The test's own script is let in; that of the page is not changed by it.
     with visit(browser, site, color_scheme=scheme, bypass_csp=True) as visited:
         page = visited.go(PAGES[name])
-        page.evaluate(AXE.read_text())
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(result => result.violations)")
-        serious = [one for one in found if one["impact"] in ("serious", "critical")]
-        assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious] == []
+        try:
+            assert serious_findings(page) == []
+        except BrowserMissing as missing:
+            pytest.skip(str(missing))
 
 
 @pytest.mark.parametrize("name", PAGES)
