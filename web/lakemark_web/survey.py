@@ -178,6 +178,7 @@ class CatalogSurvey:
         domains = self._domains
         end = domains.events.consumers.locate(self.catalog, END)
         watcher = domains.events.feed.watch(self.catalog, end.offset, end.epoch, EVERYTHING, self._wake.set)
+        self._whole.clear()
         self._commits.clear()
         self._refused.clear()
         try:
@@ -256,7 +257,7 @@ class CatalogSurvey:
         if event.kind == events_pb2.COMMITTED:
             commit = event.commit
             place = TablePlace(event.database, event.table)
-            by = event.by or commit.owner
+            by = commit.owner or event.by  # what a writer calls itself says more than its address
             self._commits.append(
                 CommitSeen(
                     event.time_ms, event.table_id, place, by, commit.operation, commit.added_files, commit.added_rows
