@@ -13,8 +13,9 @@ import pytest
 from benchmarks.browser import BrowserMissing, running_browser, serious_findings
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.integration.web.conftest import Site
-from tests.web_lake import DAY, MEGA, WebLake
+from tests.integration.grpc_server import running_service
+from tests.integration.web.conftest import SETTINGS, Site
+from tests.web_lake import DAY, MEGA, WebLake, fill
 
 ORDERS = "/tables/hive/sales/orders"
 PAGES = {
@@ -207,13 +208,24 @@ def test_another_site_cannot_act(browser: Browser, site: Site, lake: WebLake) ->
     assert len(lake.service.timeline.versions(table.table_id, "")[0]) == 1
 
 
+@pytest.fixture(scope="module")
+def pictured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Without attacks, and with tables that nothing is the matter with."""
+    with running_service(tmp_path_factory.mktemp("pictured"), **SETTINGS) as service:
+        lake = fill(service, attack="ann")
+        for name in ("customers", "invoices", "returns"):
+            lake.put(lake.table(name), [120 * MEGA] * 3, owner="billing")
+        yield Site(service)
+
+
 @pytest.mark.parametrize("name", PICTURES)
-def test_pictures(browser: Browser, site: Site, name: str, tmp_path: Path) -> None:
+def test_pictures(browser: Browser, pictured: Site, name: str, tmp_path: Path) -> None:
     chosen = os.environ.get("LAKEMARK_PICTURES")
     directory = Path(chosen) if chosen else tmp_path
-    with visit(browser, site, color_scheme=PICTURES[name]) as visited:
+    with visit(browser, pictured, color_scheme=PICTURES[name]) as visited:
         page = visited.go(PAGES[name])
         page.wait_for_function("!document.body.dataset.again")
+        expect(page.locator("#live")).to_have_text("live")
         place = directory / f"{name}.png"
         page.screenshot(path=place, animations="disabled")
     assert 5_000 < place.stat().st_size < PICTURE_BYTES_MAX

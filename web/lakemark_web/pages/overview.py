@@ -22,7 +22,7 @@ HEALTHY_MIN: Final = 70
 """A score from which on a table needs nobody."""
 
 _BARS: Final = 12
-_SHARES: Final = 8
+_SHARES: Final = 5
 _NAMED: Final = 5
 
 
