@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from tests.e2e.spark_runner import SparkProcess, interpreter
+from tests.e2e.spark_runner import COMPILED, SparkProcess, interpreter
 from tests.s3_proxy import S3Proxy
 from tests.s3_server import KINDS, S3Server, server_of
 from tests.s3a import lakemark_variables, s3a_settings
@@ -97,7 +97,7 @@ def _appends(server: S3Server, work: Path, rounds: int) -> dict[str, Any]:
 def _scans(server: S3Server, work: Path, files: int, partitions: int, rounds: int) -> dict[str, Any]:
     each = max(1, files // partitions)
     with _lake(server.endpoint, work / "scanned", hms=True) as (service, client):
-        settings, variables = s3a_settings(SPARK, server.endpoint), lakemark_variables(server.endpoint)
+        settings, variables = COMPILED | s3a_settings(SPARK, server.endpoint), lakemark_variables(server.endpoint)
         metastore = f"thrift://127.0.0.1:{service.hms_port}"
         spark_process = SparkProcess(
             interpreter(SPARK), metastore, work / "spark", settings=settings, variables=variables

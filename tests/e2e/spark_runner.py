@@ -27,6 +27,10 @@ STATEMENT_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
 LOG_TAIL_BYTES = 4_000
 
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Spark's own settings, by which it compiles queries: for benchmarks."""
+
 
 class SparkFailedError(AssertionError):
     """The Spark process died, or did not answer in time; the message carries the end of its log."""
@@ -68,7 +72,7 @@ class SparkProcess:
         self.warehouse = work_dir / "warehouse"
         self.log = work_dir / "spark.log"
         self._replies: queue.Queue[str | None] = queue.Queue()
-        configuration = _configuration(metastore_uri, work_dir) | dict(settings or {})
+        configuration = _configuration(python, metastore_uri, work_dir) | dict(settings or {})
         with self.log.open("ab") as sink:
             self._process = subprocess.Popen(
                 [str(python), str(CHILD), json.dumps(configuration)],
@@ -161,11 +165,25 @@ class SparkProcess:
         return self.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
 
 
-def _configuration(metastore_uri: str, work_dir: Path) -> dict[str, str]:
+def archive_of(python: Path) -> Path:
+    """Where the classes of this environment's Spark are archived, if `tests.e2e.class_archives` has been run."""
+    return python.parent.parent / "spark-classes.jsa"
+
+
+def java_options(python: Path) -> str:
+    """Options with which a JVM begins quickly; `python` is the interpreter of the environment with its Spark."""
     # The statements of tests are over before the optimizing compiler has paid for itself.
-    java = (
-        f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={work_dir} -Djava.io.tmpdir={work_dir / 'tmp'}"
-    )
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    archive = archive_of(python)
+    return f"{options} -Xlog:disable -XX:SharedArchiveFile={archive}" if archive.exists() else options
+
+
+def directory_options(work_dir: Path) -> str:
+    """Options that keep a JVM's files in `work_dir`."""
+    return f"-Dderby.system.home={work_dir} -Djava.io.tmpdir={work_dir / 'tmp'}"
+
+
+def _configuration(python: Path, metastore_uri: str, work_dir: Path) -> dict[str, str]:
     return {
         "spark.master": "local[2]",
         "spark.hive.metastore.uris": metastore_uri,
@@ -175,11 +193,13 @@ def _configuration(metastore_uri: str, work_dir: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraJavaOptions": f"{java_options(python)} {directory_options(work_dir)}",
         "spark.local.dir": str(work_dir / "tmp"),
         "spark.hadoop.hive.exec.scratchdir": str(work_dir / "scratch"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
+        # For a few rows, it takes longer to compile a query than to interpret it.
+        **_INTERPRETED,
         "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
     }
 

@@ -7,7 +7,7 @@ of them with an upsert in their middle. Every kind of table takes its turn.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -318,17 +318,11 @@ def _holds(where: str, row: Row) -> bool:
 
 
 @pytest.fixture
-def keyed(client: Client, service: Service, start_spark: StartSpark) -> Iterator[SparkProcess]:
+def keyed(client: Client, service: Service, start_spark: StartSpark) -> SparkProcess:
     spark = start_spark("4.3", service.hms_uri)
     client.databases.create("keyed", if_not_exists=True)
     run(spark, HELPERS, address=service.grpc_address, columns=COLUMNS)
-    # Generating and compiling code takes most of the time of queries on a few rows.
-    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for name, value in settings.items():
-        spark.python(f"spark.conf.set({name!r}, {value!r})")
-    yield spark
-    for name in settings:
-        spark.python(f"spark.conf.unset({name!r})")
+    return spark
 
 
 @pytest.mark.parametrize("kind", KINDS)

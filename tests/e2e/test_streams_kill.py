@@ -22,7 +22,7 @@ from benchmarks.peers.java import java_home
 
 from lakemark import Client
 from lakemark_server.process import Service
-from tests.e2e.spark_runner import interpreter
+from tests.e2e.spark_runner import interpreter, java_options
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +38,7 @@ SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": java_options(interpreter("4.3")),
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
 }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from lakemark import Client
 from tests.e2e.lake_spark.snippets import run
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
 BUCKETS = {"lakemark.primary-key": "id,p", "lakemark.bucket.count": "2"}
 MERGED = {**BUCKETS, "lakemark.write.mode": "merge-on-read"}
@@ -29,17 +27,6 @@ told = lambda one: [one.inserted, one.updated, one.deleted, one.ignored, one.com
 keys = lambda t: [] if "lakemark.primary-key" in client.tables.get(t).properties else ["id"]
 by = lambda t: {"on": ["id"]} if keys(t) else {}
 """
-
-
-@pytest.fixture
-def interpreted(spark: SparkProcess) -> Iterator[None]:
-    """Generating and compiling code takes most of the time of queries on a few rows."""
-    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for name, value in settings.items():
-        spark.python(f"spark.conf.set({name!r}, {value!r})")
-    yield
-    for name in settings:
-        spark.python(f"spark.conf.unset({name!r})")
 
 
 @pytest.mark.parametrize(
