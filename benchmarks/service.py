@@ -16,6 +16,7 @@ from typing import Final
 NO_SETTINGS: Final[Mapping[str, str]] = {}
 STOP_TIMEOUT_S: Final = 30.0
 _READY: Final = re.compile(r"lakemark ready grpc=(\S+) hms=(\S*) (?:\S+=\S+ )*pid=(\d+)")
+_PAGE: Final = re.compile(r" web=(\S+) ")
 _SERVE: Final = (
     "from lakemark_server.process import main; from lakemark_server.settings import Settings; main(Settings())"
 )
@@ -31,6 +32,7 @@ class Service:
     pid: int
     grpc_address: str
     hms_port: int  # 0: not served
+    web_url: str = ""  # "": there is no web page
 
     def cpu_s(self) -> float:
         """User and system time of the process, in seconds."""
@@ -94,7 +96,9 @@ def _when_ready(process: subprocess.Popen[bytes], log: Path) -> Service:
         process.wait(STOP_TIMEOUT_S)
         raise ServiceStartError(f"the service did not start:\n{log.read_text(errors='replace')}")
     hms_port = int(match[2].rpartition(":")[2]) if match[2] else 0
-    return Service(pid=int(match[3]), grpc_address=match[1], hms_port=hms_port)
+    page = _PAGE.search(match[0])
+    web_url = page[1] if page else ""
+    return Service(pid=int(match[3]), grpc_address=match[1], hms_port=hms_port, web_url=web_url)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -22,10 +20,14 @@ from lakemark_server.timeline.publication.commits import CommitDraft, Committed
 from lakemark_server.timeline.references import ReferenceDraft
 
 ATTACK = "<script>alert('owned')</script>\"'&<img src=x onerror=alert(1)>"
-REASON = "OVERWRITE_PARTITIONS"
-SCHEMA = Schema.build(
-    [Field(0, "id", BIGINT), Field(0, "name", STRING, comment=ATTACK), Field(0, "day", STRING)], ["day"], 1
-)
+
+
+def _schema(comment: str) -> Schema:
+    columns = [Field(0, "id", BIGINT), Field(0, "name", STRING, comment=comment), Field(0, "day", STRING)]
+    return Schema.build(columns, ["day"], 1)
+
+
+SCHEMA = _schema(ATTACK)
 DAY = "2026-11-22"
 MEGA = 1 << 20
 
@@ -33,14 +35,14 @@ MEGA = 1 << 20
 class WebLake:
     """Short helpers over the domains of a service."""
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
+    def __init__(self, service: Service, attack: str = ATTACK) -> None:
+        self.service, self.attack = service, attack
 
     def table(self, name: str, database: str = "sales", **properties: str) -> LakeTable:
         record = LakeTableRecord(
-            database=database, name=name, owner=ATTACK, comment=f"comment {ATTACK}", properties=properties
+            database=database, name=name, owner=self.attack, comment=f"comment {self.attack}", properties=properties
         )
-        return self.service.catalog.create_lake_table(record, SCHEMA)
+        return self.service.catalog.create_lake_table(record, _schema(self.attack))
 
     def database(self, name: str) -> None:
         self.service.catalog.create_database(DatabaseRecord(name=name))
@@ -62,14 +64,11 @@ class WebLake:
             owner=owner,
             heartbeat_timeout_ms=timeout_ms,
             profile=t.WorkProfile(partitions=partitions),
-            metadata={"job": "nightly", ATTACK: ATTACK},
+            metadata={"job": "nightly", self.attack: self.attack},
         )
         return self.service.timeline.open(table.table_id, job).record.instant
 
-    def commit(
-        self, table: LakeTable, instant: int, sizes: Sequence[int], day: str = DAY, *, deltas: int = 0
-    ) -> Committed:
-        del deltas
+    def commit(self, table: LakeTable, instant: int, sizes: Sequence[int], day: str = DAY) -> Committed:
         given = [
             p.DataFile(
                 path=f"{instant}/g{at}/a.parquet",
@@ -95,28 +94,20 @@ class WebLake:
         draft = ReferenceDraft(name, kind, from_version=version)
         self.service.timeline.references.create(table, draft)
 
-    def many(self, count: int, database: str = "many") -> None:
-        """Small tables without files."""
-        self.database(database)
 
-        def make(number: int) -> None:
-            self.table(f"table_{number:05}", database)
-
-        with ThreadPoolExecutor(16) as pool:
-            list(pool.map(make, range(count)))
-
-
-def fill(service: Service) -> WebLake:
-    """The tables ``sales.orders`` (with a history), ``sales.clicks`` (small files) and ``sales.hostile``."""
-    lake = WebLake(service)
+def fill(service: Service, attack: str = ATTACK) -> WebLake:
+    """The tables ``sales.orders`` (with a history), ``sales.clicks`` (small files) and, with an attack,
+    ``sales.hostile``."""
+    lake = WebLake(service, attack)
     lake.database("sales")
     with caller.named(lambda: "ann@warehouse"):
         _orders(lake)
     clicks = lake.table("clicks")
     for _ in range(3):
         lake.put(clicks, [20_000] * 10, owner="collector")
-    hostile = lake.table("hostile", note=ATTACK)
-    lake.put(hostile, [MEGA], day=ATTACK, owner=ATTACK)
+    if attack == ATTACK:
+        hostile = lake.table("hostile", note=ATTACK)
+        lake.put(hostile, [MEGA], day=ATTACK, owner=ATTACK)
     return lake
 
 
@@ -135,9 +126,3 @@ def _orders(lake: WebLake) -> None:
     with pytest.raises(CommitConflict):
         lake.open(orders, t.OVERWRITE_PARTITIONS, [DAY], owner="eager")
     lake.open(orders, owner="crashed", timeout_ms=1)
-
-
-@contextmanager
-def filled(service: Service) -> Iterator[WebLake]:
-    with service:
-        yield fill(service)

@@ -56,6 +56,14 @@ def test_plan() -> None:
     assert (figures["runs"]["unclustered_warm_ms"], figures["runs"]["full_listing_s"]) == (50, 3)
 
 
+def test_web() -> None:
+    figures = _run("web", "--tables", "60", "--versions", "100")
+
+    wanted = {"overview_10k_ms", "table_ms", "files_ms", "timeline_ms", "survey_s", "page_kb", "rss_mb"}
+    assert _positive(figures, wanted) == wanted
+    assert figures["axe_serious"] in (0, -1)  # -1: there is no browser
+
+
 def test_soak() -> None:
     figures = _run("soak", "--minutes", "0.1")
 

@@ -86,7 +86,7 @@ class Pages:
         self._surveys = Surveys(domains)
         self._summaries = Summaries(domains.snapshots)
         self._secret = secrets.token_bytes(32)
-        self._live = LiveStreams(domains.events)
+        self._live = LiveStreams(domains)
         self._statics = {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir())}
         self._build = hashlib.sha256(b"".join(self._statics.values())).hexdigest()[:12]
         self._threads = CapacityLimiter(THREADS)

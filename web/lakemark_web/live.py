@@ -13,13 +13,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from lakemark_core.errors import LakemarkError
+from lakemark_core.errors import LakemarkError, NotFound
 from lakemark_proto.v1 import events_pb2
 from lakemark_server.catalog.names import legal_catalog
 from lakemark_server.events.consumers import END
 from lakemark_server.events.feed import Following
 from lakemark_server.events.filters import EventFilter, filter_of
-from lakemark_server.events.service import Events
+from lakemark_web.domains import Domains
 
 STREAMS_MAX: Final = 64
 STREAM_S_MAX: Final = 600.0
@@ -33,8 +33,8 @@ PAUSE_S: Final = 1.0
 class LiveStreams:
     """For the thread of one event loop."""
 
-    def __init__(self, events: Events) -> None:
-        self._events = events
+    def __init__(self, domains: Domains) -> None:
+        self._catalog, self._events = domains.catalog, domains.events
         self._wakes: set[Callable[[], None]] = set()
         self._closed = False
 
@@ -66,6 +66,8 @@ class LiveStreams:
                 loop.call_soon_threadsafe(fresh.set)
 
         def begin() -> None:
+            if catalog not in self._catalog.list_catalogs():
+                raise NotFound(f"there is no catalog {catalog!r}")
             end = self._events.consumers.locate(catalog, END)
             watchers.append(self._events.feed.watch(catalog, end.offset, end.epoch, wanted, wake))
 
@@ -89,7 +91,7 @@ class LiveStreams:
                     yield f"event: change\ndata: {told}\n\n"
                     await asyncio.sleep(PAUSE_S)
         except LakemarkError:
-            return  # the service is stopping, or events were trimmed: the browser asks again
+            return  # the service is stopping, events were trimmed, the catalog is gone: the browser asks again
         finally:
             self._wakes.discard(wake)
             for watcher in watchers:  # also of a stream that was ended while it began

@@ -100,20 +100,31 @@ def draw(instants: Sequence[InstantShown], branches: Mapping[str, BranchShown], 
 
 def _lanes(ordered: Sequence[InstantShown], branches: Mapping[str, BranchShown], main: str) -> list[str]:
     """Main first, then each branch below its parent, as far as there is room."""
-    children: dict[str, set[str]] = {}
+    parents: dict[str, str] = {}
     for instant in ordered:
         key = instant.branch
-        while key != main:  # with the branches that it came from
-            parent = _parent(key, branches, main)
-            children.setdefault(parent, set()).add(key)
-            key = parent
+        while key != main and key not in parents:  # with the branches that it came from
+            parents[key] = _parent(key, branches, main)
+            key = parents[key]
+    children: dict[str, list[str]] = {}
+    for key in sorted(parents):
+        children.setdefault(parents[key] if _reaches(key, parents, main) else main, []).append(key)
     keys: list[str] = []
     waiting = [main]
     while waiting and len(keys) < LANES_MAX:
         key = waiting.pop()
         keys.append(key)
-        waiting += sorted(children.get(key, ()), reverse=True)
+        waiting += reversed(children.pop(key, ()))
     return keys
+
+
+def _reaches(key: str, parents: Mapping[str, str], main: str) -> bool:
+    """Whether a branch came from main. Names lead in a circle where one was dropped and given to another branch."""
+    for _ in parents:
+        key = parents[key]
+        if key == main:
+            return True
+    return False
 
 
 def _parent(key: str, branches: Mapping[str, BranchShown], main: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
@@ -12,6 +13,7 @@ LOOKED_AT_MAX: Final = 20_000
 """Names that one search looks at."""
 
 _PAGE: Final = 1_000
+_DATABASES: Final = 100
 
 
 class TablePlace(NamedTuple):
@@ -61,7 +63,12 @@ def find_tables(
     return TableMatches(matches, None)
 
 
-def _databases(tx: ReadTransaction, catalog: str, after: TablePlace) -> list[DatabaseRecord]:
+def _databases(tx: ReadTransaction, catalog: str, after: TablePlace) -> Iterator[DatabaseRecord]:
+    """From the one in which the search goes on, read as they are needed."""
     first = databases.find(tx, catalog, after.database) if after.database else None
-    rest = databases.listed(tx, catalog, after=after.database)
-    return rest if first is None else [first, *rest]
+    if first is not None:
+        yield first
+    name = after.database
+    while page := databases.listed(tx, catalog, after=name, limit=_DATABASES):
+        yield from page
+        name = page[-1].name

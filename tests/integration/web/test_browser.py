@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.browser import BrowserMissing, running_browser, serious_findings
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser import AXE, running_browser
-from tests.integration.web.conftest import Site
-from tests.web_lake import DAY, MEGA, WebLake
+from tests.integration.grpc_server import running_service
+from tests.integration.web.conftest import SETTINGS, Site
+from tests.web_lake import DAY, MEGA, WebLake, fill
 
 ORDERS = "/tables/hive/sales/orders"
 PAGES = {
@@ -41,7 +42,11 @@ WIDE, PHONE = (1100, 800), (390, 844)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with running_browser() as running:
+    with ExitStack() as stack:
+        try:
+            running = stack.enter_context(running_browser())
+        except BrowserMissing as missing:
+            pytest.skip(str(missing))
         yield running
 
 
@@ -84,15 +89,13 @@ def visit(browser: Browser, site: Site, size: tuple[int, int] = WIDE, **options:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_nothing_serious_and_nothing_goes_wrong(browser: Browser, site: Site, name: str, scheme: str) -> None:
-    if not AXE.exists():
-        pytest.skip("axe is not there: scripts/setup --browser brings it")
     # The test's own script is let in; that of the page is not changed by it.
     with visit(browser, site, color_scheme=scheme, bypass_csp=True) as visited:
         page = visited.go(PAGES[name])
-        page.evaluate(AXE.read_text())
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(result => result.violations)")
-        serious = [one for one in found if one["impact"] in ("serious", "critical")]
-        assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious] == []
+        try:
+            assert serious_findings(page) == []
+        except BrowserMissing as missing:
+            pytest.skip(str(missing))
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -205,13 +208,24 @@ def test_another_site_cannot_act(browser: Browser, site: Site, lake: WebLake) ->
     assert len(lake.service.timeline.versions(table.table_id, "")[0]) == 1
 
 
+@pytest.fixture(scope="module")
+def pictured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Without attacks, and with tables that nothing is the matter with."""
+    with running_service(tmp_path_factory.mktemp("pictured"), **SETTINGS) as service:
+        lake = fill(service, attack="ann")
+        for name in ("customers", "invoices", "returns"):
+            lake.put(lake.table(name), [120 * MEGA] * 3, owner="billing")
+        yield Site(service)
+
+
 @pytest.mark.parametrize("name", PICTURES)
-def test_pictures(browser: Browser, site: Site, name: str, tmp_path: Path) -> None:
+def test_pictures(browser: Browser, pictured: Site, name: str, tmp_path: Path) -> None:
     chosen = os.environ.get("LAKEMARK_PICTURES")
     directory = Path(chosen) if chosen else tmp_path
-    with visit(browser, site, color_scheme=PICTURES[name]) as visited:
+    with visit(browser, pictured, color_scheme=PICTURES[name]) as visited:
         page = visited.go(PAGES[name])
         page.wait_for_function("!document.body.dataset.again")
+        expect(page.locator("#live")).to_have_text("live")
         place = directory / f"{name}.png"
         page.screenshot(path=place, animations="disabled")
     assert 5_000 < place.stat().st_size < PICTURE_BYTES_MAX

@@ -14,7 +14,7 @@ from lakemark_server.catalog.search import BEGINNING, TablePlace
 from lakemark_server.timeline.instants import alive
 from lakemark_web import texts
 from lakemark_web.domains import Domains
-from lakemark_web.survey import RECENT_MS, CatalogSurvey, CommitSeen, SurveyedTable, Surveys
+from lakemark_web.survey import RECENT_MAX, RECENT_MS, CatalogSurvey, CommitSeen, SurveyedTable, Surveys
 
 PAGE_TABLES: Final = 50
 SORTS: Final = {"name": "name", "health": "worst health first", "size": "largest first", "commit": "last commit first"}
@@ -22,7 +22,7 @@ HEALTHY_MIN: Final = 70
 """A score from which on a table needs nobody."""
 
 _BARS: Final = 12
-_SHARES: Final = 8
+_SHARES: Final = 5
 _NAMED: Final = 5
 
 
@@ -122,6 +122,7 @@ def _recent(commits: Sequence[CommitSeen], now_ms: int) -> dict[str, Any]:
     by, tables = Counter(commit.by for commit in commits), Counter(commit.place for commit in commits)
     return {
         "commits": len(commits),
+        "more": len(commits) >= RECENT_MAX,
         "files": sum(commit.files for commit in commits),
         "rows": sum(commit.rows for commit in commits),
         "bars": bars,

@@ -33,6 +33,10 @@ PARTITIONS_SHOWN: Final = 100
 FILES_SHOWN: Final = 200
 INSTANTS_SHOWN: Final = 60
 REFUSED_SHOWN: Final = 50
+REFUSED_IN_SUMMARY: Final = 3
+LOOKED_AT_IN_SUMMARY: Final = 100
+"""Instants among which the summary finds those that were rolled back; the page of conflicts looks further."""
+
 REFERENCES_SHOWN: Final = 200
 METADATA_SHOWN: Final = 20
 PARTITION_SORTS: Final = {
@@ -231,6 +235,8 @@ def summary(domains: Domains, summaries: Summaries, asked: TableRequest) -> dict
     open_now, more_open = domains.timeline.instants(
         table.table_id, states=frozenset({pb.REQUESTED, pb.INFLIGHT}), limit=VERSIONS_SHOWN
     )
+    lately, _ = domains.timeline.instants(table.table_id, limit=LOOKED_AT_IN_SUMMARY, newest_first=True)
+    lately = [one for one in lately if one.state == pb.ROLLED_BACK]
     schemas = domains.catalog.schemas(table)
     record = loaded.snapshot.record
     return given | {
@@ -252,8 +258,8 @@ def summary(domains: Domains, summaries: Summaries, asked: TableRequest) -> dict
         "latest": newest[0].version if newest else 0,
         "open": _rows(domains, table, open_now),
         "more_open": bool(more_open),
-        "refused": _refused(domains, table)[:3],
-        "early": domains.timeline.refusals.newest(table.table_id)[:3],
+        "refused": _rows(domains, table, lately[:REFUSED_IN_SUMMARY]),
+        "early": domains.timeline.refusals.newest(table.table_id)[:REFUSED_IN_SUMMARY],
         "care": domains.management and domains.management.of_table(table),
     }
 
