@@ -1,4 +1,4 @@
-"""Runs docs/engines.md: what each engine reads of planned files is what the page says."""
+"""Runs docs/engines.md and docs/moving-tables.md: other engines and formats do what these pages say."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from benchmarks.peers import environment
 from tests.integration.grpc_server import running_service
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "engines.md"
 PACKAGES = ("build/generated", "clients", "core")
 
 
 @pytest.mark.timeout(600)
-def test_the_recipes_of_the_page(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) > 7
+@pytest.mark.parametrize(("page", "blocks_min"), [("engines.md", 8), ("moving-tables.md", 1)])
+def test_the_recipes_of_the_page(tmp_path: Path, page: str, blocks_min: int) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= blocks_min
     program = tmp_path / "recipes.py"
     program.write_text("\n".join(blocks))
     path = os.pathsep.join(str(ROOT / package) for package in PACKAGES)
