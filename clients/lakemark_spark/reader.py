@@ -16,13 +16,13 @@ from lakemark.client.client import Moment
 from lakemark.files import without_settled_deletes
 from lakemark.reading.plan import require_no_deltas
 from lakemark_core.evolution import reading_groups, scanned_columns
-from lakemark_core.evolution.sql import scanned_sql
+from lakemark_core.evolution.sql import quoted, scanned_sql, type_sql
 from lakemark_core.expressions import Literal
 from lakemark_core.expressions.render import literal_sql
 from lakemark_core.merge_sql import DELTA_FIELDS
 from lakemark_core.storage import join
 from lakemark_core.table_kind import TableKind
-from lakemark_core.types import ColumnValue, Field, Schema
+from lakemark_core.types import ColumnValue, Field, ListOf, MapOf, Schema, Struct
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.files import scan
 from lakemark_spark.kinds import kind_of_table
@@ -66,7 +66,7 @@ def read(
     if plan.summary.residual and files:
         rows = rows.where(plan.summary.residual)
     names = wanted if wanted is not None else [field.name for field in plan.schema.columns]
-    return rows.select(*(F.col(f"`{name}`") for name in names))
+    return rows.selectExpr(*map(quoted, names))
 
 
 def numbered_rows(
@@ -157,12 +157,9 @@ class _Scan:
     def rows(self, paths: Sequence[str]) -> DataFrame:
         return scan(self.spark, paths, _nullable([scanned for _, scanned in self.columns if scanned is not None]))
 
-    def values(self) -> list[Column]:
+    def values(self) -> list[Column | str]:
         """The table's data columns from those of ``rows``."""
-        return [
-            F.expr(scanned_sql(column, scanned)).cast(to_spark(column.type)).alias(column.name)
-            for column, scanned in self.columns
-        ]
+        return [_value(column, scanned) for column, scanned in self.columns]
 
 
 def _group_rows(group: _Scan, files: PartitionFiles, schema: Schema) -> DataFrame:
@@ -176,7 +173,7 @@ def _group_rows(group: _Scan, files: PartitionFiles, schema: Schema) -> DataFram
 def _with_constants(group: _Scan, paths: Sequence[str], values: Sequence[ColumnValue], schema: Schema) -> DataFrame:
     """The files of one partition; Spark folds predicates on the constants away."""
     constants = [_constant(value, field) for value, field in zip(values, schema.partition_fields, strict=True)]
-    return group.rows(paths).select(*group.values(), *constants)
+    return _selected(group.rows(paths), [*group.values(), *constants])
 
 
 def _with_lookup(
@@ -191,7 +188,7 @@ def _with_lookup(
     # Columns of the files may have any name: those of the look-up get names that none of them has.
     looked_up = [T.StructField(f"{_PATH}.{at}", field.dataType) for at, field in enumerate(fields)]
     table = group.spark.createDataFrame(lookup, T.StructType([T.StructField(_PATH, T.StringType()), *looked_up]))
-    found = rows.select(*group.values(), F.col("_metadata.file_path").alias(f"{_PATH}_of_row")).join(
+    found = _selected(rows, [*group.values(), f"_metadata.file_path AS {_PATH}_of_row"]).join(
         F.broadcast(table), F.col(f"{_PATH}_of_row") == F.col(_PATH), "left"
     )
     # A row without its partition must never pass for one with nulls.
@@ -205,9 +202,29 @@ def _with_lookup(
     return found.select(*(F.col(f"`{column.name}`") for column, _ in group.columns), *values)
 
 
-def _constant(value: ColumnValue, field: Field) -> Column:
-    column = F.lit(value) if isinstance(value, str) else F.expr(literal_sql(Literal(value, field.type)))
-    return column.cast(to_spark(field.type)).alias(field.name)
+def _value(column: Field, scanned: Field | None) -> Column | str:
+    """A column of the table, by its name, from what a scan of files asks for."""
+    text = scanned_sql(column, scanned)
+    if scanned is not None and scanned.type == column.type:
+        return f"{text} AS {quoted(column.name)}"
+    if isinstance(column.type, Struct | ListOf | MapOf):
+        # SQL does not say whether what is inside may be null.
+        return F.expr(text).cast(to_spark(column.type)).alias(column.name)
+    return f"CAST({text} AS {type_sql(column.type)}) AS {quoted(column.name)}"
+
+
+def _constant(value: ColumnValue, field: Field) -> str:
+    # How Spark reads what is escaped in a literal is a setting.
+    text = f"X'{value.encode().hex()}'" if isinstance(value, str) else literal_sql(Literal(value, field.type))
+    return f"CAST({text} AS {type_sql(field.type)}) AS {quoted(field.name)}"
+
+
+def _selected(rows: DataFrame, columns: Sequence[Column | str]) -> DataFrame:
+    """Columns, which may be SQL. A text costs one call of the JVM, and a column several."""
+    texts = [column for column in columns if isinstance(column, str)]
+    if len(texts) == len(columns):
+        return rows.selectExpr(*texts)
+    return rows.select(*(F.expr(column) if isinstance(column, str) else column for column in columns))
 
 
 def _nullable(fields: Sequence[Field]) -> T.StructType:
