@@ -1,4 +1,4 @@
-"""Runs a peer's program in ``.venv-peers``, created from ``scripts/locks/peers.lock`` when it is first needed."""
+"""Runs programs in environments of their own, such as ``.venv-peers``, made from their locks when needed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from typing import Any, Final
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 DATA: Final = REPOSITORY / "build" / "benchmarks"
-_ENVIRONMENT: Final = REPOSITORY / ".venv-peers"
-_PYTHON: Final = _ENVIRONMENT / "bin" / "python"
-_INSTALLED: Final = _ENVIRONMENT / "installed.lock"
-_LOCK: Final = REPOSITORY / "scripts" / "locks" / "peers.lock"
+_PEERS: Final = "peers"
 
 
 class PeerError(RuntimeError):
@@ -22,33 +19,42 @@ class PeerError(RuntimeError):
 
 def measure(peer: str, task: str, data: Path, files: int, partitions: int) -> dict[str, Any]:
     """The result of ``benchmarks.peers.PEER`` for ``task``. Raises PeerError."""
-    _install()
-    command = [str(_PYTHON), "-m", f"benchmarks.peers.{peer}", task, "--data", str(data)]
+    command = [str(interpreter()), "-m", f"benchmarks.peers.{peer}", task, "--data", str(data)]
     command += ["--files", str(files), "--partitions", str(partitions)]
     output = _run(command).splitlines()
     figures: dict[str, Any] = json.loads(output[-1])
     return figures
 
 
-def interpreter() -> Path:
-    """The Python that has the peers, which are installed first if need be. Raises PeerError."""
-    _install()
-    return _PYTHON
+def interpreter(name: str = _PEERS) -> Path:
+    """The Python of ``.venv-NAME``, which gets what ``scripts/locks/NAME.lock`` names if need be. Raises PeerError."""
+    python, lock, installed = _python(name), _lock(name), _installed(name)
+    if not is_installed(name):
+        print(f"installing the {name} into .venv-{name}", file=sys.stderr, flush=True)
+        uv = [str(REPOSITORY / ".venv-tools" / "bin" / "uv")]
+        directory = str(python.parents[1])
+        _run([*uv, "venv", "--quiet", "--no-config", "--clear", "--python", sys.executable, directory])
+        _run([*uv, "pip", "sync", "--quiet", "--no-config", "--python", str(python), "--require-hashes", str(lock)])
+        installed.write_bytes(lock.read_bytes())
+    return python
 
 
-def is_installed() -> bool:
-    """Whether ``.venv-peers`` matches the lock file."""
-    return _INSTALLED.exists() and _INSTALLED.read_bytes() == _LOCK.read_bytes()
+def is_installed(name: str = _PEERS) -> bool:
+    """Whether ``.venv-NAME`` matches the lock file."""
+    installed = _installed(name)
+    return installed.exists() and installed.read_bytes() == _lock(name).read_bytes()
 
 
-def _install() -> None:
-    if is_installed():
-        return
-    print("installing the peers into .venv-peers", file=sys.stderr, flush=True)
-    uv = [str(REPOSITORY / ".venv-tools" / "bin" / "uv")]
-    _run([*uv, "venv", "--quiet", "--no-config", "--clear", "--python", sys.executable, str(_ENVIRONMENT)])
-    _run([*uv, "pip", "sync", "--quiet", "--no-config", "--python", str(_PYTHON), "--require-hashes", str(_LOCK)])
-    _INSTALLED.write_bytes(_LOCK.read_bytes())
+def _python(name: str) -> Path:
+    return REPOSITORY / f".venv-{name}" / "bin" / "python"
+
+
+def _installed(name: str) -> Path:
+    return REPOSITORY / f".venv-{name}" / "installed.lock"
+
+
+def _lock(name: str) -> Path:
+    return REPOSITORY / "scripts" / "locks" / f"{name}.lock"
 
 
 def _run(command: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Runs the commands of docs/operations.md: each must end and print as the document says.
+"""Runs the commands of docs/operations.md and docs/upgrading.md: each must end and print as the document says.
 
 ``...`` stands for anything. ``&`` starts a service on free ports; ``kill %1`` ends all that run. A command whose
 comment says ``exit 70`` must end with it. Commands run in the order of the document, in one directory.
@@ -21,6 +21,7 @@ from lakemark.cli.app import run
 from tests.stores import fdb_url, postgres_url
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
+UPGRADE = DOCUMENT.with_name("upgrading.md")
 DATABASES = {
     "sqlite": "sqlite:///restored/lakemark.db",
     "postgresql": "postgresql://lakemark@db.example/lakemark",
@@ -36,9 +37,9 @@ class Command:
     exit_code: int
 
 
-def commands(backend: str) -> list[Command]:
+def commands(backend: str, document: Path = DOCUMENT) -> list[Command]:
     found = []
-    for block in _BLOCK.finditer(DOCUMENT.read_text()):
+    for block in _BLOCK.finditer(document.read_text()):
         if backend in block["backends"].split(", "):
             for part in re.split(r"^\$ ", block["text"], flags=re.MULTILINE)[1:]:
                 line, _, output = part.partition("\n")
@@ -129,6 +130,14 @@ def test_the_commands_of_the_document(database: str, shell: Shell, backend: str)
         output = shell.run(command)
         assert matches(output, command.output), f"{command.line}\n{output}\ndoes not match\n{command.output}"
     assert any(database in command.line for command in found)
+
+
+def test_the_commands_of_an_upgrade(shell: Shell) -> None:
+    listed = commands("sqlite", UPGRADE)
+    assert len(listed) > 8
+    for command in listed:
+        output = shell.run(command)
+        assert matches(output, command.output), f"{command.line}\n{output}\ndoes not match\n{command.output}"
 
 
 def test_what_matches() -> None:

@@ -16,7 +16,7 @@ from lakemark.client.model import milliseconds
 from lakemark.files import DataFile, without_settled_deletes
 from lakemark.files.model import KIND_NUMBERS
 from lakemark.files.pages import files_of_page, table_of_page
-from lakemark_core.errors import InvalidArgument, UnsupportedOperation
+from lakemark_core.errors import FailedPrecondition, InvalidArgument, UnsupportedOperation
 from lakemark_core.messages.types import schema_from_proto
 from lakemark_core.storage import join
 from lakemark_core.table_kind import TableKind, kind_of
@@ -113,6 +113,40 @@ class Plan:
             return [join(self.location, file.path) for file in without_settled_deletes(self.files())]
         paths: list[Any] = [path for page in pages for path in page.column("path").to_pylist()]
         return [join(self.location, path) for path in paths]
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows for which the plan's predicate is true, in memory, with the names and types of this version.
+
+        ``columns`` None: all, partition columns last. Without a file to read it is an empty table of the same schema.
+        Raises as ``Client.read``.
+        """
+        from lakemark.reading.scan import read_plan
+
+        return read_plan(self, columns)
+
+    def to_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """The same rows as ``to_arrow``, in batches: only some files at a time are in memory.
+
+        It can be read once. File groups with deltas are merged in memory, all together. Raises as ``Client.read``, for
+        a file that cannot be read when its batch is asked for.
+        """
+        from lakemark.reading.scan import scan_plan
+
+        schema, tables = scan_plan(self, columns)
+        batches = (batch for table in tables for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def to_duckdb(self, connection: Any = None, columns: Sequence[str] | None = None) -> Any:
+        """The rows of ``to_arrow`` as a relation of DuckDB, on ``connection`` or DuckDB's default one.
+
+        Raises FailedPrecondition without DuckDB, and as ``Client.read``.
+        """
+        try:
+            import duckdb
+        except ImportError as error:
+            raise FailedPrecondition("a relation of DuckDB needs DuckDB: pip install duckdb") from error
+        rows = self.to_arrow(columns)
+        return duckdb.from_arrow(rows) if connection is None else connection.from_arrow(rows)
 
     def _all_pages(self) -> Iterator[types_pb2.DataFiles]:
         index = 0

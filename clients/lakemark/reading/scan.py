@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
-from itertools import compress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,6 +30,16 @@ THREADS: Final = 8
 
 def read_plan(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of the planned files that satisfy the plan's predicate. Raises as ``Client.read``."""
+    schema, tables = scan_plan(plan, columns)
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def scan_plan(plan: Plan, columns: Sequence[str] | None = None) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The same rows in parts, and their schema: a file is read when its part is near, and forgotten after it.
+
+    File groups with deltas come last, merged, in one part. What is wrong with the request is raised here, and what is
+    wrong with a file by the iterator.
+    """
     schema = plan.schema
     if columns is not None and not columns:
         raise InvalidArgument("no columns are named: None reads all of them, and Client.aggregate counts rows")
@@ -53,19 +63,38 @@ def _read(plan: Plan, files: Sequence[DataFile], wanted: Sequence[Field], predic
     fields = [field for field in schema.columns if field.name.lower() in needed]
     keep = None if predicate == TRUE else to_arrow_filter(predicate, schema)
     system, root = open_location(plan.location)
-    read = partial(_read_file, system=system, root=root, fields=fields, schema=schema, keep=keep)
-    names = [field.name for field in wanted]
     if changed and not kind.buckets:
         require_no_deltas(files, plan.version)
     sources = {file.schema_id: sources_of(fields, plan.file_schema(file).data_columns) for file in files}
-    merged = [changed.touch(file.partition, file.file_group) for file in files]
-    with ThreadPoolExecutor(THREADS) as pool:
-        tables = list(pool.map(read, files, [sources[file.schema_id] for file in files], merged))
-    empty = pa.schema([schema_to_arrow(schema).field(name) for name in names]).empty_table()
-    settled = [table for table, apart in zip(tables, merged, strict=True) if not apart]
-    if changed:
-        settled.append(_merged(files, tables, fields, schema, kind, keep, merged))
-    return pa.concat_tables([empty, *(table.select(names) for table in settled)])
+    settled, unmerged = [], []
+    for file in files:
+        (unmerged if changed.touch(file.partition, file.file_group) else settled).append(file)
+    whole = partial(_read_file, system=system, root=root, fields=fields, schema=schema, keep=keep)
+
+    def read(file: DataFile, merged: bool) -> pa.Table:
+        return whole(file, sources[file.schema_id], merged)
+
+    def tables() -> Iterator[pa.Table]:
+        with ThreadPoolExecutor(THREADS) as pool:
+            yield from _ahead(pool, partial(read, merged=False), settled)
+            if unmerged:
+                parts = list(pool.map(partial(read, merged=True), unmerged))
+                yield _merged(unmerged, parts, fields, schema, kind, keep)
+
+    names = [field.name for field in wanted]
+    result = pa.schema([schema_to_arrow(schema).field(name) for name in names])
+    return result, (table.select(names) for table in tables())
+
+
+def _ahead(pool: Executor, read: Callable[[DataFile], pa.Table], files: Iterable[DataFile]) -> Iterator[pa.Table]:
+    """What ``read`` makes of the files, in their order, at most ``THREADS`` of them before they are asked for."""
+    waiting: deque[Future[pa.Table]] = deque()
+    for file in files:
+        waiting.append(pool.submit(read, file))
+        if len(waiting) > THREADS:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def _merged(
@@ -75,11 +104,10 @@ def _merged(
     schema: Schema,
     kind: TableKind,
     keep: Any,
-    merged: Sequence[bool],
 ) -> pa.Table:
-    """The rows of the files that are ``merged`` for which the predicate is true."""
+    """The rows of file groups with deltas for which the predicate is true."""
     empty = pa.schema([schema_to_arrow(schema).field(field.name) for field in fields]).empty_table()
-    pairs = list(compress(zip(files, tables, strict=True), merged))
+    pairs = list(zip(files, tables, strict=True))
     bases = pa.concat_tables([empty, *(table for file, table in pairs if file.kind == "base")])
     log = pa.concat_tables([table for file, table in pairs if file.kind == "delta"])
     rows = merge_rows(bases, log, schema, kind)

@@ -53,11 +53,10 @@ def test_commit_without_pyiceberg(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_a_program_that_fails_or_is_missing_is_an_error_of_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "is_installed", lambda: True)
-    monkeypatch.setattr(environment, "_PYTHON", Path(sys.executable))
+    monkeypatch.setattr(environment, "interpreter", lambda: Path(sys.executable))
     with pytest.raises(environment.PeerError, match="No module named"):
         environment.measure("nothing", "plan", Path("unused"), 1_000, 10)
 
-    monkeypatch.setattr(environment, "_PYTHON", Path("/nowhere/python"))
+    monkeypatch.setattr(environment, "interpreter", lambda: Path("/nowhere/python"))
     with pytest.raises(environment.PeerError, match="nowhere"):
         environment.measure("nothing", "plan", Path("unused"), 1_000, 10)

@@ -1,10 +1,13 @@
-"""The server image cannot be built in the tests, so mistakes that can be found without an engine are checked here."""
+"""The image and the composition cannot be run in the tests: what can be found without an engine is checked here."""
 
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+import yaml
+
+from lakemark_server.settings import Settings
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
@@ -34,3 +37,23 @@ def test_it_does_not_run_as_root() -> None:
     stage = DOCKERFILE.rsplit("FROM ", 1)[1]
 
     assert stage.index("\nUSER 10001\n") < stage.index("\nENTRYPOINT ")
+
+
+def test_all_services_of_the_composition_see_one_warehouse() -> None:
+    composition = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
+    services = composition["services"]
+    places = {
+        name: volume.split(":")[1]
+        for name, service in services.items()
+        for volume in service.get("volumes", [])
+        if volume.startswith("warehouse:")
+    }
+
+    assert places == {"warehouse": "/warehouse", "lakemark": "/warehouse", "spark": "/warehouse"}
+    command = services["lakemark"]["command"]
+    assert command[command.index("--warehouse") + 1] == "/warehouse"
+    assert set(composition["volumes"]) == {"store", "warehouse"}
+    assert services["spark"]["user"] == "10001"
+    assert all(needed in services for service in services.values() for needed in service.get("depends_on", {}))
+    for variable in services["lakemark"]["environment"]:
+        assert variable.removeprefix("LAKEMARK_").lower() in Settings.model_fields

@@ -12,7 +12,10 @@ DERIVED = [
     REPOSITORY / "requirements-spark35.lock",
     REPOSITORY / "scripts" / "locks" / "build.lock",
 ]
-ALONE = [REPOSITORY / "scripts" / "locks" / name for name in ("java.lock", "peers.lock", "postgres.lock", "uv.lock")]
+ALONE = [
+    REPOSITORY / "scripts" / "locks" / f"{name}.lock"
+    for name in ("docs", "engines", "java", "packages", "peers", "postgres", "uv")
+]
 # What Spark 3.5 has in another version than Spark 4, on purpose.
 OF_SPARK = {"pyspark", "py4j"}
 
