@@ -50,10 +50,13 @@ def scan_plan(plan: Plan, columns: Sequence[str] | None = None) -> tuple[pa.Sche
 def read_files(plan: Plan, files: Sequence[DataFile]) -> pa.Table:
     """All rows of some files of the plan, which are whole file groups where there are deltas. Raises as
     ``read_plan``."""
-    return _read(plan, without_settled_deletes(files), plan.schema.columns, TRUE)
+    schema, tables = _read(plan, without_settled_deletes(files), plan.schema.columns, TRUE)
+    return pa.concat_tables([schema.empty_table(), *tables])
 
 
-def _read(plan: Plan, files: Sequence[DataFile], wanted: Sequence[Field], predicate: Expr) -> pa.Table:
+def _read(
+    plan: Plan, files: Sequence[DataFile], wanted: Sequence[Field], predicate: Expr
+) -> tuple[pa.Schema, Iterator[pa.Table]]:
     schema = plan.schema
     needed = {path.path[0].lower() for path in columns_of(predicate)} | {field.name.lower() for field in wanted}
     changed = groups_of(file for file in files if file.kind == "delta")
@@ -66,7 +69,8 @@ def _read(plan: Plan, files: Sequence[DataFile], wanted: Sequence[Field], predic
     if changed and not kind.buckets:
         require_no_deltas(files, plan.version)
     sources = {file.schema_id: sources_of(fields, plan.file_schema(file).data_columns) for file in files}
-    settled, unmerged = [], []
+    settled: list[DataFile] = []
+    unmerged: list[DataFile] = []
     for file in files:
         (unmerged if changed.touch(file.partition, file.file_group) else settled).append(file)
     whole = partial(_read_file, system=system, root=root, fields=fields, schema=schema, keep=keep)
