@@ -104,6 +104,8 @@ class Service:
         )
         if settings.metrics_port is not None:
             ports.check_free("metrics", settings.metrics_host, settings.metrics_port)
+        if settings.web_enabled and settings.web_port is not None:
+            ports.check_free("web", settings.web_host, settings.web_port)
         self.store = store or open_or_make(settings.store)
         try:
             refuse_half_restored(self.store)
@@ -258,7 +260,6 @@ class Service:
             timeline=self.timeline,
             snapshots=self.snapshots,
             survey_snapshots=Snapshots(self.store, _SURVEY_CACHE_BYTES),
-            planner=self.planner,
             events=self.events,
             sinks=self.sinks,
             listeners=self.listeners,

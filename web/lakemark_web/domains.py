@@ -9,7 +9,6 @@ from lakemark_server.catalog.service import Catalog
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events.service import Events
-from lakemark_server.file_index.planning.planner import Planner
 from lakemark_server.listeners.registry import Listeners
 from lakemark_server.sinks.registry import Sinks
 from lakemark_server.snapshots.service import Snapshots
@@ -45,7 +44,6 @@ class Domains:
     timeline: Timeline
     snapshots: Snapshots
     survey_snapshots: Snapshots
-    planner: Planner
     events: Events
     sinks: Sinks
     listeners: Listeners

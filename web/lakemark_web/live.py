@@ -27,7 +27,7 @@ STREAM_S_MAX: Final = 600.0
 
 HEARTBEAT_S: Final = 15.0
 PAUSE_S: Final = 1.0
-"""Between two messages at least, however many events there are."""
+"""Between two looks at the log at least, however many events there are."""
 
 
 class LiveStreams:
@@ -89,7 +89,7 @@ class LiveStreams:
                     told, more = told + len(delivery.events), delivery.more
                 if told:
                     yield f"event: change\ndata: {told}\n\n"
-                    await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(PAUSE_S)  # also after events that others are told of: there may be many
         except LakemarkError:
             return  # the service is stopping, events were trimmed, the catalog is gone: the browser asks again
         finally:

@@ -147,11 +147,6 @@ class CatalogSurvey:
         """All tables that were looked at, in no order."""
         return list(self._states.copy().values())
 
-    @property
-    def pending(self) -> int:
-        """How many tables wait for a look."""
-        return len(self._pending)
-
     def commits(self) -> list[CommitSeen]:
         """Those of the last hour, oldest first, as far as they are kept."""
         since = self._domains.clock() - RECENT_MS
