@@ -1,7 +1,7 @@
 """Recorded messages of real clients, changed at random, against a whole service.
 
 The service never ends, answers other clients all the while, leaks no connection and no memory, and its objects are as
-they were. ``LAKEMARK_FUZZ`` messages, a million by default, are slow: ``scripts/test-slow tests/fault/test_hms_fuzz.py``.
+they were. ``LAKEMARK_FUZZ`` messages, a million by default, are slow (``scripts/test-slow``).
 """
 
 from __future__ import annotations
