@@ -180,7 +180,7 @@ def errors() -> str:
 
 
 def _classes(kind: Any, parent: str = "") -> Iterator[tuple[Any, str]]:
-    if kind.__module__ == "lakemark_core.errors":
+    if kind.__module__ in ("lakemark_core.errors", "lakemark.errors"):  # the client calls them its own
         yield kind, parent
     for child in kind.__subclasses__():
         yield from _classes(child, f"`{kind.__name__}`")

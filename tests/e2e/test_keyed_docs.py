@@ -43,7 +43,9 @@ def test_the_examples_of_the_page_do_what_it_says(
                 case _:
                     assert [" ".join(map(str, row)) for row in rows] == text.splitlines()
     finally:  # other tests use the same session, and list its tables
-        spark.python("[spark.catalog.dropTempView(one.name) for one in spark.catalog.listTables() if one.isTemporary]")
+        spark.python(
+            "[spark.catalog.dropTempView(one.viewName) for one in spark.sql('SHOW VIEWS').collect() if one.isTemporary]"
+        )
 
 
 @pytest.mark.slow

@@ -70,6 +70,7 @@ TYPES: dict[str, list[tuple[Event, str]]] = {
     "SINK_CREATED": [(Event(), "LAKEMARK_SINK_CREATED")],
     "SINK_ALTERED": [(Event(), "LAKEMARK_SINK_ALTERED")],
     "SINK_DROPPED": [(Event(), "LAKEMARK_SINK_DROPPED")],
+    "OPTIMIZATION_STOPPED": [(Event(), "LAKEMARK_OPTIMIZATION_STOPPED")],
     "CLIENT_NOTED": [
         (Event(note=pb.ClientNote(what="INSERT")), "INSERT"),
         (Event(note=pb.ClientNote(what="WRITE")), "ACID_WRITE_EVENT"),
