@@ -6,6 +6,8 @@ import logging
 import socket
 import ssl
 import struct
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,16 +22,24 @@ from thrift.transport.TTransport import TBufferedTransport, TSaslClientTransport
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.wire import codec
+from lakemark_hms.wire.dispatch import Dispatcher
+from lakemark_hms.wire.layers import Certificates
+from lakemark_hms.wire.limits import ServerSettings
 from lakemark_hms.wire.sasl import BAD, COMPLETE, OK, START, framed
+from lakemark_hms.wire.security import Security
+from lakemark_hms.wire.security import plain as mechanisms
+from lakemark_hms.wire.server import HmsServer
 from lakemark_server.access.passwords import user_line
 from lakemark_server.process import Service
 from tests.certificates import Authority, Certificate
 from tests.integration.grpc_server import connected, running_service
 from tests.integration.hms_objects import table
+from tests.tls_client import TlsClient
 
 SECONDS = 20
 SECRET = "open sesame: $ä"  # noqa: S105
 Connect = Callable[..., Any]
+Check = Callable[[str, str], bool]
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +106,29 @@ def use(client: Any, name: str = "t") -> None:
     assert name in client.get_all_tables("default")
     with pytest.raises(ttypes.NoSuchObjectException):
         client.get_table("default", "nothing")
+
+
+@contextmanager
+def bare(own: Certificate | None = None, check: Check | None = None, **limits: Any) -> Iterator[HmsServer]:
+    """The socket server alone, with TLS, a check of passwords, or both."""
+    certificates = None if own is None else Certificates(str(own.certificate), str(own.key))
+    security = Security(certificates, None if check is None else mechanisms(check))
+    with HmsServer(Dispatcher({}), settings=ServerSettings(**limits), security=security) as server:
+        yield server
+
+
+@contextmanager
+def encrypted(server: HmsServer, authority: Authority) -> Iterator[tuple[TlsClient, socket.socket]]:
+    """A connection with TLS, and its socket."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS) as sock:
+        yield TlsClient(authority, sock.sendall, lambda: sock.recv(65536)), sock
+
+
+def until(true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + SECONDS
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return true()
 
 
 def raw(service: Service) -> socket.socket:
@@ -286,3 +319,37 @@ def test_who_never_logs_in_is_closed(tmp_path: Path, users: Path, own: Certifica
         silent, begun = raw(service), raw(service)
         begun.sendall(b"\x16\x03\x01")
         assert all_of(silent) == all_of(begun) == b""
+
+
+def test_what_comes_after_the_end_of_tls_is_not_received(own: Certificate, authority: Authority) -> None:
+    with bare(own) as server, encrypted(server, authority) as (client, sock):
+        sock.sendall(client.ended())
+        assert until(lambda: not server.connections)
+        with pytest.raises(OSError, match=r"reset|pipe"):  # noqa: PT012
+            for _ in range(1000):
+                sock.sendall(b"x" * 65536)
+
+
+def test_a_reply_comes_though_its_client_has_ended_tls(own: Certificate, authority: Authority) -> None:
+    with bare(own) as server, encrypted(server, authority) as (client, sock):
+        sock.sendall(client.sent(codec.message_head("getName", codec.CALL, 7) + b"\0") + client.ended())
+        header = codec.read_header(client.received(all_of(sock)))
+        assert header is not None
+        assert header.seqid == 7
+        assert until(lambda: not server.connections)
+
+
+def test_a_bad_record_while_the_password_is_checked_leaves_nothing(own: Certificate, authority: Authority) -> None:
+    entered, gate = threading.Event(), threading.Event()
+
+    def check(_user: str, _password: str) -> bool:
+        entered.set()
+        return gate.wait(SECONDS)
+
+    with bare(own, check) as server, encrypted(server, authority) as (client, sock):
+        sock.sendall(client.sent(framed(START, b"PLAIN") + framed(COMPLETE, b"\0ann\0x")))
+        assert entered.wait(SECONDS)
+        sock.sendall(b"\x17\x03\x03\x00\x20" + b"x" * 32)
+        all_of(sock)  # the server has seen it
+        gate.set()
+        assert until(lambda: not server.connections)

@@ -75,18 +75,30 @@ class Connection:
         """Whether calls may come: the handshakes are over."""
         return self.layer is None or self.layer.open
 
+    @property
+    def ended(self) -> bool:
+        """Whether the peer has said that nothing more comes, though its socket is open."""
+        return self.layer is not None and self.layer.ended
+
     def _receive(self, size: int) -> bytes | None:
+        if self.ended:
+            return b""
         data = self.sock.recv(size)
         if not data or self.layer is None:
             return data
         try:
-            return self.layer.received(data) or None
+            plain = self.layer.received(data)
         finally:
             self.say()
+        return b"" if self.ended and not plain else plain or None
 
     def say(self) -> None:
         """Sends what a handshake has to say. Only while no reply is sent."""
-        own = self.layer.answers() if self.layer is not None else b""
+        try:
+            own = self.layer.answers() if self.layer is not None else b""
+        except OSError:  # of TLS
+            self.broken = True
+            return
         if own and self._send(own) is not None:
             self.broken = True  # so little has room in any honest client's window
 

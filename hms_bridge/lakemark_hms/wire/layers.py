@@ -33,28 +33,39 @@ class Layer(Protocol):
     def open(self) -> bool:
         """Whether the handshake is over, so that calls may come."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether the peer has said that nothing more comes, as the end of a socket does."""
+
     def received(self, data: bytes) -> bytes:
-        """What newly received bytes mean; b"" if nothing yet. Raises LayerError."""
+        """What newly received bytes mean; b"" if nothing yet, or after the end. Raises LayerError."""
 
     def sent(self, data: bytes) -> bytes:
-        """The bytes to send for a whole reply."""
+        """The bytes to send for a whole reply. Raises OSError if the peer has broken the layer."""
 
     def answers(self) -> bytes:
-        """What the layer itself has to send now."""
+        """What the layer itself has to send now. Raises OSError if the peer has broken the layer."""
 
 
 class TlsLayer:
-    """TLS of the server's side."""
+    """TLS of the server's side.
+
+    A large reply takes long to encrypt, so ``received`` waits for a part of it at most. The lock alone would not see to
+    that: who releases it and takes it again at once gets it before anybody who waits. Who receives keeps the turn
+    while it waits for the lock, and who sends asks for the turn before each part.
+    """
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        self.open = False
+        self.open = self.ended = False
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._lock = threading.Lock()
+        self._turn, self._lock = threading.Lock(), threading.Lock()
         self._own = b""
 
     def received(self, data: bytes) -> bytes:
-        with self._lock:
+        with self._turn, self._lock:
+            if self.ended:  # TLS reads no more, so that what was written here would stay
+                return b""
             self._incoming.write(data)
             try:
                 if not self.open:
@@ -78,17 +89,23 @@ class TlsLayer:
         try:
             while chunk := self._tls.read(_CHUNK_BYTES):
                 plain.append(chunk)
-        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            self.ended = True
+        except ssl.SSLWantReadError:
             pass
+        except ssl.SSLZeroReturnError:  # the same, once this side has ended too
+            self.ended = True
         return b"".join(plain)
 
     def sent(self, data: bytes) -> bytes:
-        with self._lock:
-            view = memoryview(data)
-            while view:
-                view = view[self._tls.write(view) :]
-            # Also what TLS has to say after the handshake: here it comes between no two parts of a reply.
-            return self._outgoing.read()
+        view, parts = memoryview(data), []
+        while view:
+            with self._turn:
+                pass
+            with self._lock:
+                view = view[self._tls.write(view[:_CHUNK_BYTES]) :]
+                # Also what TLS has to say after the handshake, in the order in which it was encrypted.
+                parts.append(self._outgoing.read())
+        return b"".join(parts)
 
     def answers(self) -> bytes:
         with self._lock:
@@ -105,6 +122,10 @@ class Stacked:
     @property
     def open(self) -> bool:
         return self._below.open and self._above.open
+
+    @property
+    def ended(self) -> bool:
+        return self._below.ended or self._above.ended
 
     def received(self, data: bytes) -> bytes:
         plain = self._below.received(data)
@@ -153,10 +174,14 @@ class Certificates:
     def _look(self) -> list[int]:
         return [os.stat(name).st_mtime_ns for name in self._files]
 
+    def _refuse_password(self) -> str:
+        """Without it OpenSSL asks on the terminal, and waits."""
+        raise OSError(f"the key in {self._key or self._certificate} is encrypted: give one without a password")
+
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self._certificate, self._key or None)
+        context.load_cert_chain(self._certificate, self._key or None, self._refuse_password)
         if self._client_ca:
             context.load_verify_locations(self._client_ca)
             context.verify_mode = ssl.CERT_REQUIRED

@@ -66,6 +66,8 @@ class Plain:
 class SaslLayer:
     """``message_bytes_max``: of a frame, which holds a message or a part of one."""
 
+    ended: Final = False  # SASL has no word for it
+
     def __init__(self, mechanisms: Mechanisms, message_bytes_max: int) -> None:
         self.open = False
         self._mechanisms = mechanisms

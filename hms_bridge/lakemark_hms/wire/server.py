@@ -157,18 +157,21 @@ class HmsServer:
 
     def _log_in(self, connection: Connection, sasl: SaslLayer, check: Check) -> None:
         """Runs in a thread for logins. The client is told, and its calls are heard from then on."""
-        user = None if connection.broken else check()
-        if user is not None:
-            connection.session.prove(user)
-            log.info("user %r logged in from %s", user, connection.session.peer)
-        else:
-            log.warning("refused the login of %s", connection.session.peer)
-        sasl.end(user)
-        connection.say()
-        connection.broken = connection.broken or user is None
-        connection.finish(None)
-        self._notices.append(connection)
-        self._wake()
+        user = None
+        try:
+            user = None if connection.broken else check()
+            if user is not None:
+                connection.session.prove(user)
+                log.info("user %r logged in from %s", user, connection.session.peer)
+            else:
+                log.warning("refused the login of %s", connection.session.peer)
+            sasl.end(user)
+            connection.say()
+        finally:  # else the connection would stay for ever
+            connection.broken = connection.broken or user is None
+            connection.finish(None)
+            self._notices.append(connection)
+            self._wake()
 
     @staticmethod
     def _write(connection: Connection, reply: bytes | None) -> bool:
@@ -321,7 +324,7 @@ class HmsServer:
                 connection.inbox.feed(chunk)
                 if not self._count(connection):
                     return
-            if len(chunk) < room:
+            if len(chunk) < room and not connection.ended:  # else the end is read at once: no event tells of it
                 break
             room = _RECEIVE_BYTES
         self._advance(connection)
