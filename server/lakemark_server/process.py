@@ -416,7 +416,11 @@ class Service:
             raise InvalidArgument("hms_tls_key and hms_tls_client_ca need hms_tls_certificate")
         elif check is not None and not _is_loopback(given.host):
             _log.warning("passwords of the Metastore protocol cross the network as they are: set hms_tls_certificate")
-        return Security(certificates, None if check is None else plain(check))
+        if check is None:
+            return Security(certificates)
+        return Security(
+            certificates, plain(check, check.known) if isinstance(check, passwords.UsersFile) else plain(check)
+        )
 
     def _bridge(self, lake: LakeFacet, port: int, kind: str) -> HmsBridge:
         from lakemark_hms.bridge import HmsBridge

@@ -29,6 +29,7 @@ from lakemark_hms.wire.sasl import BAD, COMPLETE, OK, START, framed
 from lakemark_hms.wire.security import Security
 from lakemark_hms.wire.security import plain as mechanisms
 from lakemark_hms.wire.server import HmsServer
+from lakemark_server.access import passwords
 from lakemark_server.access.passwords import user_line
 from lakemark_server.process import Service
 from tests.certificates import Authority, Certificate
@@ -129,6 +130,27 @@ def until(true: Callable[[], bool]) -> bool:
     while not true() and time.monotonic() < deadline:
         time.sleep(0.01)
     return true()
+
+
+class Gate:
+    """A check that nobody passes, and that lasts until ``open`` is set."""
+
+    def __init__(self) -> None:
+        self.entered, self.open = threading.Semaphore(0), threading.Event()
+        self.asked: list[str] = []
+
+    def __call__(self, user: str, _password: str) -> bool:
+        self.asked.append(user)
+        self.entered.release()
+        self.open.wait(SECONDS)
+        return False
+
+
+def knocking(port: int, user: str, password: str = "guess") -> socket.socket:  # noqa: S107
+    """A client that has said who it is, and waits."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+    sock.sendall(framed(START, b"PLAIN") + framed(COMPLETE, f"\0{user}\0{password}".encode()))
+    return sock
 
 
 def raw(service: Service) -> socket.socket:
@@ -340,16 +362,58 @@ def test_a_reply_comes_though_its_client_has_ended_tls(own: Certificate, authori
 
 
 def test_a_bad_record_while_the_password_is_checked_leaves_nothing(own: Certificate, authority: Authority) -> None:
-    entered, gate = threading.Event(), threading.Event()
-
-    def check(_user: str, _password: str) -> bool:
-        entered.set()
-        return gate.wait(SECONDS)
-
+    check = Gate()
     with bare(own, check) as server, encrypted(server, authority) as (client, sock):
         sock.sendall(client.sent(framed(START, b"PLAIN") + framed(COMPLETE, b"\0ann\0x")))
-        assert entered.wait(SECONDS)
+        assert check.entered.acquire(timeout=SECONDS)
         sock.sendall(b"\x17\x03\x03\x00\x20" + b"x" * 32)
         all_of(sock)  # the server has seen it
-        gate.set()
+        check.open.set()
         assert until(lambda: not server.connections)
+
+
+def test_the_passwords_of_clients_that_have_left_are_not_checked() -> None:
+    check = Gate()
+    with bare(check=check) as server, ExitStack() as stack:
+        for user in ("first", "second"):  # a thread each
+            stack.enter_context(knocking(server.port, user))
+            assert check.entered.acquire(timeout=SECONDS)
+        for _ in range(5):
+            knocking(server.port, "gone").close()
+        assert until(lambda: sum(one.eof for one in list(server._connections)) == 5)
+        check.open.set()
+        assert until(lambda: not server.connections)
+    assert check.asked == ["first", "second"]
+
+
+def test_too_many_that_wait_from_one_address_are_told() -> None:
+    check = Gate()
+    with bare(check=check, peer_logins_max=1) as server, ExitStack() as stack:
+        for user in ("first", "second"):
+            stack.enter_context(knocking(server.port, user))
+            assert check.entered.acquire(timeout=SECONDS)
+        waiting = stack.enter_context(knocking(server.port, "third"))
+        assert until(lambda: sum(one.running for one in list(server._connections)) == 3)
+        with knocking(server.port, "fourth") as refused:
+            answer = all_of(refused)
+        check.open.set()
+        assert answer[0] == BAD
+        assert b"try again" in answer
+        assert b"password is wrong" in all_of(waiting)
+    assert check.asked == ["first", "second", "third"]
+
+
+def test_who_is_known_does_not_wait_behind_guesses(
+    tmp_path: Path, users: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(tmp_path, **plain(users)) as service, ExitStack() as stack:
+        connect(service, "ann", SECRET)
+        check = Gate()
+        monkeypatch.setattr(passwords, "_derived", lambda *_: check("", "") or b"")
+        stack.callback(check.open.set)
+        for _ in range(2):
+            stack.enter_context(knocking(port_of(service), "carl"))
+            assert check.entered.acquire(timeout=SECONDS)
+        stack.enter_context(knocking(port_of(service), "carl"))
+        use(connect(service, "ann", SECRET))
+        assert len(check.asked) == 2  # no guess has ended

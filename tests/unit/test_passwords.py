@@ -63,6 +63,19 @@ def test_what_fits_is_hashed_once_and_what_does_not_each_time(path: Path, monkey
     assert hashed == ["one", "two", "two", "one"]
 
 
+def test_what_is_known_to_fit_needs_no_hash(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(path, user_line("ann", "one"), user_line("bob", "two"))
+    check = UsersFile(str(path))
+    assert not check.known("ann", "one")
+    assert check("ann", "one")
+    assert not check("bob", "one")
+    monkeypatch.setattr(passwords, "_derived", None)
+    tried = [("ann", "one"), ("ann", "two"), ("bob", "one"), ("bob", "two"), ("carl", "one"), ("", "")]
+    assert [check.known(*one) for one in tried] == [True, False, False, False, False, False]
+    write(path, "# nobody")
+    assert not check.known("ann", "one")
+
+
 def test_changes_of_the_file_hold_at_once(path: Path) -> None:
     write(path, user_line("ann", "one"), user_line("bob", "two"))
     check = UsersFile(str(path))

@@ -50,9 +50,9 @@ class Layer(Protocol):
 class TlsLayer:
     """TLS of the server's side.
 
-    A large reply takes long to encrypt, so ``received`` waits for a part of it at most. The lock alone would not see to
-    that: who releases it and takes it again at once gets it before anybody who waits. Who receives keeps the turn
-    while it waits for the lock, and who sends asks for the turn before each part.
+    A large reply takes long to encrypt, so other calls wait for a part of it at most. The lock alone would not see to
+    that: who releases it and takes it again at once gets it before anybody who waits. So others keep the turn while
+    they wait for the lock, and who sends asks for the turn before each part.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:
@@ -108,7 +108,7 @@ class TlsLayer:
         return b"".join(parts)
 
     def answers(self) -> bytes:
-        with self._lock:
+        with self._turn, self._lock:
             own, self._own = self._own, b""
             return own
 

@@ -17,6 +17,9 @@ class ServerSettings:
     peer_connections_max: int = 1024
     """Most open connections of one address; as above, among its own."""
 
+    peer_logins_max: int = 128
+    """Checks of passwords that may wait for one address; a further login is refused at once."""
+
     idle_seconds_min: float = 5.0
     """How long a connection is idle before it may go in favour of another."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from lakemark_hms.wire import codec
@@ -22,8 +23,17 @@ _NAME_BYTES_MAX: Final = 20
 _FRAME_BYTES_MAX: Final = 8 << 20  # Thrift's clients take 16 MB by default
 _FAILED: Final = "the user does not exist, or the password is wrong"
 
-Check: TypeAlias = Callable[[], "str | None"]
-"""Finds out who the client is; None: nobody whom it may be. May wait. Never raises."""
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Finds out who the client is.
+
+    ``user``: who it is, if that is known already; ``run`` is not needed then. ``run`` gives the user, or None if it is
+    nobody whom it may be; it may wait, and never raises.
+    """
+
+    user: str | None
+    run: Callable[[], str | None]
 
 
 class Conversation(Protocol):
@@ -38,10 +48,19 @@ Mechanisms: TypeAlias = Mapping[str, Callable[[], Conversation]]
 
 
 class Plain:
-    """The mechanism PLAIN (RFC 4616): a name and a password. ``check`` may wait and raise what it likes."""
+    """The mechanism PLAIN (RFC 4616): a name and a password.
 
-    def __init__(self, check: Callable[[str, str], bool], on_error: Callable[[Exception], None]) -> None:
+    ``check`` may wait, and ``known`` may not; both may raise what they like.
+    """
+
+    def __init__(
+        self,
+        check: Callable[[str, str], bool],
+        known: Callable[[str, str], bool],
+        on_error: Callable[[Exception], None],
+    ) -> None:
         self._check = check
+        self._known = known
         self._on_error = on_error
 
     def next(self, response: bytes) -> bytes | Check:
@@ -53,14 +72,14 @@ class Plain:
             why = "PLAIN needs a user and a password, and nobody may act for another user"
             raise LayerError(why, framed(BAD, why.encode()))
 
-        def check() -> str | None:
+        def asked(check: Callable[[str, str], bool]) -> str | None:
             try:
-                return user if self._check(user, password) is True else None
+                return user if check(user, password) is True else None
             except Exception as error:  # a check of somebody else's
                 self._on_error(error)
                 return None
 
-        return check
+        return Check(asked(self._known), lambda: asked(self._check))
 
 
 class SaslLayer:
@@ -86,10 +105,10 @@ class SaslLayer:
         self._checking = True
         return self._check
 
-    def end(self, user: str | None) -> None:
+    def end(self, user: str | None, why: str = _FAILED) -> None:
         """Ends the negotiation; ``answers`` tells the client. Without a user the connection is to be closed then."""
         self.open = user is not None
-        self._own = framed(COMPLETE, b"") if self.open else framed(BAD, _FAILED.encode())
+        self._own = framed(COMPLETE, b"") if self.open else framed(BAD, why.encode())
 
     def received(self, data: bytes) -> bytes:
         return self._frames(data) if self.open else self._negotiate(data)

@@ -28,10 +28,15 @@ class Security:
         return tls or sasl, sasl
 
 
-def plain(check: Callable[[str, str], bool]) -> Mechanisms:
-    """The mechanism PLAIN with a check of user and password."""
+def plain(
+    check: Callable[[str, str], bool], known: Callable[[str, str], bool] = lambda _user, _password: False
+) -> Mechanisms:
+    """The mechanism PLAIN with a check of user and password, which may wait; ``known`` may not.
+
+    ``known``: whether the password is known to fit, so that it needs no check.
+    """
 
     def on_error(error: Exception) -> None:
         log.error("the check of a password failed", exc_info=error)
 
-    return {"PLAIN": lambda: Plain(check, on_error)}
+    return {"PLAIN": lambda: Plain(check, known, on_error)}

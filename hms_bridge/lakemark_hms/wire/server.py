@@ -17,7 +17,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from lakemark_hms.wire import codec
@@ -27,6 +26,7 @@ from lakemark_hms.wire.inbox import Inbox, Message, RejectedError
 from lakemark_hms.wire.lanes import LaneChoice, Lanes, main_lane
 from lakemark_hms.wire.layers import LayerError
 from lakemark_hms.wire.limits import Room, ServerSettings, Unbounded
+from lakemark_hms.wire.logins import Logins
 from lakemark_hms.wire.ready import REQUEST_BYTES_MAX, ReadyAnswers
 from lakemark_hms.wire.sasl import Check, SaslLayer
 from lakemark_hms.wire.security import Security
@@ -71,7 +71,7 @@ class HmsServer:
         self._settings = settings or ServerSettings()
         self._security = security or Security()
         # Checks of passwords take long on purpose; they are not to take the workers from calls.
-        self._logins = ThreadPoolExecutor(_LOGIN_THREADS, "hms-login")
+        self._logins = Logins(_LOGIN_THREADS, self._settings.peer_logins_max)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server(
             (host, port), family=family, backlog=1024, reuse_port=self._settings.shared_port
@@ -122,7 +122,7 @@ class HmsServer:
         self._loop_thread.join()
         if self._together is not None:
             self._together.stop(max(0.0, stop_by - time.monotonic()))
-        self._logins.shutdown(wait=False, cancel_futures=True)
+        self._logins.stop()
         self._lanes.stop(lambda: max(0.0, stop_by - time.monotonic()))
 
     def __enter__(self) -> HmsServer:
@@ -156,22 +156,31 @@ class HmsServer:
             self._wake()
 
     def _log_in(self, connection: Connection, sasl: SaslLayer, check: Check) -> None:
-        """Runs in a thread for logins. The client is told, and its calls are heard from then on."""
-        user = None
+        """Runs in a thread for logins. A client that has left meanwhile costs no check."""
+        logged_in = False
         try:
-            user = None if connection.broken else check()
-            if user is not None:
-                connection.session.prove(user)
-                log.info("user %r logged in from %s", user, connection.session.peer)
-            else:
-                log.warning("refused the login of %s", connection.session.peer)
-            sasl.end(user)
-            connection.say()
+            if connection.broken or connection.eof or connection.rejected:
+                log.info("%s left before its password was checked", connection.session.peer)
+                return
+            user = check.run()
+            self._tell(connection, sasl, user)
+            logged_in = user is not None
         finally:  # else the connection would stay for ever
-            connection.broken = connection.broken or user is None
+            connection.broken = connection.broken or not logged_in
             connection.finish(None)
             self._notices.append(connection)
             self._wake()
+
+    @staticmethod
+    def _tell(connection: Connection, sasl: SaslLayer, user: str | None) -> None:
+        """Tells the client how its login ended. Its calls are heard from then on if it is a user's."""
+        if user is not None:
+            connection.session.prove(user)
+            log.info("user %r logged in from %s", user, connection.session.peer)
+        else:
+            log.warning("refused the login of %s", connection.session.peer)
+        sasl.end(user)
+        connection.say()
 
     @staticmethod
     def _write(connection: Connection, reply: bytes | None) -> bool:
@@ -382,10 +391,7 @@ class HmsServer:
             return
         sasl = connection.sasl
         check = sasl.check() if sasl is not None and not sasl.open else None
-        if sasl is not None and check is not None:
-            with connection.lock:
-                connection.running = True
-            self._logins.submit(self._log_in, connection, sasl, check)
+        if sasl is not None and check is not None and not self._begin_login(connection, sasl, check):
             return
         now = time.monotonic()
         try:
@@ -408,6 +414,25 @@ class HmsServer:
             self._close(connection)
         else:
             self._await_more(connection, now)
+
+    def _begin_login(self, connection: Connection, sasl: SaslLayer, check: Check) -> bool:
+        """Logs the client in if it is known, or lets it be checked. Returns whether it is logged in already."""
+        if check.user is not None:
+            self._tell(connection, sasl, check.user)
+            if connection.broken:
+                self._close(connection)
+            return not connection.broken
+        with connection.lock:
+            connection.running = True
+        if self._logins.put(connection.host, lambda: self._log_in(connection, sasl, check)):
+            return False
+        with connection.lock:
+            connection.running = False
+        log.warning("refused the login of %s: too many of its address wait", connection.session.peer)
+        sasl.end(None, "too many logins of this address wait: try again in a second")
+        connection.say()
+        self._turn_away(connection)
+        return False
 
     def _hand_over(self, connection: Connection, message: Message) -> None:
         """Answers from what is kept, or lets that be checked, or gives the message to a worker."""

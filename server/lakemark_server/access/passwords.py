@@ -79,13 +79,18 @@ class UsersFile:
         self._stamp = self._look()
         self._users = self._read()
 
+    def known(self, user: str, password: str) -> bool:
+        """Whether the password is remembered to fit. False says nothing. Takes no hash, so it does not wait."""
+        with self._lock:
+            self._refresh()
+            return self._remembers(user, self._digest(user, password))
+
     def __call__(self, user: str, password: str) -> bool:
+        digest = self._digest(user, password)
         with self._lock:
             self._refresh()
             hashed = self._users.get(user)
-            digest = hmac.digest(self._secret, f"{user}:{password}".encode("utf-8", "replace"), "sha256")
-            if hashed is not None and hmac.compare_digest(self._known.get(user, b""), digest):
-                self._known.move_to_end(user)
+            if self._remembers(user, digest):
                 return True
         # Who guesses names learns nothing by the time that it takes.
         fits = (hashed or self._nobody).fits(password) and hashed is not None
@@ -95,6 +100,15 @@ class UsersFile:
                 while len(self._known) > _KNOWN_MAX:
                     self._known.popitem(last=False)
         return fits
+
+    def _digest(self, user: str, password: str) -> bytes:
+        return hmac.digest(self._secret, f"{user}:{password}".encode("utf-8", "replace"), "sha256")
+
+    def _remembers(self, user: str, digest: bytes) -> bool:
+        if user not in self._users or not hmac.compare_digest(self._known.get(user, b""), digest):
+            return False
+        self._known.move_to_end(user)
+        return True
 
     def _refresh(self) -> None:
         try:
