@@ -224,7 +224,7 @@ def test_pictures(browser: Browser, pictured: Site, name: str, tmp_path: Path) -
     directory = Path(chosen) if chosen else tmp_path
     with visit(browser, pictured, color_scheme=PICTURES[name]) as visited:
         page = visited.go(PAGES[name])
-        page.wait_for_function("!document.body.dataset.again")
+        page.wait_for_function("document.body.dataset.again !== '1'")
         expect(page.locator("#live")).to_have_text("live")
         place = directory / f"{name}.png"
         page.screenshot(path=place, animations="disabled")
