@@ -201,7 +201,9 @@ class Pages:
         return self._html("service.html", **service.view(self._domains, self._known(_catalog(request.query_params))))
 
     def _optimizer(self, request: Request) -> Response:
-        return self._html("optimizer.html", **optimizer.groups(self._domains, request.query_params.get("before", "")))
+        given = request.query_params
+        shown = optimizer.groups(self._domains, given.get("before", ""))
+        return self._html("optimizer.html", **shown, shown_catalog=self._known(_catalog(given)))
 
     def _summary(self, request: Request) -> Response:
         asked = _asked(request)

@@ -67,7 +67,7 @@ class OptimizerNeeds(NamedTuple):
         if more:
             verb = "has" if more == 1 else "have"
             text = f"{texts.counted(more, 'further table')} {verb} partitions on which the optimizer has stopped"
-            told.append(OptimizerMatter(text, "/events"))
+            told.append(OptimizerMatter(text, f"/events?kind=stopped&catalog={quote(self.catalog, safe='')}"))
         for group, tables in self.waiting:
             if group in self.without_workers:
                 waits = "waits" if tables == 1 else "wait"
@@ -89,10 +89,6 @@ class OptimizerWatch:
     def matters(self) -> list[OptimizerMatter]:
         """What the last whole round has found, in words."""
         return self._needs.matters()
-
-    def hurry(self) -> None:
-        """Something has happened: the next round may begin."""
-        self._next_s = 0.0
 
     def round(self) -> Iterator[float]:
         """Looks at all tables, if it is time to; yields the processor time of each step, in seconds."""

@@ -249,8 +249,6 @@ class CatalogSurvey:
 
     def _learn(self, event: events_pb2.Event) -> None:
         self._note(event)
-        if event.kind == events_pb2.OPTIMIZATION_STOPPED:
-            self.optimizer.hurry()
         if not event.table_id:
             return
         if event.kind in (events_pb2.TABLE_DROPPED, events_pb2.TABLE_PURGED):

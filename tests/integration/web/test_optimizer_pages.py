@@ -154,9 +154,10 @@ def test_a_run_from_the_reason_why_not_to_what_it_saved(planned: Site, client: C
         groups = shown_when(planned, "/optimizer", lambda text: "No process plans" not in text)
         assert re.search(r"default fair .* no limit 1 2 2 0", groups)
         executor.gate.set()
-        done = shown_when(planned, PAGE, lambda text: text.count("4 → 1") == 2)
+        # What is open and what has ended are read one after the other: for a moment, a task may be in both lists.
+        ended = "No run is planned or goes on."
+        done = shown_when(planned, PAGE, lambda text: text.count("4 → 1") == 2 and ended in text)
     assert "done , version" in done
-    assert "No run is planned or goes on." in done
     assert "default.t d=" in shown_when(planned, "/optimizer", lambda text: text.count("4 → 1") == 2)
 
 
@@ -167,7 +168,9 @@ def test_what_was_stopped_and_who_waits_for_workers_need_a_person(planned: Site,
     with working(client, Failing()):
         text = shown_when(planned, "/", lambda text: "has stopped on 2 partitions of default.t" in text)
     assert f"no space left on {ATTACK}" in text
-    assert "optimization stopped" in shown_when(planned, "/events", lambda text: "after 1 failed run: " in text)
+    assert "optimization stopped" in shown_when(
+        planned, "/events?kind=stopped", lambda text: "after 1 failed run: " in text
+    )
     stopped = shown_when(planned, PAGE, lambda text: "Now stopped" in text)
     assert f"1 failure in a row: OSError: no space left on {ATTACK}" in stopped
     assert act(planned, TABLE, "action=resume").status == 303
@@ -178,6 +181,8 @@ def test_actions_on_the_optimizer_are_confirmed_and_named(planned: Site, client:
     fragmented(client, commits=2)
     asked = planned.get(f"{TABLE}/action?action=pause&why={ATTACK}")
     assert "Nothing more is planned until somebody resumes it." in text_of(asked.text)
+    assert f"Reason: {ATTACK}" in text_of(asked.text)
+    assert "<script>alert" not in asked.text
     assert client.optimizations.explain("default.t").state == "idle"
     answer = act(planned, TABLE, "action=pause&why=a+migration")
     assert (answer.status, answer.headers["location"]) == (303, f"{PAGE}?done=yes")
@@ -203,6 +208,7 @@ def test_actions_on_the_optimizer_are_confirmed_and_named(planned: Site, client:
     [
         ("action=optimize&kind=best", 400, "there is no kind 'best' of runs"),
         ("action=optimize&partition=x%3D1", 400, "default.t"),
+        ("action=release&partition=x%3D1", 400, "default.t"),
         ("action=hold&minutes=0", 400, "from 1 to 43,200 minutes"),
         ("action=hold&minutes=99999999", 400, "from 1 to 43,200 minutes"),
         ("action=hold&minutes=soon", 400, "no number"),

@@ -87,6 +87,7 @@ def _of_optimizer(table: LakeTable, fields: Mapping[str, str]) -> Action:
     """Raises InvalidArgument."""
     partition = fields[PARTITION]
     what = f"partition {partition} of {table.name}" if partition else table.name
+    why = f" Reason: {fields['why']}" if fields["why"] else ""
     match fields["action"]:
         case "optimize":
             kind = _kind(fields)
@@ -101,7 +102,7 @@ def _of_optimizer(table: LakeTable, fields: Mapping[str, str]) -> Action:
         case "pause":
             return Action(
                 f"Pause the optimizer on {table.name}",
-                "Nothing more is planned until somebody resumes it. What runs goes on to its end.",
+                f"Nothing more is planned until somebody resumes it. What runs goes on to its end.{why}",
                 "Pause",
                 fields,
                 "optimizing",
@@ -117,7 +118,7 @@ def _of_optimizer(table: LakeTable, fields: Mapping[str, str]) -> Action:
         case "hold":
             return Action(
                 f"Hold {what} for {texts.duration(_hold_ms(fields))}",
-                "The optimizer plans nothing for it during this time. What runs goes on to its end.",
+                f"The optimizer plans nothing for it during this time. What runs goes on to its end.{why}",
                 "Hold",
                 fields,
                 "optimizing",
