@@ -199,6 +199,8 @@ def test_a_run_of_the_optimizer_is_asked_for_and_followed_live(
             tasks = page.get_by_role("region", name="Tasks that wait or run")
             expect(tasks.get_by_text("running")).to_have_count(2, timeout=15_000)
             take_picture(page, FOLLOWED, tmp_path)
+            page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
             executor.gate.set()
             runs = page.get_by_role("region", name="Runs, newest first")
             expect(runs.get_by_text("3 → 1")).to_have_count(2, timeout=15_000)
