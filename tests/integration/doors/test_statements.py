@@ -174,6 +174,26 @@ def test_an_overwrite_loses_to_what_came_since_it_was_looked_up(
     assert ids(lake) == [9]
 
 
+def test_an_overwrite_that_was_looked_up_before_the_first_commit_loses_to_it(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    one, other = spark(), spark("bob")
+    directory = one.look_up("t__overwrite")
+    other.insert("t__append", [1])
+    one.write(directory, [9])
+    with pytest.raises(REFUSED, match="version 1"):
+        one.end("t__overwrite")
+    assert ids(lake) == [1]
+    directory = one.look_up("p__overwrite")
+    other.write(other.look_up("p__append"), [1], partition="m=1")
+    other.end("p__append")
+    other.end("p__append")
+    one.write(directory, [9], partition="m=1")
+    with pytest.raises(REFUSED, match="version 1"):
+        one.end("p__overwrite")
+    assert ids(lake, "p") == [1]
+
+
 def test_a_static_overwrite_of_an_append_door_is_refused(lake: Client, spark: Callable[..., SparkClient]) -> None:
     one = spark()
     directory = one.look_up("t__append")
@@ -251,6 +271,22 @@ def test_statements_at_once_are_each_answered_after_their_rows_are_there(
     assert (ids(lake), versions(lake)) == ([1, 2], 2)
     with pytest.raises(REFUSED, match="no rows"):
         one.end("t__append")
+
+
+def test_a_call_with_the_size_stands_for_one_statement_without_partitions(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    """As with spark.sql.statistics.size.autoUpdate.enabled."""
+    one = spark()
+    for rows in ([1], [2]):
+        one.write(one.look_up("t__append"), rows)
+    for _ in range(2):
+        one.end("t__append", size=123)
+    assert ids(lake) == [1, 2]
+    one.write(one.look_up("p__append"), [3], partition="m=1")
+    one.end("p__append", size=123)
+    with pytest.raises(REFUSED, match="no rows"):
+        one.end("p__append")
 
 
 def test_the_same_call_is_answered_again(lake: Client, another: Another, spark: Callable[..., SparkClient]) -> None:
