@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -369,7 +370,7 @@ def test_what_was_left_is_swept_after_a_day(
     clock.by_ms += RETAIN_MS + 60_000
     assert sweep.round() == 1
     assert not left.parent.exists()
-    with pytest.raises(REFUSED, match="more than a day ago"):
+    with pytest.raises(REFUSED, match="no rows"):
         one.end("t__append")
     spark().insert("t__append", [2])
     assert ids(lake) == [2]
@@ -385,6 +386,92 @@ def test_another_connection_goes_on_with_the_statement(
     one.connect(another())
     one.end("t__append")
     assert (ids(lake), versions(lake)) == ([1], 1)
+
+
+def test_rows_of_a_dead_driver_are_not_taken_for_those_of_a_statement_without_any(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    dead, same = spark(), spark()
+    left = dead.look_up("t__append")
+    dead.write(left, [1])
+    _age(left)
+    dead.close()
+    with pytest.raises(REFUSED, match="no rows"):
+        same.end("t__append")
+    same.insert("t__append", [2])
+    assert ids(lake) == [2]
+
+
+def test_a_call_with_files_of_its_own_takes_none_from_elsewhere(
+    lake: Client, another: Another, spark: Callable[..., SparkClient]
+) -> None:
+    """It is a statement without _SUCCESS, so the call does not tell that the rows from before are the client's."""
+    one = spark()
+    one.write(one.look_up("t__append"), [1])
+    one.close()
+    one.connect(another())
+    one.write(one.look_up("t__append"), [2], done=False)
+    with pytest.raises(REFUSED, match="cannot be told"):
+        one.end("t__append")
+    assert ids(lake) == []
+
+
+def test_a_statement_whose_call_got_lost_is_not_published_with_the_next(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    """The table was renamed when it came; or the service could not be reached, and the statement was repeated."""
+    one = spark()
+    lost = one.look_up("t__append")
+    one.write(lost, [1, 2])
+    lake.tables.rename("default.t", "default.t2")
+    with pytest.raises(NoSuchObjectException):
+        one.end("t__append")
+    _age(lost)
+    one.insert("t2__append", [1, 2])
+    assert ids(lake, "t2") == [1, 2]
+    lost = one.look_up("t2__append")
+    one.write(lost, [3])
+    _age(lost)
+    with pytest.raises(REFUSED, match="long before this call"):
+        one.end("t2__append")
+    assert ids(lake, "t2") == [1, 2]
+
+
+def _age(directory: Path) -> None:
+    """Lets the statement's job have ended longer ago than a call takes to come."""
+    then_s = (now_ms() - DOUBT_MS) / 1_000 - 5
+    os.utime(directory / "_SUCCESS", (then_s, then_s))
+
+
+def test_a_call_may_come_late_if_it_had_to_wait_for_another(
+    lake: Client, service: Service, spark: Callable[..., SparkClient]
+) -> None:
+    """A driver's calls come one after the other, and one of them may take long."""
+    one = spark()
+    one.insert("t__append", [1])
+    (session,) = service.doors._live.values()
+    session.took_ms = 30_000
+    waiting = one.look_up("t__append")
+    one.write(waiting, [2])
+    _age(waiting)
+    one.end("t__append")
+    assert ids(lake) == [1, 2]
+
+
+def test_a_connection_goes_on_after_a_day_without_use(
+    lake: Client, service: Service, spark: Callable[..., SparkClient], clock: Later
+) -> None:
+    one = spark()
+    one.insert("t__append", [1])
+    clock.by_ms += RETAIN_MS + 60_000
+    sweep = DoorSweep(service.store, clock)
+    assert sweep.round() == 1
+    one.insert("t__append", [2])
+    assert ids(lake) == [1, 2]
+    left = one.look_up("t__append")
+    clock.by_ms += RETAIN_MS + 60_000
+    assert sweep.round() > 0
+    assert not left.exists()
 
 
 def test_in_doubt_after_a_broken_connection_nothing_is_committed(
