@@ -3,7 +3,8 @@
 A lake of 10,000 tables without files, and one table of a million files in 1,000 partitions, made by 1,000 commits.
 ``overview_10k_ms`` and ``table_ms`` are medians of what the service itself says (``Server-Timing``) that it took to
 make the overview and the table's page; ``…_first_ms`` are those of the first request. The others are of further pages:
-the overview sorted by health and searched by name, the table's partitions, the files of one of them, and its timeline.
+the overview sorted by health and searched by name, the table's partitions, the files of one of them, its timeline, and
+what the optimizer says of it and of its groups.
 ``survey_s``: until all tables have been looked at after the overview was opened. ``page_kb``: the overview with its
 style and script, as they are sent (compressed). ``axe_serious``: what axe finds in these pages that is serious or
 critical; -1 without a browser (``scripts/setup --browser``).
@@ -40,6 +41,8 @@ PAGES: Final = {
     "files": f"{TABLE}/files",
     "partition": f"{TABLE}/files?partition=p%3D7",
     "timeline": f"{TABLE}/timeline",
+    "optimizing": f"{TABLE}/optimizing",
+    "optimizer": "/optimizer",
 }
 SETTINGS: Final = {"LAKEMARK_WEB_PORT": "0"}
 _SURVEY_S_MAX: Final = 900.0

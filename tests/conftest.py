@@ -25,6 +25,14 @@ def _stores_are_removed() -> Iterator[None]:
     remove_stores()
 
 
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """A test that configures logs does not change what others read on standard error."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup:
     config.option.loadscopereorder = False  # the size of a group says nothing about its duration

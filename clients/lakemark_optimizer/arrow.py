@@ -30,8 +30,12 @@ class ArrowExecutor:
         if task.needs_spark:
             raise UnsupportedOperation("the task needs Spark: rows in order, deletes that are kept, or much data")
         client = self._client
-        if task.buckets and client.tables.get(task.table).conflict_policy == "row":
-            raise UnsupportedOperation("deltas of tables with policy 'row' are folded by Spark")
+        if task.buckets:
+            table = client.tables.get(task.table)
+            if table.conflict_policy == "row":
+                raise UnsupportedOperation("deltas of tables with policy 'row' are folded by Spark")
+            if table.table_kind.directory is not None:
+                raise UnsupportedOperation("deltas of tables whose buckets split and merge are folded by Spark")
         where = where_of(client, task)
         operation: Literal["compact", "cluster"] = "compact" if task.buckets else "cluster"
         with client.begin(

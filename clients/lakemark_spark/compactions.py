@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -83,7 +83,8 @@ def compact(
             merging = _merging(plan.files(), due, before)
             if limits is not None:
                 chosen = {BucketGroup(file.partition, file.file_group) for file in limits.groups(merging)}
-                merging = _merging(plan.files(), chosen, before)  # with those that share keys with them
+                # With those that share keys with them.
+                merging = _merging(plan.files(), _with_buckets_over(chosen, kind), before)
             known_until = writer.instant - kind.deletes_retained_ms
             forgotten = _forgotten(files, known_until)
             if not merging and not forgotten:
@@ -127,12 +128,19 @@ def _due(files: Sequence[DataFile], before: int | None, kind: TableKind) -> set[
         for file in files
         if _merges(file, before) or _elsewhere(file, kind.directory)
     }
+    return _with_buckets_over(groups, kind)
+
+
+def _with_buckets_over(groups: Set[BucketGroup], kind: TableKind) -> set[BucketGroup]:
+    """The groups, and those into which their rows are written now.
+
+    Of a bucket that has come in the place of several, the files of all are written as one.
+    """
     if kind.directory is None:
-        return groups
-    # Of a bucket that has come in the place of several, the files of all are written as one.
+        return set(groups)
     buckets = ((group.partition, bucket_named(group.name)) for group in groups)
     over = ((partition, kind.directory.over(bucket)) for partition, bucket in buckets if bucket is not None)
-    return groups | {BucketGroup(partition, kind.group_name(bucket)) for partition, bucket in over}
+    return {*groups} | {BucketGroup(partition, kind.group_name(bucket)) for partition, bucket in over}
 
 
 def _merging(files: Sequence[DataFile], groups: Collection[BucketGroup], before: int | None) -> list[DataFile]:

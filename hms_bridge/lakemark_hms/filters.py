@@ -183,7 +183,8 @@ def evaluate(expr: Expr, columns: PartitionColumns, size: int) -> npt.NDArray[np
 
 
 def _unreadable(rest: str, position: int) -> InvalidPredicate:
-    return InvalidPredicate(f"partition filter: cannot read {rest!r} at {position}")
+    # One character: what follows may be a part of a URL with a secret, which nobody could tell from here.
+    return InvalidPredicate(f"partition filter: cannot read {rest[:1]!r} at {position}")
 
 
 class _Parser:

@@ -265,6 +265,7 @@ class Service:
             listeners=self.listeners,
             transactions=self.transactions,
             leases=lambda limit: self.store.read(lambda tx: leases.listed(tx, limit)),
+            optimization=self.optimization,
             process=facts,
         )
         return WebServer(domains, given.web_host, given.web_port, WEB_PORT, given.web_hosts, actions=given.web_actions)

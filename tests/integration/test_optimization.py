@@ -17,8 +17,11 @@ from lakemark import Client, DataFile
 from lakemark.cli.app import run
 from lakemark.client.optimization import OptimizationTask
 from lakemark.files.model import FileKind
+from lakemark_core.bucket_tree import at_depth
+from lakemark_core.buckets import hash_of_key
 from lakemark_core.errors import InvalidArgument, LakemarkError
 from lakemark_core.storage import open_location
+from lakemark_core.types import BIGINT, Field
 from lakemark_optimizer.arrow import ArrowExecutor
 from lakemark_optimizer.executor import Result
 from lakemark_optimizer.worker import Worker
@@ -95,20 +98,22 @@ def test_fragments_of_each_partition_are_merged_and_no_row_changes(client: Clien
     assert {one.owner for one in instants if one.operation == "cluster"} == {"optimizer"}
 
 
-def slice_of(client: Client, kind: FileKind, rows: list[tuple[int, str]]) -> None:
-    """One commit with a base file or a delta of the one file group of default.k."""
+def slice_of(
+    client: Client, kind: FileKind, rows: list[tuple[int, str]], group: str = "bucket-0", bucket: int = 0
+) -> None:
+    """One commit with a base file or a delta of a file group of default.k."""
     with client.begin("default.k", "upsert" if kind == "delta" else "append") as writer:
         table = pa.table({"id": pa.array([one for one, _ in rows], pa.int64()), "d": [value for _, value in rows]})
         if kind == "delta":
             for name, value in (("lakemark_operation", "upsert"), ("lakemark_instant", writer.instant)):
                 table = table.append_column(name, pa.array([value] * len(rows)))
             table = table.append_column("lakemark_columns", pa.nulls(len(rows), pa.string()))
-        path = f"{writer.instant}/bucket-0/f.parquet"
+        path = f"{writer.instant}/{group}/f.parquet"
         place = Path(open_location(writer.location)[1]).parent / path
         place.parent.mkdir(parents=True)
         pq.write_table(table, place)
         size = place.stat().st_size
-        writer.commit([DataFile(path, size, len(rows), file_group="bucket-0", kind=kind, bucket=0)])
+        writer.commit([DataFile(path, size, len(rows), file_group=group, kind=kind, bucket=bucket)])
 
 
 def test_deltas_are_folded_into_their_file_groups(client: Client) -> None:
@@ -134,6 +139,30 @@ def test_deltas_are_folded_into_their_file_groups(client: Client) -> None:
     assert (file.kind, file.file_group, file.bucket) == ("base", "bucket-0", 0)
     assert client.read("default.k").sort_by([("id", "ascending")]) == before
     assert before.num_rows == 13
+
+
+def test_split_buckets_wait_for_spark(client: Client) -> None:
+    """A delta of a new bucket lies on the base file of the old one: folded alone, rows would be there twice."""
+    properties = {
+        "lakemark.primary-key": "id",
+        "lakemark.bucket.index": "extendible",
+        "lakemark.bucket.count": "1",
+        "lakemark.write.mode": "merge-on-read",
+        "lakemark.optimize.minor.delta-commits": "3",
+    }
+    client.tables.create("default.k", "id bigint, d string", properties=properties)
+    slice_of(client, "base", [(number, "old") for number in range(20)], "bucket-0-of-1", 1)
+    client.buckets.alter("default.k", split=["bucket-0-of-1"])
+    field = Field(1, "id", BIGINT)
+    low = [number for number in range(20) if at_depth(hash_of_key([number], [field]), 1) == 2]
+    for _ in range(3):
+        slice_of(client, "delta", [(number, "new") for number in low], "bucket-0-of-2", 2)
+    before = client.read("default.k").sort_by([("id", "ascending")])
+    assert before.num_rows == 20
+    with working(client):
+        told = until(lambda: (one := client.optimizations.explain("default.k")).state == "pending" and one)
+    assert "needs Spark" in told.reason
+    assert client.read("default.k").sort_by([("id", "ascending")]) == before
 
 
 def test_why_compares_figures_and_says_what_would_change_it(client: Client) -> None:

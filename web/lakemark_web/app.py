@@ -41,7 +41,7 @@ from lakemark_web import guard, texts
 from lakemark_web.domains import Domains
 from lakemark_web.gate import Gate
 from lakemark_web.live import LiveStreams
-from lakemark_web.pages import actions, events, moments, overview, service
+from lakemark_web.pages import actions, events, moments, optimizer, overview, service
 from lakemark_web.pages import table as table_pages
 from lakemark_web.pages.table import TableRequest
 from lakemark_web.summaries import Summaries
@@ -96,6 +96,7 @@ class Pages:
             routes=[
                 Route("/", self._page(self._overview)),
                 Route("/events", self._page(self._events)),
+                Route("/optimizer", self._page(self._optimizer)),
                 Route("/service", self._page(self._service)),
                 Route(f"{table}", self._page(self._summary)),
                 Route(f"{table}/files", self._page(self._files)),
@@ -199,6 +200,11 @@ class Pages:
     def _service(self, request: Request) -> Response:
         return self._html("service.html", **service.view(self._domains, self._known(_catalog(request.query_params))))
 
+    def _optimizer(self, request: Request) -> Response:
+        given = request.query_params
+        shown = optimizer.groups(self._domains, given.get("before", ""))
+        return self._html("optimizer.html", **shown, shown_catalog=self._known(_catalog(given)))
+
     def _summary(self, request: Request) -> Response:
         asked = _asked(request)
         try:
@@ -230,7 +236,11 @@ class Pages:
         return self._html("conflicts.html", **table_pages.conflicts(self._domains, _asked(request)))
 
     def _optimizing(self, request: Request) -> Response:
-        return self._html("optimizing.html", **table_pages.optimizing(self._domains, _asked(request)))
+        given = request.query_params
+        offset = moments.whole("offset", given.get("offset") or "0")
+        part = optimizer.OptimizerRequest(given.get("partition", ""), offset, given.get("before", ""))
+        shown = optimizer.table(self._domains, _asked(request), part)
+        return self._html("optimizing.html", **shown, done="done" in given)
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
@@ -277,8 +287,8 @@ class Pages:
             return self._html("error.html", HTTPStatus.FORBIDDEN, message=why_not, code="refused")
         asked = _asked(request, {})
         table = self._domains.catalog.get_lake_table(asked.catalog, asked.database, asked.table)
-        actions.run(self._domains, table, form)
-        path = table_path(asked.catalog, asked.database, asked.table, "timeline")
+        action = actions.run(self._domains, table, form)
+        path = table_path(asked.catalog, asked.database, asked.table, action.page)
         return RedirectResponse(f"{path}?done=yes", HTTPStatus.SEE_OTHER)
 
     def _require_actions(self) -> None:

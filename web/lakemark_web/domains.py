@@ -10,12 +10,12 @@ from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events.service import Events
 from lakemark_server.listeners.registry import Listeners
+from lakemark_server.optimization.service import Optimization
 from lakemark_server.sinks.registry import Sinks
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.leases import Lease
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.transactions.service import Transactions
-from lakemark_web.management import Management
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Domains:
     """What the process hands over.
 
     ``survey_snapshots``: with a small cache of its own, so that looking at all tables pushes nothing out that readers
-    need. ``leases``: at most so many of them. ``management``: None while there is no such service.
+    need. ``leases``: at most so many of them.
     """
 
     clock: ClockMs
@@ -49,5 +49,5 @@ class Domains:
     listeners: Listeners
     transactions: Transactions
     leases: Callable[[int], Sequence[Lease]]
+    optimization: Optimization
     process: ProcessFacts
-    management: Management | None = None

@@ -26,7 +26,7 @@ class EventLine(NamedTuple):
 def line_of(event: pb.Event) -> EventLine:
     """The event in words. ``by``: who asked for it, else who owns the instant."""
     by = event.by or (event.commit.owner if event.WhichOneof("detail") == "commit" else "")
-    bad = event.kind == pb.INSTANT_ROLLED_BACK
+    bad = event.kind in (pb.INSTANT_ROLLED_BACK, pb.OPTIMIZATION_STOPPED)
     kind = texts.words(pb.EventKind.Name(event.kind)) if event.kind in pb.EventKind.values() else str(event.kind)
     return EventLine(event.offset, event.time_ms, kind, event.database, event.table, by, _text(event), bad)
 
@@ -58,6 +58,10 @@ def _text(event: pb.Event) -> str:
             return f"{event.sink.name}: {event.sink.receiver}"
         case "note":
             return event.note.what
+        case "optimization":
+            detail = event.optimization
+            where = f"partition {detail.partition}" if detail.partition else "the table"
+            return f"{where} after {texts.counted(detail.failures, 'failed run')}: {detail.last_error}"
     return f"at {time_text(event.time_ms)}" if event.kind == pb.STORE_RESTORED else ""
 
 

@@ -30,6 +30,7 @@ from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_web.domains import Domains
 from lakemark_web.event_texts import EventLine, line_of
 from lakemark_web.file_health import NOTHING, FileTotals, summarize
+from lakemark_web.optimizer_watch import OptimizerWatch
 
 TABLES_MAX: Final = 100_000
 RECENT_MS: Final = 3_600_000
@@ -95,6 +96,7 @@ class CatalogSurvey:
 
     def __init__(self, domains: Domains, catalog: str) -> None:
         self.catalog = catalog
+        self.optimizer = OptimizerWatch(domains.optimization, catalog)
         self._domains = domains
         self._states: dict[int, SurveyedTable] = {}
         self._pending: OrderedDict[int, TablePlace] = OrderedDict()
@@ -192,6 +194,10 @@ class CatalogSurvey:
                 if self._pending:
                     self._rest(self._look())
                 elif not delivery.more:
+                    for step in self.optimizer.round():
+                        if self._over():
+                            return
+                        self._rest(step)
                     self._whole.set()
                     self._wake.wait(_WAIT_S)
         finally:

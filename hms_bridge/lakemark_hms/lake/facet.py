@@ -7,6 +7,7 @@ that do not run Spark's SQL (``EngineFacet``) it is such a table of file slices 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -24,8 +25,8 @@ from lakemark_core.storage import in_scheme
 from lakemark_core.types import Field, Schema
 from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake import names, tables
-from lakemark_hms.lake.scans import Scan, is_plain, only_scan, scans_of
-from lakemark_hms.lake.slices import instant_of, slices_view
+from lakemark_hms.lake.scans import Scan, is_plain, only_scan, plain_only, scans_of
+from lakemark_hms.lake.slices import instant_of, slices_view, with_values
 from lakemark_hms.objects import EXTERNAL, VIEW
 from lakemark_hms.partition_view import PartitionView, Values
 from lakemark_hms.wire.splice import encode_struct
@@ -43,7 +44,7 @@ _STRUCTS_BYTES: Final = 16 << 20
 _VIEWS_BYTES: Final = 128 << 20
 _REPLACED_INSTANTS_MAX: Final = 64  # whose replaced slices one request gets
 _MORE: Final[Mapping[names.FileKinds, tuple[Field, ...]]] = {"files": (), "bases": (), "deltas": DELTA_FIELDS}
-_Key = tuple[bytes, str, int]
+_Key = tuple[bytes, str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +69,17 @@ class _Named:
         return self.resolved.version
 
     @property
+    def owner(self) -> str:
+        """The key of the branch that holds the version: a branch or a tag made again has the same name and number."""
+        return self.resolved.lineage.owner(self.version)
+
+    @property
     def key(self) -> _Key:
         """Everything that the answer depends on."""
-        return self.table.record.SerializeToString(deterministic=True), self.name, self.version
+        return self.table.record.SerializeToString(deterministic=True), self.name, self.owner, self.version
 
     def hidden(self, group: int | None = None, kinds: names.FileKinds | None = None) -> str:
-        key = self.resolved.lineage.at(self.version).key
-        branch = "" if key == MAIN else key
+        branch = "" if self.owner == MAIN else self.owner
         wanted = self.wanted
         return names.hidden_name(
             self.table.record.name,
@@ -159,27 +164,48 @@ class _Facet:
         """Those of the wanted file slices that were replaced since a client listed them.
 
         A slice's name has the instant that wrote it, so it is known which version was the first to have the slice. If
-        that was cleaned, the earliest that was not still has it, or else the slice is gone.
+        that was cleaned, the earliest that was not still has it, or else the slice is gone. Slices that a client has
+        listed together are all in the version of the newest that is missing, so the newest versions come first, and
+        one is mostly enough.
         """
         named = self._resolve(database, name)
         if named is None or not named.wanted.files or named.wanted.at != SnapshotReference():
             return None
-        instants = {instant for values in wanted if values and (instant := instant_of(values[-1])) is not None}
-        table, lineage, latest = named.table, named.resolved.lineage, named.version
-        versions = self._snapshots.first_versions(table, lineage, latest, sorted(instants)[-_REPLACED_INSTANTS_MAX:])
-        view: PartitionView | None = None
-        for version in sorted(versions - {latest}):
-            gone = self._snapshots.again(partial(self._removed, named, version))
-            view = gone if view is None else view.followed_by(gone)
-        if view is None:
-            return None
-        return view.only(sorted({at for values in wanted for at in view.at(values)[:1]}))
+        written = {values: instant for values in wanted if values and (instant := instant_of(values[-1])) is not None}
+        recent = sorted(set(written.values()))[-_REPLACED_INSTANTS_MAX:]
+        first = self._snapshots.first_versions(named.table, named.resolved.lineage, named.version, recent)
+        missing = {
+            # The slices of other instants are looked for in the same versions.
+            values: first.get(instant, 0)
+            for values, instant in written.items()
+            if first.get(instant, named.version) < named.version or instant < recent[0]
+        }
+        versions = sorted({version for version in missing.values() if version}, reverse=True)
+        return self._snapshots.again(partial(self._replaced, named, versions, missing)) if versions else None
 
-    def _removed(self, named: _Named, version: int) -> PartitionView:
-        """The file slices of an older version that the latest does not have, as the latest would show them."""
+    def _replaced(self, named: _Named, versions: Sequence[int], missing: Mapping[Values, int]) -> PartitionView | None:
+        """The missing slices, each given with its first version, from the newest of these versions that has it.
+
+        A slice that is not in its first version is gone, and no older version is loaded for it.
+        """
         scan, newer = self._scan(named)
+        view: PartitionView | None = None
+        for version in versions:
+            gone = self._removed(named, scan, newer, version, missing.keys())
+            view = gone if view is None else view.followed_by(gone)
+            missing = {one: first for one, first in missing.items() if first < version and not gone.at(one)}
+            if not missing:
+                break
+        return view
+
+    def _removed(
+        self, named: _Named, scan: Scan, newer: Snapshot, version: int, wanted: AbstractSet[Values]
+    ) -> PartitionView:
+        """Those of the wanted file slices that an older version has and the latest does not, as the latest would show
+        them. Those that it could not show are left out.
+        """
         older = self._snapshot(replace(named, resolved=replace(named.resolved, version=version)))
-        gone = removed_between(older, newer)
+        gone = plain_only(removed_between(with_values(older, wanted), newer))
         return slices_view(named.table, named.name, self._location(named), scan, gone, PartitionFilter(""), named.plain)
 
     def _slices(self, named: _Named, selection: PartitionFilter) -> PartitionView:

@@ -75,3 +75,9 @@ def is_plain(snapshot: Snapshot) -> bool:
         elif scanned.name.lower() != column.name.lower() or scanned.type != column.type:
             return False
     return True
+
+
+def plain_only(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with only the files that a reader by the names of the latest schema reads exactly."""
+    parts = tuple(part for part in snapshot.parts if is_plain(replace(snapshot, parts=(part,))))
+    return replace(snapshot, parts=parts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import partial
 from typing import Final, cast
 
@@ -17,7 +19,9 @@ from lakemark_hms.lake.tables import hive_columns, parquet_storage, slice_key
 from lakemark_hms.partition_view import PartitionView, Values, typed_columns
 from lakemark_hms.wire.splice import encode_struct, string_list_value, string_value
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.file_index.arrow import take
 from lakemark_server.file_index.parts.fold import Snapshot
+from lakemark_server.file_index.parts.locate import written_by
 from lakemark_server.file_index.parts.part import Part
 from lakemark_thrift import ttypes
 
@@ -51,9 +55,8 @@ def slices_view(
     values: list[Values] = []
     structs: list[bytes] = []
     for part in snapshot.parts:
-        codes, names = part.partition_codes
-        live = np.ones(len(codes), np.bool_) if part.live is None else part.live
-        own: list[Values] = [tuple(text for _, text in parse_partition_name(name)) if name else () for name in names]
+        codes, own = part.partition_codes[0], _partition_values(part)
+        live = part.live_mask()
         if not by_slice and not selection.selects_all:
             live = live & selection.mask(partial(typed_columns, schema.partition_fields, own), len(own))[codes]
         for code, path in zip(codes[live].tolist(), _paths(part, live), strict=True):
@@ -69,10 +72,35 @@ def slices_view(
 def slices_of(part: Part) -> Iterator[tuple[Values, str]]:
     """The live file slices of a part: the values of each as a partition, and its directory below the table's."""
     live = part.live_mask()
-    codes, names = part.partition_codes
-    own = [tuple(text for _, text in parse_partition_name(name)) if name else () for name in names]
+    codes, own = part.partition_codes[0], _partition_values(part)
     for code, path in zip(codes[live].tolist(), _paths(part, live), strict=True):
         yield (*own[code], _slice_value(path)), path.rpartition("/")[0]
+
+
+def with_values(snapshot: Snapshot, wanted: AbstractSet[Values]) -> Snapshot:
+    """The snapshot with only the live file slices that have these values as partitions.
+
+    Only the paths of files that their instants wrote are looked at.
+    """
+    instants = {instant for values in wanted if values and (instant := instant_of(values[-1])) is not None}
+    ordered = np.array(sorted(instants), np.int64)
+    parts = []
+    for part in snapshot.parts:
+        places = written_by(part, ordered)
+        if not len(places):
+            continue
+        codes, own = part.partition_codes[0][places], _partition_values(part)
+        paths = cast("list[str]", take(part.column("path"), places).to_pylist())
+        chosen = [(*own[code], _slice_value(path)) in wanted for code, path in zip(codes.tolist(), paths, strict=True)]
+        kept = part.only(places[np.array(chosen, np.bool_)])
+        if kept is not None:
+            parts.append(kept)
+    return replace(snapshot, parts=tuple(parts))
+
+
+def _partition_values(part: Part) -> list[Values]:
+    """The values of the lake table's partitions that a part has files of, by their codes."""
+    return [tuple(text for _, text in parse_partition_name(name)) if name else () for name in part.partition_codes[1]]
 
 
 def _paths(part: Part, live: npt.NDArray[np.bool_]) -> list[str]:

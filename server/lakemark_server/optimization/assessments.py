@@ -123,6 +123,7 @@ def seen_from(look: Assessment, group: GroupFacts | None = None) -> pb.TableOpti
         reads=facts.reads,
         priority=look.policy.priority,
         pending_since_ms=facts.record.pending_since_ms,
+        stopped_partitions=sum(one.state == pb.STOPPED for one in look.decisions),
     )
 
 

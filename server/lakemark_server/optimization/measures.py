@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lakemark_core.bucket_tree import FileGroups
 from lakemark_core.optimization import OptimizationPolicy, files_to_merge
 from lakemark_proto.v1.types_pb2 import DELTA
 from lakemark_server.file_index.parts.part import Part
@@ -126,7 +127,10 @@ def _folding(
     assert columns.groups is not None  # noqa: S101 - the caller has looked
     names = [columns.groups[place] for place in places]
     changed = {name for name, is_delta in zip(names, delta, strict=True) if is_delta}
-    among = np.fromiter((name in changed for name in names), np.bool_, len(names))
+    # Deltas lie on the files of all buckets that share keys with theirs.
+    groups = FileGroups(("", name) for name in changed)
+    touched = {name for name in set(names) if groups.touch("", name)}
+    among = np.fromiter((name in touched for name in names), np.bool_, len(names))
     return {
         "deltas": int(delta.sum()),
         "delta_commits": len(np.unique(columns.instant[places][delta])),

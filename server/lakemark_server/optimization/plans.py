@@ -41,11 +41,19 @@ class PlanRefused(FailedPrecondition):
 
 
 def needs_spark(decision: Decision, table: LakeTable) -> bool:
-    """Whether pyarrow in the worker cannot do it: rows in order, deletes that are kept, or much data."""
+    """Whether pyarrow in the worker cannot do it: rows in order, deletes that are kept, split buckets, or much data."""
     if decision.kind == pb.FULL or decision.cost_bytes > ARROW_BYTES_MAX:
         return True
-    # Deltas of these tables are folded by rules that only Spark's job has.
-    return bool(table.kind.buckets) and (bool(table.kind.ordering_column) or table.policy == "row")
+    if not table.kind.buckets:
+        return False
+    # One group is folded whole, also if a run should read less. If buckets split and merge, a delta may lie on files of
+    # others, and rows come into new ones. The rules of other tables are those that only Spark's job has.
+    return (
+        decision.measure.fold_bytes > ARROW_BYTES_MAX
+        or table.kind.directory is not None
+        or bool(table.kind.ordering_column)
+        or table.policy == "row"
+    )
 
 
 def chosen(decisions: Sequence[Decision], policy: OptimizationPolicy, room: int) -> list[Decision]:

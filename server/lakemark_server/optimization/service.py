@@ -206,7 +206,8 @@ class Optimization:
         return self._mutations.once(request_id, kind, pb.OptimizationHold, body).answer
 
     def release(self, table: LakeTable, partition: str, request_id: str = "") -> bool:
-        """Ends a hold. False: there was none."""
+        """Ends a hold. False: there was none. Raises InvalidArgument."""
+        _check_partition(table, partition)
 
         def body(mutation: Mutation) -> pb.ReleaseOptimizationResponse:
             released = records.clear_hold(mutation.tx, table.table_id, partition)

@@ -208,10 +208,11 @@ class Snapshots:
         self._store.read(check)
         return version
 
-    def first_versions(self, table: LakeTable, lineage: Lineage, latest: int, instants: Sequence[int]) -> set[int]:
-        """The first versions up to ``latest`` that have what these instants have published, and can still be read.
-
-        For each instant that is its own version, or the earliest one that was not cleaned.
+    def first_versions(
+        self, table: LakeTable, lineage: Lineage, latest: int, instants: Sequence[int]
+    ) -> dict[int, int]:
+        """For each of these instants the first version up to ``latest`` that has what it has published, and can still
+        be read: its own, or the earliest one that was not cleaned. Instants without such a version are left out.
         """
         return self._store.read(lambda tx: _first_versions(tx, table.table_id, lineage, latest, instants))
 
@@ -242,8 +243,8 @@ class Snapshots:
 
 def _first_versions(
     tx: ReadTransaction, table_id: int, lineage: Lineage, latest: int, instants: Sequence[int]
-) -> set[int]:
-    versions: set[int] = set()
+) -> dict[int, int]:
+    versions: dict[int, int] = {}
     horizons: dict[str, int] = {}
     for number in instants:
         try:
@@ -257,8 +258,10 @@ def _first_versions(
         key = lineage.owner(version)
         if key not in horizons:
             horizons[key] = retention.cleaned(tx, table_id, key).horizon
-        versions.add(max(version, horizons[key] + 1))
-    return {version for version in versions if version <= latest}
+        readable = max(version, horizons[key] + 1)
+        if readable <= latest:
+            versions[number] = readable
+    return versions
 
 
 def _not_there(table: LakeTable, version: int, wanted: Sequence[str], present: set[int]) -> InvalidFile:

@@ -13,8 +13,9 @@ import pytest
 from benchmarks.browser import BrowserMissing, running_browser, serious_findings
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.integration.grpc_server import running_service
+from tests.integration.grpc_server import connected, running_service
 from tests.integration.web.conftest import SETTINGS, Site
+from tests.integration.web.test_optimizer_pages import Gated, fragmented, working
 from tests.web_lake import DAY, MEGA, WebLake, fill
 
 ORDERS = "/tables/hive/sales/orders"
@@ -30,12 +31,16 @@ PAGES = {
     "optimizing": f"{ORDERS}/optimizing",
     "confirm": f"{ORDERS}/action?action=restore&version=1",
     "events": "/events",
+    "optimizer": "/optimizer",
     "service": "/service",
     "hostile": "/tables/hive/sales/hostile",
     "hostile-files": "/tables/hive/sales/hostile/files",
     "missing": "/tables/hive/sales/missing",
 }
 PICTURES = {"overview": "light", "table": "light", "timeline": "light", "files": "dark", "conflicts": "light"}
+FOLLOWED = "optimizing"
+"""The picture of a run that goes on."""
+
 PICTURE_BYTES_MAX = 150_000
 WIDE, PHONE = (1100, 800), (390, 844)
 
@@ -84,6 +89,13 @@ def visit(browser: Browser, site: Site, size: tuple[int, int] = WIDE, **options:
         assert visited.troubles == []
     finally:
         context.close()
+
+
+def take_picture(page: Page, name: str, directory: Path) -> None:
+    chosen = os.environ.get("LAKEMARK_PICTURES")
+    place = (Path(chosen) if chosen else directory) / f"{name}.png"
+    page.screenshot(path=place, animations="disabled")
+    assert 5_000 < place.stat().st_size < PICTURE_BYTES_MAX
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -169,6 +181,33 @@ def test_a_commit_is_seen_without_loading_the_page_again(browser: Browser, site:
         assert page.evaluate("window.stayed")
 
 
+def test_a_run_of_the_optimizer_is_asked_for_and_followed_live(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakemark_optimizer.worker.socket.gethostname", lambda: "worker-1")  # for the picture
+    settings = SETTINGS | {"optimizer": True, "optimizer_interval_s": 0.05}
+    with running_service(tmp_path, **settings) as service, connected(service) as client:
+        fragmented(client, commits=3)
+        executor = Gated(client)
+        with working(client, executor), visit(browser, Site(service)) as visited:
+            page = visited.go("/tables/hive/default/t/optimizing")
+            expect(page.locator("#state")).to_contain_text("3 fragments of 4 needed")
+            page.get_by_role("button", name="Run now …").click()
+            page.get_by_role("button", name="Run now", exact=True).click()
+            expect(page.get_by_role("status").filter(has_text="Done.")).to_be_visible()
+            page.evaluate("window.stayed = true")
+            tasks = page.get_by_role("region", name="Tasks that wait or run")
+            expect(tasks.get_by_text("running")).to_have_count(2, timeout=15_000)
+            take_picture(page, FOLLOWED, tmp_path)
+            page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+            executor.gate.set()
+            runs = page.get_by_role("region", name="Runs, newest first")
+            expect(runs.get_by_text("3 → 1")).to_have_count(2, timeout=15_000)
+            expect(page.get_by_text("No run is planned or goes on.")).to_be_visible()
+            assert page.evaluate("window.stayed")
+
+
 def test_a_rollback_asks_first_and_is_shown(browser: Browser, site: Site, lake: WebLake) -> None:
     table = lake.table("stuck")
     lake.open(table, owner="stuck job")
@@ -220,17 +259,13 @@ def pictured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_pictures(browser: Browser, pictured: Site, name: str, tmp_path: Path) -> None:
-    chosen = os.environ.get("LAKEMARK_PICTURES")
-    directory = Path(chosen) if chosen else tmp_path
     with visit(browser, pictured, color_scheme=PICTURES[name]) as visited:
         page = visited.go(PAGES[name])
-        page.wait_for_function("!document.body.dataset.again")
+        page.wait_for_function("document.body.dataset.again !== '1'")
         expect(page.locator("#live")).to_have_text("live")
-        place = directory / f"{name}.png"
-        page.screenshot(path=place, animations="disabled")
-    assert 5_000 < place.stat().st_size < PICTURE_BYTES_MAX
+        take_picture(page, name, tmp_path)
 
 
 def test_the_pictures_of_the_docs_are_there() -> None:
     page = (Path(__file__).parents[3] / "docs" / "web.md").read_text()
-    assert set(re.findall(r"pictures/([\w-]+)\.png", page)) == PICTURES.keys()
+    assert set(re.findall(r"pictures/([\w-]+)\.png", page)) == {*PICTURES, FOLLOWED}

@@ -25,6 +25,7 @@ PAGES = (
         f"{ORDERS}/references",
         f"{ORDERS}/conflicts",
         f"{ORDERS}/optimizing",
+        "/optimizer",
     ),
     *(f"{ORDERS}/action?action=restore&version=1", "/tables/hive/sales/hostile", "/tables/hive/sales/hostile/files"),
     *("/tables/hive/sales/hostile/timeline", "/tables/hive/sales/hostile/conflicts", "/tables/hive/sales/clicks"),

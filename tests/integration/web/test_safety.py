@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemark_proto.v1 import catalog_pb2
+from lakemark_proto.v1 import catalog_pb2, optimization_pb2
 from tests.integration.grpc_server import running_service
 from tests.integration.web.conftest import SETTINGS, Answer, Site
 from tests.web_lake import MEGA, WebLake
@@ -157,6 +157,9 @@ def test_actions_are_off_unless_switched_on(tmp_path: Path) -> None:
         table = lake.table("acted")
         lake.put(table, [MEGA])
         assert "Restore" not in site.get(TABLE).text
+        assert "/action" not in site.get(f"{TABLE}/optimizing").text
+        assert site.post(ACTION, {"action": "pause"}, origin=f"http://{site.host}").status == 409
+        assert service.optimization.explain(table).state != optimization_pb2.PAUSED
         assert site.get(f"{ACTION}?action=restore&version=1").status == 409
         answer = site.post(ACTION, {"action": "restore", "version": "1"}, origin=f"http://{site.host}")
         assert answer.status == 409

@@ -73,3 +73,18 @@ def test_deltas_count_with_the_groups_that_they_change(lake: Lake) -> None:
     assert (found["fold_bytes"], found["fold_rows"]) == (2_028, 200)
     assert (found["files"], found["fragments"]) == (7, 0), "with buckets no files are merged"
     assert asdict(measured(lake, table)["m=1"])["fragments"] == 1, "without, those of changed groups are left alone"
+
+
+def test_deltas_of_split_buckets_count_with_the_files_under_them(lake: Lake) -> None:
+    table = lake.table(policy="file_group")
+    instant = lake.open(table)
+    bases = [file(instant, name, 1, rows=100, size=1_000) for name in ("bucket-0-of-2", "bucket-1-of-2")]
+    for base, name in zip(bases, ("bucket-0-of-2", "bucket-1-of-2"), strict=True):
+        base.file_group = name
+    lake.commit(table, instant, bases)
+    instant = lake.open(table, t.UPSERT)
+    delta = file(instant, "bucket-2-of-4", 1, rows=3, size=7)
+    delta.kind, delta.file_group = DELTA, "bucket-2-of-4"
+    lake.commit(table, instant, [delta])
+    found = measured(lake, table, KEYED)["m=1"]
+    assert (found.fold_bytes, found.fold_rows) == (1_007, 100)

@@ -122,3 +122,9 @@ def test_what_a_rewrite_after_a_split_begins(lake_table: Any) -> None:
 def test_deltas_touch_the_bucket_that_they_are_of(lake_table: Any) -> None:
     change = touched_by(t.UPSERT, entries(lake_table, [delta("bucket-1-of-2", 5)], []))
     assert change.files == on(("bucket-1-of-2", 0))
+
+
+def test_an_ordinary_group_is_never_taken_for_a_bucket() -> None:
+    """The hash of this one begins as the numbers of buckets do."""
+    mine, theirs = (frozenset([base_file("day=274", "bucket-17570", instant)]) for instant in (100, 200))
+    assert same_group(mine, theirs) == theirs

@@ -23,10 +23,12 @@ KINDS: Final = {
     "commits": "commits",
     "rolled-back": "rolled back",
     "definitions": "definitions",
+    "stopped": "optimizer stopped",
 }
 _KINDS: Final[dict[str, Sequence[events_pb2.EventKind.ValueType]]] = {
     "commits": [events_pb2.COMMITTED],
     "rolled-back": [events_pb2.INSTANT_ROLLED_BACK],
+    "stopped": [events_pb2.OPTIMIZATION_STOPPED],
     "definitions": [
         kind for kind in events_pb2.EventKind.values() if events_pb2.DATABASE_CREATED <= kind < events_pb2.COMMITTED
     ],

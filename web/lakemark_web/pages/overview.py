@@ -79,7 +79,6 @@ def view(domains: Domains, surveys: Surveys, asked: OverviewRequest) -> dict[str
         "left_out": survey.left_out,
         "recent": _recent(commits, domains.clock()),
         "matters": _matters(domains, survey, states, asked.catalog),
-        "management": domains.management,
         "healthy_min": HEALTHY_MIN,
     }
 
@@ -135,7 +134,7 @@ def _recent(commits: Sequence[CommitSeen], now_ms: int) -> dict[str, Any]:
 
 
 def _matters(domains: Domains, survey: CatalogSurvey, states: Sequence[SurveyedTable], catalog: str) -> list[Matter]:
-    matters = [Matter(text) for text in (domains.management.alarms() if domains.management else ())]
+    matters = [Matter(one.text, one.link) for one in survey.optimizer.matters()]
     matters += _files(states) + _problems(states)
     open_now, more = domains.timeline.open_instants()
     now_ms = domains.clock()

@@ -51,8 +51,6 @@ def view(domains: Domains, catalog: str) -> dict[str, Any]:
         "listeners": domains.listeners.list(catalog),
         "consumers": domains.events.consumers.list(catalog, limit=LEASES_SHOWN),
         "extent": domains.events.log.extent(catalog),
-        "management": domains.management,
-        "groups": domains.management.groups() if domains.management else (),
     }
 
 

@@ -260,7 +260,6 @@ def summary(domains: Domains, summaries: Summaries, asked: TableRequest) -> dict
         "more_open": bool(more_open),
         "refused": _rows(domains, table, lately[:REFUSED_IN_SUMMARY]),
         "early": domains.timeline.refusals.newest(table.table_id)[:REFUSED_IN_SUMMARY],
-        "care": domains.management and domains.management.of_table(table),
     }
 
 
@@ -368,13 +367,6 @@ def _refused(domains: Domains, table: LakeTable) -> list[InstantRow]:
         table.table_id, states=frozenset({pb.ROLLED_BACK}), limit=REFUSED_SHOWN, newest_first=True
     )
     return _rows(domains, table, records)
-
-
-def optimizing(domains: Domains, asked: TableRequest) -> dict[str, Any]:
-    """What the optimizer does with the table, and why."""
-    given = frame(domains, asked)
-    management = domains.management
-    return given | {"management": management, "care": management and management.of_table(given["table"])}
 
 
 def warehouse(domains: Domains, asked: TableRequest) -> dict[str, Any]:

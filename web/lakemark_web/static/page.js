@@ -5,7 +5,6 @@
   const PAUSE_MS = 1500;
   const status = document.getElementById("live");
   const source = document.body.dataset.live;
-  const again = Number(document.body.dataset.again || 0);
   let waiting = false, busy = false, wanted = false, unreachable = false;
 
   const tell = (text) => { if (status && status.textContent !== text) status.textContent = text; };
@@ -41,8 +40,16 @@
       tell("the service cannot be reached; trying again");
     } finally {
       busy = false;
-      if (Number(document.body.dataset.again || 0)) setTimeout(soon, Number(document.body.dataset.again) * 1000);
+      if (wanted && !document.hidden) soon();
+      later();
     }
+  }
+
+  // One timer, however often other reasons load the page.
+  function later() {
+    clearTimeout(later.timer);
+    const seconds = Number(document.body.dataset.again || 0);
+    if (seconds) later.timer = setTimeout(soon, seconds * 1000);
   }
 
   function soon() {
@@ -69,5 +76,5 @@
     stream.addEventListener("change", changed);
     stream.addEventListener("error", () => { unreachable = true; tell("not live; trying again"); });
   }
-  if (again) setTimeout(soon, again * 1000);
+  later();
 })();

@@ -32,7 +32,7 @@ def locate(parts: Sequence[Part], paths: AnyArray) -> list[Located]:
     wanted = np.unique(instants_of(paths))
     candidates: list[tuple[int, Integers, AnyArray]] = []
     for at, part in enumerate(parts):
-        places = _candidates(part, wanted)
+        places = written_by(part, wanted)
         if len(places):
             candidates.append((at, places, take(part.column("path"), places)))
     if not candidates:
@@ -49,13 +49,14 @@ def locate(parts: Sequence[Part], paths: AnyArray) -> list[Located]:
     return located
 
 
-def _candidates(part: Part, wanted: Integers) -> Integers:
+def written_by(part: Part, instants: Integers) -> Integers:
+    """The places of the live entries that these instants wrote, which are in ascending order."""
     low, high = part.entries.instant_range
-    near = wanted[np.searchsorted(wanted, low) : np.searchsorted(wanted, high, side="right")]
+    near = instants[np.searchsorted(instants, low) : np.searchsorted(instants, high, side="right")]
     if not len(near):
         return near
-    instants = part.entries.instants
-    of_these = instants == near[0] if len(near) == 1 else np.isin(instants, near)
+    written = part.entries.instants
+    of_these = written == near[0] if len(near) == 1 else np.isin(written, near)
     return np.flatnonzero(of_these if part.live is None else of_these & part.live)
 
 

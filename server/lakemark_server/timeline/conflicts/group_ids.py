@@ -38,7 +38,7 @@ def hash_of(text: str) -> int:
 def group_id(name: str) -> int:
     """As what a file group is compared, in whatever partition it lies."""
     bucket = bucket_named(name)
-    return hash_of(name) if bucket is None else _MARK << 48 | bucket << _BUCKET_SHIFT
+    return _unmarked(hash_of(name)) if bucket is None else _MARK << 48 | bucket << _BUCKET_SHIFT
 
 
 def base_file(partition: str, group: str, instant: int) -> int:
@@ -49,7 +49,7 @@ def base_file(partition: str, group: str, instant: int) -> int:
     bucket = bucket_named(group)
     if bucket is not None:
         return group_id(group) | hash_of(partition) & _PLACE_BITS
-    group_bits = hash_of(f"{partition}\n{group}") & ~_INSTANT_BITS
+    group_bits = _unmarked(hash_of(f"{partition}\n{group}")) & ~_INSTANT_BITS
     return group_bits | hash_of(f"{partition}\n{group}\n{instant}") & _INSTANT_BITS
 
 
@@ -84,6 +84,11 @@ def _below(ones: frozenset[int], others: frozenset[int]) -> frozenset[int]:
 
 def _bucket(number: int) -> int:
     return (number & _BUCKET_BITS) >> _BUCKET_SHIFT or 1
+
+
+def _unmarked(number: int) -> int:
+    """One hash of 65,536 looks like the number of a bucket: it becomes another one."""
+    return number ^ 1 << 63 if _marked(number) else number
 
 
 def _marked(number: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,17 @@ from lakemark_hms.filters import PartitionFilter
 from lakemark_hms.lake.facet import EngineFacet
 from lakemark_hms.partition_view import PartitionView, Values
 from lakemark_hms.wire.codec import decode_struct
+from lakemark_proto.v1 import catalog_pb2 as c
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.clean_schedule import Retention
 from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.file_index.parts.fold import Origin, Snapshot
+from lakemark_server.kv import Store
+from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.jobs.alteration import AlterJob
+from lakemark_server.timeline.jobs.opening import OpenJob
+from lakemark_server.timeline.lineage import Lineage
+from lakemark_server.timeline.references import ReferenceDraft
 from lakemark_thrift.ttypes import Partition, Table
 from tests.lakes import FLAT, Lake, file, open_lake
 
@@ -30,8 +37,8 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 class Engine:
     """What an engine asks: the table, the names of its partitions, and partitions by values."""
 
-    def __init__(self, lake: Lake) -> None:
-        self.facet = EngineFacet(lake.snapshots)
+    def __init__(self, lake: Lake, snapshots: Snapshots | None = None) -> None:
+        self.facet = EngineFacet(snapshots or lake.snapshots)
         self.database = lake.catalog.get_database("", "default")
 
     def table(self, name: str = "t") -> Table:
@@ -46,6 +53,18 @@ class Engine:
 
     def replaced(self, wanted: list[Values], name: str = "t") -> PartitionView | None:
         return self.facet.replaced(self.database, name, wanted)
+
+
+class Watched(Snapshots):
+    """``loaded`` has the versions whose files were asked for, in that order."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.loaded: list[int] = []
+
+    def load(self, table: LakeTable, lineage: Lineage, version: int, origin: Origin | None = None) -> Snapshot:
+        self.loaded.append(version)
+        return super().load(table, lineage, version, origin)
 
 
 @pytest.fixture
@@ -128,6 +147,42 @@ def test_what_was_listed_is_told_after_its_version_was_cleaned(lake: Lake, engin
     assert list(replaced.values) == [old]
 
 
+def test_what_was_listed_together_is_looked_for_in_one_version(lake: Lake) -> None:
+    snapshots = Watched(lake.store)
+    engine = Engine(lake, snapshots)
+    table = lake.table()
+    for month in (1, 2, 3, 4):
+        lake.put(table, [month])
+    earlier, listed = engine.view("t@v2").values, engine.view().values
+    lake.put(table, [5], t.OVERWRITE_TABLE)
+    lake.put(table, [6])
+
+    def versions(wanted: Iterable[Values], found: Iterable[Values]) -> list[int]:
+        snapshots.loaded.clear()
+        view = engine.replaced(list(wanted))
+        assert view is not None
+        assert sorted(view.values) == sorted(found)
+        return [version for version in snapshots.loaded if version != 6]
+
+    assert versions(listed, listed) == [4]
+    assert versions(earlier, earlier) == [2]
+    strange = ("7", listed[-1][1])
+    assert versions([*listed, strange], listed) == [4], "no older version has what its instant has not published"
+
+
+def test_slices_from_several_versions_are_told_together(lake: Lake, engine: Engine) -> None:
+    table = lake.table()
+    wanted: list[Values] = []
+    for month in (1, 2, 3):
+        lake.put(table, [month], t.OVERWRITE_TABLE)
+        wanted += engine.view().values
+    replaced = engine.replaced(wanted)
+    assert replaced is not None
+    assert sorted(replaced.values) == wanted[:2]
+    given = sorted(one.sd.location for one in partitions(replaced))
+    assert given == sorted([*directories(lake, table, 1), *directories(lake, table, 2)])
+
+
 def test_names_of_nothing_are_told_as_nothing(lake: Lake, engine: Engine) -> None:
     table = lake.table()
     lake.put(table, [1])
@@ -138,17 +193,60 @@ def test_names_of_nothing_are_told_as_nothing(lake: Lake, engine: Engine) -> Non
     assert engine.replaced([own], "t@v1") is None
 
 
+@pytest.mark.parametrize("kind", [c.BRANCH, c.TAG])
+def test_a_branch_or_a_tag_made_again_shows_its_own_files(
+    lake: Lake, engine: Engine, kind: c.ReferenceKind.ValueType
+) -> None:
+    """The new one has the same name and the same version number as the one before."""
+    table = lake.table()
+    lake.put(table, [1])
+    references = lake.timeline.references
+    name = "dev" if kind == c.BRANCH else "kept"
+    shown = []
+    for month in (2, 3):
+        references.create(table, ReferenceDraft("dev", c.BRANCH))
+        job = OpenJob(branch="dev", operation=t.APPEND, profile=t.WorkProfile())
+        instant = lake.timeline.open(table.table_id, job).record.instant
+        lake.commit(table, instant, [file(instant, f"g{month}-{number}", month) for number in range(month)])
+        if kind == c.TAG:
+            references.create(table, ReferenceDraft(name, c.TAG, "dev", 2))
+        parameters = engine.table(f"t@{name}").parameters
+        shown.append((parameters["numFiles"], sorted(values[0] for values in engine.view(f"t@{name}").values)))
+        if kind == c.TAG:
+            references.drop(table, name)
+        references.drop(table, "dev")
+    assert shown == [("3", ["1", "2", "2"]), ("4", ["1", "3", "3", "3"])]
+
+
+def alter(lake: Lake, table: LakeTable, text: str) -> LakeTable:
+    return lake.timeline.alter_schema(table.table_id, AlterJob(tuple(parse_changes(text))))
+
+
+def test_replaced_slices_that_the_latest_columns_do_not_fit_are_left_out(lake: Lake, engine: Engine) -> None:
+    table = lake.table()
+    lake.put(table, [1])
+    table = alter(lake, table, "RENAME COLUMN x TO y")
+    lake.put(table, [2], t.OVERWRITE_TABLE)
+    renamed = engine.view().values
+    table = alter(lake, table, "ADD COLUMN tip INT")
+    lake.put(table, [3])
+    listed = engine.view().values
+    old = engine.view("t@v1").values
+    lake.put(table, [4], t.OVERWRITE_TABLE)
+    replaced = engine.replaced([*old, *listed])
+    assert replaced is not None
+    assert sorted(replaced.values) == sorted(listed)
+    assert set(renamed) < set(listed), "files without an added column are read as nulls"
+    assert all([column.name for column in one.sd.cols][1] == "y" for one in partitions(replaced))
+
+
 def test_files_that_are_read_differently_are_refused(lake: Lake, engine: Engine) -> None:
     table = lake.table()
     lake.put(table, [1])
-
-    def alter(text: str) -> None:
-        lake.timeline.alter_schema(table.table_id, AlterJob(tuple(parse_changes(text))))
-
-    alter("ADD COLUMN tip INT; ALTER COLUMN name FIRST")
+    alter(lake, table, "ADD COLUMN tip INT; ALTER COLUMN name FIRST")
     lake.put(lake.catalog.get_lake_table("", "default", "t"), [2])
     assert [column.name for column in engine.table().sd.cols] == ["name", "id", "x", "place", "tip"]
-    alter("RENAME COLUMN tip TO fee")
+    alter(lake, table, "RENAME COLUMN tip TO fee")
     for ask in (engine.table, engine.view):
         with pytest.raises(UnsupportedOperation, match="written with other names or types of columns"):
             ask()
