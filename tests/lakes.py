@@ -131,7 +131,7 @@ class Lake:
         *,
         start: bool = True,
         timeout_ms: int = 0,
-        read_version: int = 0,
+        read_version: int | None = None,
         request_id: str = "",
         owner: str = "",
     ) -> int:

@@ -221,8 +221,15 @@ def _web_file_system(url: str) -> tuple[fs.FileSystem, str]:
     """HDFS over HTTP, as the user whom Hadoop's own variable names."""
     from fsspec.implementations.webhdfs import WebHDFS
 
+    class Timed(WebHDFS):  # type: ignore[misc]
+        """Tells of single files when they were written, under the name by which Arrow looks for it."""
+
+        def info(self, path: str) -> dict[str, Any]:
+            told: dict[str, Any] = super().info(path)
+            return {**told, "mtime": told["modificationTime"] / 1_000}
+
     parts = urlsplit(url)
-    system = WebHDFS(
+    system = Timed(
         host=parts.hostname,
         port=parts.port or (443 if parts.scheme == "https" else 80),
         use_https=parts.scheme == "https",

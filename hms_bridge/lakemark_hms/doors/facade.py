@@ -89,7 +89,7 @@ class DoorFacade:
                 Door(door.table.table_id, kind, door.wanted.branch),
                 sent_location(new),
                 door.beside("overwrite"),
-                calls_that_it_stands_for(new),
+                calls_that_it_stands_for(new, partitioned=bool(door.table.schema.partition_columns)),
             )
         except (Unavailable, UnknownOutcome) as error:
             raise RefusedError(f"{door.label}: {error.message}; ask again") from error

@@ -57,10 +57,10 @@ def ends_a_statement(sent: Table) -> bool:
     return ROWS not in (sent.parameters or {})
 
 
-def calls_that_it_stands_for(sent: Table) -> int:
+def calls_that_it_stands_for(sent: Table, *, partitioned: bool) -> int:
     """Spark calls twice for a statement that adds partitions, and once, with the size, if it is to measure it
-    (spark.sql.statistics.size.autoUpdate.enabled)."""
-    return 2 if _SIZE in (sent.parameters or {}) else 1
+    (spark.sql.statistics.size.autoUpdate.enabled). Without partitions it calls once, either way."""
+    return 2 if partitioned and _SIZE in (sent.parameters or {}) else 1
 
 
 def _spark_schema(schema: Schema) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pyarrow import fs
 
@@ -14,6 +14,7 @@ from lakemark_server.doors.directories import (
     MARKER,
     SUCCESS,
     GivenDirectory,
+    data_paths,
     given_at,
     is_left_by_overwrite,
     session_path,
@@ -65,6 +66,26 @@ def complete_directories(location: str, session: str, *, partitioned: bool) -> l
         elif directory is not None and partitioned and is_left_by_overwrite(entries):
             complete.append(CompleteDirectory(directory, emptied=True, marked=False))
     return complete
+
+
+def written_ms(location: str, paths: Sequence[str]) -> list[int | None]:
+    """When these files were written, by the store's own clock; None for one that is not there.
+
+    ``paths`` are relative to the location. Raises Unavailable, StorageRefused.
+    """
+    if not paths:
+        return []
+    system, root = open_location(location)
+    try:
+        infos = system.get_file_info([posixpath.join(root, path) for path in paths])
+    except OSError as error:
+        raise storage_error(f"files below {location!r} cannot be looked at", system, root, error) from error
+    return [None if info.mtime_ns is None else int(info.mtime_ns // 1_000_000) for info in infos]
+
+
+def holds_rows(location: str, directory: GivenDirectory) -> bool:
+    """Whether files of a statement are in their places there. Raises Unavailable, StorageRefused."""
+    return bool(data_paths(path for path, _ in storage.list_files(storage.join(location, directory.path))))
 
 
 def _by_directory(system: fs.FileSystem, path: str, *, whole: bool) -> dict[str, set[str]]:

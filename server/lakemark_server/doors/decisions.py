@@ -13,6 +13,8 @@ same client. So all that is known is whose call it is. From this it follows:
   before are then among those of other sessions (``elsewhere``), which may as well belong to somebody else. Only if no
   directory of its own is left, and there is one elsewhere alone, it must be that one. In doubt nothing is published:
   the statements fail, all of them, and can be repeated.
+* A call follows soon on the end of its job. So what was complete long before (``late``) is of a statement whose call
+  was lost or went elsewhere: it has failed and was perhaps repeated, and is never published.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ NO_ROWS = (
     "no rows of a statement that has ended are there to be committed: each statement has to leave a file _SUCCESS, as "
     "Spark's own writer does (spark.sql.hive.convertMetastoreParquet must be true, and an INSERT OVERWRITE must go to "
     "the door for it); nothing was committed"
+)
+TOO_LATE = (
+    "the rows were complete long before this call came (door_doubt_s), and may be those of a statement that has "
+    "failed: nothing was committed; repeat the statement"
 )
 IN_DOUBT = (
     "several statements of this application, or of this user and host while a connection broke, have ended, and it "
@@ -60,18 +66,24 @@ class CallSituation:
     ``own``: complete directories of the session that the call belongs to, ``elsewhere``: those of sessions that may
     have been the same client's; of neither anything was decided. ``owed``: calls of
     statements of all these sessions that were published, which have not come. ``doubtful``: the call may be that of a
-    statement that was given up lately.
+    statement that was given up lately. ``late``: of the session, but complete for longer than a call takes to come.
+    ``unfinished``: files lie in a directory of the session that is not complete, so the call may be of that one.
     """
 
     own: Sequence[CompleteDirectory]
     elsewhere: Sequence[CompleteDirectory]
     owed: int
     doubtful: bool = False
+    late: Sequence[CompleteDirectory] = ()
+    unfinished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """Publish these directories, or (``refusal``) retire these and tell why. Neither: the rows are there already."""
+    """Publish and retire these directories, or (``refusal``) retire these and tell why.
+
+    Nothing to publish: the rows are there already.
+    """
 
     publish: tuple[GivenDirectory, ...] = ()
     retire: tuple[GivenDirectory, ...] = ()
@@ -80,22 +92,26 @@ class CallEnd:
 
 def decide(situation: CallSituation, *, replaces: bool, way: str) -> CallEnd:
     """``replaces``: the door is one for overwriting; else ``way`` names the one that is."""
-    own, elsewhere = situation.own, situation.elsewhere
-    if situation.doubtful or (elsewhere and (own or situation.owed or len(elsewhere) > 1)):
-        return _refused((*own, *elsewhere), IN_DOUBT)
+    own, elsewhere, late = situation.own, situation.elsewhere, situation.late
+    beside = own or late or situation.owed or situation.unfinished
+    if situation.doubtful or (elsewhere and (beside or len(elsewhere) > 1)):
+        return _refused((*own, *elsewhere, *late), IN_DOUBT)
     chosen = (*own, *elsewhere)
     if not chosen and not situation.owed:
-        return CallEnd(refusal=NO_ROWS)
+        return _refused(late, TOO_LATE if late else NO_ROWS)
     if (len(chosen) > 1 or situation.owed) and not all(one.marked for one in chosen):
-        return _refused(chosen, OVERWRITES_AT_ONCE)
+        return _refused((*chosen, *late), OVERWRITES_AT_ONCE)
     emptied = [one for one in chosen if one.emptied]
     if emptied and not replaces:
         return _refused(
-            chosen,
+            (*chosen, *late),
             f"this was an INSERT OVERWRITE, and the door is for appending: nothing was committed; use {way}, or INSERT "
             "INTO",
         )
-    return CallEnd(publish=tuple(one.directory for one in chosen))
+    return CallEnd(
+        publish=tuple(one.directory for one in chosen),
+        retire=tuple(one.directory for one in late),
+    )
 
 
 def _refused(complete: Sequence[CompleteDirectory], why: str) -> CallEnd:

@@ -146,7 +146,7 @@ class Publication:
             {DOOR_METADATA: statement.kind},
             HEARTBEAT_MS,
             # What the statement may have read: an overwrite must not lose what came since.
-            statement.directory.version if statement.kind == "overwrite" else 0,
+            statement.directory.version if statement.kind == "overwrite" else None,
             profile,
         )
         record = self._timeline.open(table.table_id, job).record

@@ -23,6 +23,7 @@ from lakemark_server.doors import contents, records
 from lakemark_server.doors.decisions import (
     IN_DOUBT,
     NO_ROWS,
+    TOO_LATE,
     CallEnd,
     CallSituation,
     CompleteDirectory,
@@ -30,7 +31,7 @@ from lakemark_server.doors.decisions import (
     decide,
     given_up,
 )
-from lakemark_server.doors.directories import GivenDirectory, given_at, new_session
+from lakemark_server.doors.directories import MARKER, SUCCESS, GivenDirectory, given_at, new_session
 from lakemark_server.doors.publication import DoorKind, Publication, Statement
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.store.mutations import Mutation, Mutations
@@ -68,12 +69,17 @@ class Door:
 
 @dataclass(slots=True, weakref_slot=True)
 class DoorSession:
-    """One connection of a client, as long as it uses one door. Kept by the connection, and gone with it."""
+    """One connection of a client, as long as it uses one door. Kept by the connection, and gone with it.
+
+    ``took_ms``: how long its last call was worked on, for which the next one had to wait.
+    """
 
     door: Door
+    client: str
     name: str
     noted: int
     noted_ms: int
+    took_ms: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -116,26 +122,31 @@ class Doors:
 
     def begin(self, door: Door, client: str) -> DoorSession:
         """For a new connection of ``client`` (``user@host``, as far as that is known)."""
-        session = new_session()
+        made = DoorSession(door, client, "", 0, 0)
+        self._renew(made)
+        return made
+
+    def _renew(self, session: DoorSession) -> None:
+        """Gives it a name that was not used before."""
+        name, door = new_session(), session.door
 
         def body(mutation: Mutation) -> DoorSessionRecord:
             now, number = mutation.now_ms, records.count_session(mutation.tx, door.table_id)
             record = DoorSessionRecord(
                 kind=door.kind,
                 branch=door.branch,
-                client=client,
+                client=session.client,
                 opened_ms=now,
                 used_ms=now,
                 opened=number,
                 used=number,
             )
-            records.put_session(mutation.tx, door.table_id, session, record)
+            records.put_session(mutation.tx, door.table_id, name, record)
             return record
 
         record = self._mutations.run(body)
-        made = DoorSession(door, session, record.used, record.used_ms)
-        self._live[session] = made
-        return made
+        session.name, session.noted, session.noted_ms = name, record.used, record.used_ms
+        self._live[name] = session
 
     def give(self, session: DoorSession, table: LakeTable, version: int) -> str:
         """The location of a fresh directory. ``version``: the latest of the door's branch.
@@ -145,8 +156,10 @@ class Doors:
         now = self._clock()
         latest = self._store.read(lambda tx: records.latest_session(tx, session.door.table_id))
         if latest > session.noted or now - session.noted_ms >= USE_NOTED_MS:
-            self._mutations.run(lambda mutation: _note_use(mutation, session, latest))
-            session.noted, session.noted_ms = latest, now
+            if self._mutations.run(lambda mutation: _note_use(mutation, session, latest)):
+                session.noted, session.noted_ms = latest, now
+            else:  # it was not used for so long that it was swept
+                self._renew(session)
         directory = GivenDirectory.new(session.name, table.schema.schema_id, version, now)
         return contents.give(table.record.location, directory)
 
@@ -164,9 +177,14 @@ class Doors:
         with deadline.within(deadline.NEVER):
             live = self._live.get(call.session)
             with live.lock if live is not None else threading.Lock():
-                self._end(door, call, way, worth)
+                began = time.monotonic()
+                try:
+                    self._end(door, call, way, worth, waited_ms=live.took_ms if live is not None else 0)
+                finally:
+                    if live is not None:
+                        live.took_ms = int((time.monotonic() - began) * 1_000)
 
-    def _end(self, door: Door, call: GivenDirectory, way: str, worth: int) -> None:
+    def _end(self, door: Door, call: GivenDirectory, way: str, worth: int, waited_ms: int) -> None:
         ending, known = self._store.read(
             lambda tx: (self._ending(tx, door, call), records.find(tx, door.table_id, call))
         )
@@ -174,11 +192,14 @@ class Doors:
             return
         if known.refused:
             raise StatementRefused(known.refused)
-        own, elsewhere = self._settled(ending)
-        situation = CallSituation(own, elsewhere, ending.owed, ending.doubtful(self._clock()))
+        situation = self._situation(ending, waited_ms)
         decision = decide(situation, replaces=door.kind == "overwrite", way=way)
         if decision.refusal:
             raise self._refused(ending, decision, certain=_is_certain(situation))
+        if decision.retire:
+            self._mutations.run(
+                lambda mutation: records.retire(mutation.tx, door.table_id, decision.retire, TOO_LATE, mutation.now_ms)
+            )
         self._publish(ending, decision.publish, certain=_is_certain(situation))
         answered = self._mutations.run(
             lambda mutation: records.answer(mutation.tx, door.table_id, call, ending.sessions, worth, mutation.now_ms)
@@ -205,6 +226,32 @@ class Doors:
         same = (one.client, one.kind, one.branch) == (own.client, own.kind, own.branch)
         lately = own.opened_ms - one.used_ms <= EARLIER_MS
         return same and lately and one.used < own.opened and name not in self._live
+
+    def _situation(self, ending: _Ending, waited_ms: int) -> CallSituation:
+        """``waited_ms``: for so long the call may have waited for another one."""
+        location = ending.table.record.location
+        own, elsewhere = self._settled(ending)
+        # Both by the clock of the store of files. A call that comes again is as old as it was at first.
+        (called_ms,) = contents.written_ms(location, [f"{ending.call.path}/{MARKER}"])
+        before_ms = (called_ms or self._clock()) - self._doubt_ms
+        late = _complete_before(location, own, before_ms - waited_ms)
+        own = [one for one in own if one not in late]
+        # Those are no affair of this call: the call of a statement follows soon on its end.
+        old = _complete_before(location, elsewhere, before_ms)
+        elsewhere = [one for one in elsewhere if one not in old]
+        unfinished = bool(elsewhere) and self._unfinished(ending)
+        return CallSituation(own, elsewhere, ending.owed, ending.doubtful(self._clock()), late, unfinished)
+
+    def _unfinished(self, ending: _Ending) -> bool:
+        """Whether rows lie in a directory of the session about which nothing was decided."""
+        table, session = ending.table, ending.call.session
+        given = contents.given_directories(table.record.location, session)
+        outcomes = self._store.read(lambda tx: [records.find(tx, table.table_id, one).outcome for one in given])
+        return any(
+            contents.holds_rows(table.record.location, one)
+            for one, outcome in zip(given, outcomes, strict=True)
+            if not outcome
+        )
 
     def _settled(self, ending: _Ending) -> tuple[list[CompleteDirectory], list[CompleteDirectory]]:
         """What is complete in the session and elsewhere. Waits for jobs that are about to write their _SUCCESS."""
@@ -281,11 +328,21 @@ class Doors:
                 storage.delete_directory(storage.join(table.record.location, directory.path))
 
 
-def _note_use(mutation: Mutation, session: DoorSession, latest: int) -> None:
+def _note_use(mutation: Mutation, session: DoorSession, latest: int) -> bool:
+    """False: the session is over."""
     record = records.find_session(mutation.tx, session.door.table_id, session.name)
-    if record is not None:
-        record.used_ms, record.used = mutation.now_ms, max(record.used, latest)
-        records.put_session(mutation.tx, session.door.table_id, session.name, record)
+    if record is None or record.swept:
+        return False
+    record.used_ms, record.used = mutation.now_ms, max(record.used, latest)
+    records.put_session(mutation.tx, session.door.table_id, session.name, record)
+    return True
+
+
+def _complete_before(location: str, complete: Sequence[CompleteDirectory], before_ms: int) -> list[CompleteDirectory]:
+    """Those whose _SUCCESS was written before then."""
+    marked = [one for one in complete if one.marked]
+    written = contents.written_ms(location, [f"{one.directory.path}/{SUCCESS}" for one in marked])
+    return [one for one, at in zip(marked, written, strict=True) if at is not None and at < before_ms]
 
 
 def _is_certain(situation: CallSituation) -> bool:

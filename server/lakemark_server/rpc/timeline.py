@@ -209,7 +209,7 @@ def _open_job(request: pb.OpenInstantRequest) -> OpenJob:
         owner=request.owner,
         metadata=_metadata(request.metadata),
         heartbeat_timeout_ms=request.heartbeat_timeout_ms,
-        read_version=request.read_version,
+        read_version=request.read_version or None,
         profile=request.profile if starts else None,
     )
 

@@ -69,10 +69,15 @@ class SparkClient:
         ]
         self.client.add_partitions_req(AddPartitionsRequest("default", name, parts, True, True))
 
-    def end(self, name: str) -> Any:
-        """The look-up and the call by which Spark takes the statistics off. Returns the call, to be made again."""
+    def end(self, name: str, size: int | None = None) -> Any:
+        """The look-up and the call by which Spark takes the statistics off. Returns the call, to be made again.
+
+        ``size``: Spark has measured the table, and says so in the same call.
+        """
         shown = self.client.get_table("default", name)
         shown.parameters = {key: value for key, value in shown.parameters.items() if not key.startswith(STATISTICS)}
+        if size is not None:
+            shown.parameters[f"{STATISTICS}totalSize"] = str(size)
         self.send(name, shown)
         return shown
 

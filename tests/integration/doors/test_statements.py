@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -174,6 +175,26 @@ def test_an_overwrite_loses_to_what_came_since_it_was_looked_up(
     assert ids(lake) == [9]
 
 
+def test_an_overwrite_that_was_looked_up_before_the_first_commit_loses_to_it(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    one, other = spark(), spark("bob")
+    directory = one.look_up("t__overwrite")
+    other.insert("t__append", [1])
+    one.write(directory, [9])
+    with pytest.raises(REFUSED, match="version 1"):
+        one.end("t__overwrite")
+    assert ids(lake) == [1]
+    directory = one.look_up("p__overwrite")
+    other.write(other.look_up("p__append"), [1], partition="m=1")
+    other.end("p__append")
+    other.end("p__append")
+    one.write(directory, [9], partition="m=1")
+    with pytest.raises(REFUSED, match="version 1"):
+        one.end("p__overwrite")
+    assert ids(lake, "p") == [1]
+
+
 def test_a_static_overwrite_of_an_append_door_is_refused(lake: Client, spark: Callable[..., SparkClient]) -> None:
     one = spark()
     directory = one.look_up("t__append")
@@ -251,6 +272,22 @@ def test_statements_at_once_are_each_answered_after_their_rows_are_there(
     assert (ids(lake), versions(lake)) == ([1, 2], 2)
     with pytest.raises(REFUSED, match="no rows"):
         one.end("t__append")
+
+
+def test_a_call_with_the_size_stands_for_one_statement_without_partitions(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    """As with spark.sql.statistics.size.autoUpdate.enabled."""
+    one = spark()
+    for rows in ([1], [2]):
+        one.write(one.look_up("t__append"), rows)
+    for _ in range(2):
+        one.end("t__append", size=123)
+    assert ids(lake) == [1, 2]
+    one.write(one.look_up("p__append"), [3], partition="m=1")
+    one.end("p__append", size=123)
+    with pytest.raises(REFUSED, match="no rows"):
+        one.end("p__append")
 
 
 def test_the_same_call_is_answered_again(lake: Client, another: Another, spark: Callable[..., SparkClient]) -> None:
@@ -333,7 +370,7 @@ def test_what_was_left_is_swept_after_a_day(
     clock.by_ms += RETAIN_MS + 60_000
     assert sweep.round() == 1
     assert not left.parent.exists()
-    with pytest.raises(REFUSED, match="more than a day ago"):
+    with pytest.raises(REFUSED, match="no rows"):
         one.end("t__append")
     spark().insert("t__append", [2])
     assert ids(lake) == [2]
@@ -349,6 +386,92 @@ def test_another_connection_goes_on_with_the_statement(
     one.connect(another())
     one.end("t__append")
     assert (ids(lake), versions(lake)) == ([1], 1)
+
+
+def test_rows_of_a_dead_driver_are_not_taken_for_those_of_a_statement_without_any(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    dead, same = spark(), spark()
+    left = dead.look_up("t__append")
+    dead.write(left, [1])
+    _age(left)
+    dead.close()
+    with pytest.raises(REFUSED, match="no rows"):
+        same.end("t__append")
+    same.insert("t__append", [2])
+    assert ids(lake) == [2]
+
+
+def test_a_call_with_files_of_its_own_takes_none_from_elsewhere(
+    lake: Client, another: Another, spark: Callable[..., SparkClient]
+) -> None:
+    """It is a statement without _SUCCESS, so the call does not tell that the rows from before are the client's."""
+    one = spark()
+    one.write(one.look_up("t__append"), [1])
+    one.close()
+    one.connect(another())
+    one.write(one.look_up("t__append"), [2], done=False)
+    with pytest.raises(REFUSED, match="cannot be told"):
+        one.end("t__append")
+    assert ids(lake) == []
+
+
+def test_a_statement_whose_call_got_lost_is_not_published_with_the_next(
+    lake: Client, spark: Callable[..., SparkClient]
+) -> None:
+    """The table was renamed when it came; or the service could not be reached, and the statement was repeated."""
+    one = spark()
+    lost = one.look_up("t__append")
+    one.write(lost, [1, 2])
+    lake.tables.rename("default.t", "default.t2")
+    with pytest.raises(NoSuchObjectException):
+        one.end("t__append")
+    _age(lost)
+    one.insert("t2__append", [1, 2])
+    assert ids(lake, "t2") == [1, 2]
+    lost = one.look_up("t2__append")
+    one.write(lost, [3])
+    _age(lost)
+    with pytest.raises(REFUSED, match="long before this call"):
+        one.end("t2__append")
+    assert ids(lake, "t2") == [1, 2]
+
+
+def _age(directory: Path) -> None:
+    """Lets the statement's job have ended longer ago than a call takes to come."""
+    then_s = (now_ms() - DOUBT_MS) / 1_000 - 5
+    os.utime(directory / "_SUCCESS", (then_s, then_s))
+
+
+def test_a_call_may_come_late_if_it_had_to_wait_for_another(
+    lake: Client, service: Service, spark: Callable[..., SparkClient]
+) -> None:
+    """A driver's calls come one after the other, and one of them may take long."""
+    one = spark()
+    one.insert("t__append", [1])
+    (session,) = service.doors._live.values()
+    session.took_ms = 30_000
+    waiting = one.look_up("t__append")
+    one.write(waiting, [2])
+    _age(waiting)
+    one.end("t__append")
+    assert ids(lake) == [1, 2]
+
+
+def test_a_connection_goes_on_after_a_day_without_use(
+    lake: Client, service: Service, spark: Callable[..., SparkClient], clock: Later
+) -> None:
+    one = spark()
+    one.insert("t__append", [1])
+    clock.by_ms += RETAIN_MS + 60_000
+    sweep = DoorSweep(service.store, clock)
+    assert sweep.round() == 1
+    one.insert("t__append", [2])
+    assert ids(lake) == [1, 2]
+    left = one.look_up("t__append")
+    clock.by_ms += RETAIN_MS + 60_000
+    assert sweep.round() > 0
+    assert not left.exists()
 
 
 def test_in_doubt_after_a_broken_connection_nothing_is_committed(

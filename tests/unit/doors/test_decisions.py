@@ -53,6 +53,25 @@ def test_in_doubt_everything_is_given_up() -> None:
         assert outcome(own, elsewhere, owed, doubtful=True) == (0, own + elsewhere, True)
 
 
+def test_what_is_late_is_never_published() -> None:
+    late, fresh, other = complete(), complete(), complete()
+    beside = decide(CallSituation([fresh], [], 0, late=[late]), replaces=False, way="")
+    assert (beside.publish, beside.retire, beside.refusal) == ((fresh.directory,), (late.directory,), "")
+    alone = decide(CallSituation([], [], 0, late=[late]), replaces=False, way="")
+    assert (alone.publish, alone.retire) == ((), (late.directory,))
+    assert "repeat the statement" in alone.refusal
+    elsewhere = decide(CallSituation([], [other], 0, late=[late]), replaces=False, way="")
+    assert set(elsewhere.retire) == {late.directory, other.directory}
+    assert elsewhere.refusal
+
+
+def test_files_of_its_own_keep_a_call_from_what_is_elsewhere() -> None:
+    other = complete()
+    decided = decide(CallSituation([], [other], 0, unfinished=True), replaces=False, way="")
+    assert decided.retire == (other.directory,)
+    assert decided.refusal
+
+
 def test_an_overwrite_goes_through_its_own_door() -> None:
     static = CallSituation([complete(emptied=True)], [], 0)
     assert "use t__overwrite" in decide(static, replaces=False, way="t__overwrite").refusal

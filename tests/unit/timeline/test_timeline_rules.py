@@ -18,12 +18,14 @@ from lakemark_core.errors import (
     TableNotFound,
     VersionNotFound,
 )
+from lakemark_proto.store.v1.store_pb2 import CleanedRecord
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable, put
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store.mutations import Mutations
+from lakemark_server.timeline.branches import retention
 from lakemark_server.timeline.conflicts import change_log
 from lakemark_server.timeline.conflicts.touched import LISTED_MAX, TouchedSet
 from lakemark_server.timeline.instants import pages, staging
@@ -77,6 +79,23 @@ def test_metadata_is_bounded_together_and_in_bytes(lake: Lake) -> None:
     assert batch(lake, table, CommitJob(Commit(instant, metadata=half)))[0].version == 2, "the same key counts once"
     with pytest.raises(LimitExceeded):
         lake.timeline.open(table.table_id, OpenJob(operation=t.APPEND, metadata={"k": "漢" * 7_000}))
+
+
+def test_a_writer_that_has_read_version_0_is_no_writer_of_the_latest(lake: Lake) -> None:
+    table = lake.table()
+    instant = lake.open(table, W, t.WorkProfile(whole_table=True), read_version=0)
+    assert lake.timeline.instant(table.table_id, instant)[0].read_version == 0
+    lake.timeline.rollback(table, instant, "")
+    lake.put(table, [1])
+    whole = OpenJob(operation=W, profile=t.WorkProfile(whole_table=True), read_version=0)
+    with pytest.raises(CommitConflict):
+        lake.timeline.open(table.table_id, whole)
+    latest = lake.open(table, W, t.WorkProfile(whole_table=True))
+    assert lake.timeline.instant(table.table_id, latest)[0].read_version == 1
+    cleaned = CleanedRecord(horizon=1)
+    lake.store.transact(lambda tx: retention.put_cleaned(tx, table.table_id, OF_MAIN.key, cleaned))
+    with pytest.raises(VersionNotFound, match=r"version 1 of .* was cleaned"):
+        lake.timeline.open(table.table_id, whole)
 
 
 def test_the_largest_records_that_are_allowed_fit_the_store(lake: Lake) -> None:

@@ -40,9 +40,9 @@ OWN_REQUESTS: Final[Mapping[Operation, str]] = {
 class OpenJob(Job):
     """A writer that wants an instant.
 
-    ``profile`` stays the data message that the writer sent; None: the instant stays requested. ``read_version`` 0: the
-    latest. ``heartbeat_timeout_ms`` 0: ``HEARTBEAT_TIMEOUT_MS``. ``branch`` empty: main. ``request_id`` empty: asked
-    again, it opens another instant.
+    ``profile`` stays the data message that the writer sent; None: the instant stays requested. ``read_version`` None:
+    the latest; 0 is what a table is before its first commit. ``heartbeat_timeout_ms`` 0: ``HEARTBEAT_TIMEOUT_MS``.
+    ``branch`` empty: main. ``request_id`` empty: asked again, it opens another instant.
     """
 
     operation: Operation
@@ -51,7 +51,7 @@ class OpenJob(Job):
     owner: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     heartbeat_timeout_ms: int = 0
-    read_version: int = 0
+    read_version: int | None = None
     profile: pb.WorkProfile | None = None
 
     @property
@@ -73,7 +73,7 @@ class OpenJob(Job):
             )
         if not 0 <= self.heartbeat_timeout_ms <= HEARTBEAT_TIMEOUT_MS_MAX:
             raise InvalidArgument(f"heartbeat_timeout_ms must lie between 0 and {HEARTBEAT_TIMEOUT_MS_MAX}")
-        if self.read_version < 0:
+        if self.read_version is not None and self.read_version < 0:
             raise InvalidArgument(f"read_version {self.read_version} is negative")
         check_request_id(self.request_id)
         check_metadata(self.metadata)
@@ -94,12 +94,12 @@ class OpenJob(Job):
         state, now_ms = batch.state, batch.mutation.now_ms
         table, branch = state.table, state.branch_named(self.branch)
         latest = branch.head.version
-        if self.read_version > latest:
-            raise InvalidArgument(
-                f"read_version {self.read_version} does not exist; {table.name} is at version {latest}"
-            )
-        if self.read_version and self.read_version != latest:
-            retention.require_readable(state.tx, state.table_id, table.name, branch.lineage, self.read_version)
+        read_version = latest if self.read_version is None else self.read_version
+        if read_version > latest:
+            raise InvalidArgument(f"read_version {read_version} does not exist; {table.name} is at version {latest}")
+        if read_version != latest:
+            # Version 0 can always be read, but what came since, and may collide, need not be known any more.
+            retention.require_readable(state.tx, state.table_id, table.name, branch.lineage, max(read_version, 1))
         if len(state.writers) >= OPEN_INSTANTS_MAX:
             raise LimitExceeded(f"{table.name} has {OPEN_INSTANTS_MAX} open instants; no more are allowed")
         timeout = self.heartbeat_timeout_ms or HEARTBEAT_TIMEOUT_MS
@@ -107,7 +107,7 @@ class OpenJob(Job):
             branch=branch.lineage.key,
             operation=self.operation,
             state=pb.REQUESTED,
-            read_version=self.read_version or latest,
+            read_version=read_version,
             heartbeat_timeout_ms=timeout,
             opened_ms=now_ms,
             schema_id=table.record.schema_id,
