@@ -48,22 +48,17 @@ class Layer(Protocol):
 
 
 class TlsLayer:
-    """TLS of the server's side.
-
-    A large reply takes long to encrypt, so other calls wait for a part of it at most. The lock alone would not see to
-    that: who releases it and takes it again at once gets it before anybody who waits. So others keep the turn while
-    they wait for the lock, and who sends asks for the turn before each part.
-    """
+    """TLS of the server's side."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.open = self.ended = False
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._turn, self._lock = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._own = b""
 
     def received(self, data: bytes) -> bytes:
-        with self._turn, self._lock:
+        with self._lock:
             if self.ended:  # TLS reads no more, so that what was written here would stay
                 return b""
             self._incoming.write(data)
@@ -99,16 +94,14 @@ class TlsLayer:
     def sent(self, data: bytes) -> bytes:
         view, parts = memoryview(data), []
         while view:
-            with self._turn:
-                pass
-            with self._lock:
+            with self._lock:  # anew for each part, as a large reply takes long to encrypt and the loop may wait
                 view = view[self._tls.write(view[:_CHUNK_BYTES]) :]
                 # Also what TLS has to say after the handshake, in the order in which it was encrypted.
                 parts.append(self._outgoing.read())
         return b"".join(parts)
 
     def answers(self) -> bytes:
-        with self._turn, self._lock:
+        with self._lock:
             own, self._own = self._own, b""
             return own
 
