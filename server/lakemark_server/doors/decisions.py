@@ -94,7 +94,9 @@ def decide(situation: CallSituation, *, replaces: bool, way: str) -> CallEnd:
     """``replaces``: the door is one for overwriting; else ``way`` names the one that is."""
     own, elsewhere, late = situation.own, situation.elsewhere, situation.late
     beside = own or late or situation.owed or situation.unfinished
-    if situation.doubtful or (elsewhere and (beside or len(elsewhere) > 1)):
+    # Without _SUCCESS it is not known when it ended, so it may be that of a driver that died long ago.
+    alone = len(elsewhere) == 1 and elsewhere[0].marked
+    if situation.doubtful or (elsewhere and (beside or not alone)):
         return _refused((*own, *elsewhere, *late), IN_DOUBT)
     chosen = (*own, *elsewhere)
     if not chosen and not situation.owed:

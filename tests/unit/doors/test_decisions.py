@@ -65,6 +65,13 @@ def test_what_is_late_is_never_published() -> None:
     assert elsewhere.refusal
 
 
+def test_one_without_success_is_not_taken_from_elsewhere() -> None:
+    left = complete(emptied=True, marked=False)
+    decided = decide(CallSituation([], [left], 0), replaces=True, way="")
+    assert (decided.publish, decided.retire) == ((), (left.directory,))
+    assert decided.refusal
+
+
 def test_files_of_its_own_keep_a_call_from_what_is_elsewhere() -> None:
     other = complete()
     decided = decide(CallSituation([], [other], 0, unfinished=True), replaces=False, way="")
