@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from tests.e2e.spark_runner import SparkProcess, interpreter
+from tests.e2e.spark_runner import SparkProcess, as_users_run_it, interpreter
 
 from benchmarks import machine
 from benchmarks.peers.hive23 import hive_metastore
@@ -65,8 +65,8 @@ def _compared(work: Path, rows: int, rounds: int, statements: int) -> dict[str, 
     with (
         running_service(work / "lakemark", hms=True) as service,
         hive_metastore(work / "hive") as hive_port,
-        SparkProcess(interpreter(SPARK), f"thrift://127.0.0.1:{service.hms_port}", work / "ours") as ours,
-        SparkProcess(interpreter(SPARK), f"thrift://127.0.0.1:{hive_port}", work / "theirs") as theirs,
+        _spark(service.hms_port, work / "ours") as ours,
+        _spark(hive_port, work / "theirs") as theirs,
     ):
         ours.sql(f"CREATE TABLE t ({COLUMNS}) USING parquet TBLPROPERTIES ('lakemark.type'='lake')")
         ours.sql("CREATE TABLE counted (id BIGINT) USING parquet TBLPROPERTIES ('lakemark.type'='lake')")
@@ -89,6 +89,10 @@ def _compared(work: Path, rows: int, rounds: int, statements: int) -> dict[str, 
         "rows": rows,
         "rounds": rounds,
     }
+
+
+def _spark(port: int, work: Path) -> SparkProcess:
+    return SparkProcess(interpreter(SPARK), f"thrift://127.0.0.1:{port}", work, settings=as_users_run_it(work))
 
 
 def _large(rows: int) -> str:

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.e2e.spark_runner import COMPILED, REPOSITORY, SparkProcess, interpreter
+from tests.e2e.spark_runner import REPOSITORY, SparkProcess, as_users_run_it, interpreter
 
 from benchmarks import machine
 from benchmarks.peers.jars import jars
@@ -107,10 +107,9 @@ def _measure(work: Path, parts: list[str], rows: int, rounds: int) -> dict[str, 
 
 def _spark(service: Service, work: Path) -> SparkProcess:
     sets = [path for system in ("hudi", "iceberg") for path in jars(f"{system}, Spark {SPARK}")]
-    settings = COMPILED | {
+    settings = as_users_run_it(work) | {
         "spark.driver.extraClassPath": os.pathsep.join(map(str, sets)),
         "spark.driver.memory": "6g",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={work} -Djava.io.tmpdir={work / 'tmp'}",
         "spark.sql.shuffle.partitions": "16",
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lakemark import Client
@@ -25,29 +26,16 @@ def run_with_spark(spark: SparkSession, client: Client, task: OptimizationTask) 
     """Does a task with the jobs of ``lakemark_spark``. Raises what these raise."""
     from lakemark_spark import cluster, compact
 
-    where = where_of(client, task)
-    metadata = {METADATA: task.kind}
-    if task.kind == "full":
-        commit = cluster(
-            spark,
-            task.table,
-            where,
-            server=client,
-            metadata=metadata,
-            request_id=task.request_id,
-            instant=task.instant,
-        )
-    else:
-        commit = compact(
-            spark,
-            task.table,
-            where,
-            server=client,
-            metadata=metadata,
-            request_id=task.request_id,
-            instant=task.instant,
-            limits=RunLimits(task.small_bytes, task.bytes_max),
-        )
+    job = cluster if task.kind == "full" else partial(compact, limits=RunLimits(task.small_bytes, task.bytes_max))
+    commit = job(
+        spark,
+        task.table,
+        where_of(client, task),
+        server=client,
+        metadata={METADATA: task.kind},
+        request_id=task.request_id,
+        instant=task.instant,
+    )
     if commit is None:
         return Result("nothing", "there is nothing to merge any more")
     return Result("done", version=commit.version)

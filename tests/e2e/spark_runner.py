@@ -178,6 +178,11 @@ def java_options(python: Path) -> str:
     return f"{options} -Xlog:disable -XX:SharedArchiveFile={archive}" if archive.exists() else options
 
 
+def as_users_run_it(work_dir: Path) -> dict[str, str]:
+    """Settings for benchmarks: queries are compiled, and so is the JVM's code, as without any settings."""
+    return COMPILED | {"spark.driver.extraJavaOptions": directory_options(work_dir)}
+
+
 def directory_options(work_dir: Path) -> str:
     """Options that keep a JVM's files in `work_dir`."""
     return f"-Dderby.system.home={work_dir} -Djava.io.tmpdir={work_dir / 'tmp'}"

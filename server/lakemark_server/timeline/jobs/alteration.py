@@ -6,6 +6,7 @@ schema reads them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,10 +50,7 @@ class AlterJob(Job):
 
         Raises InvalidSchema, FailedPrecondition (another schema than expected), LimitExceeded, InvalidArgument.
         """
-        kind = f"AlterSchema of table {batch.state.table_id}"
-        altered = batch.mutation.once(self.request_id, kind, LakeTableRecord, lambda _: self._alter(batch))
-        record = altered.answer
-        return LakeTable(record, lake.get_schema(batch.state.tx, record.table_id, record.schema_id))
+        return altered_once(batch, self.request_id, "AlterSchema", self._alter)
 
     def _alter(self, batch: Batch) -> LakeTableRecord:
         state = batch.state
@@ -69,6 +67,13 @@ class AlterJob(Job):
         batch.mutation.tell(event)
         state.table = table
         return table.record
+
+
+def altered_once(batch: Batch, request_id: str, what: str, alter: Callable[[Batch], LakeTableRecord]) -> LakeTable:
+    """The table that ``alter`` makes; as it was then if this request was answered before."""
+    kind = f"{what} of table {batch.state.table_id}"
+    record = batch.mutation.once(request_id, kind, LakeTableRecord, lambda _: alter(batch)).answer
+    return LakeTable(record, lake.get_schema(batch.state.tx, record.table_id, record.schema_id))
 
 
 def shortened(words: str) -> str:

@@ -19,7 +19,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import caller
 from lakemark_server.store.keyspace import MAIN
 from lakemark_server.store.requests import check_request_id
-from lakemark_server.timeline.jobs.alteration import shortened
+from lakemark_server.timeline.jobs.alteration import altered_once, shortened
 from lakemark_server.timeline.jobs.job import JOB_BYTES, Batch, Job
 from lakemark_server.timeline.publication.direct import publish_now
 
@@ -52,10 +52,7 @@ class BucketsJob(Job):
 
         Raises InvalidArgument, FailedPrecondition (the directory is another one by now, or a limit is reached).
         """
-        kind = f"AlterBuckets of table {batch.state.table_id}"
-        altered = batch.mutation.once(self.request_id, kind, LakeTableRecord, lambda _: self._alter(batch))
-        record = altered.answer
-        return LakeTable(record, lake.get_schema(batch.state.tx, record.table_id, record.schema_id))
+        return altered_once(batch, self.request_id, "AlterBuckets", self._alter)
 
     def _alter(self, batch: Batch) -> LakeTableRecord:
         state = batch.state
