@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakemark_core.types import Schema
-from lakemark_core.types.spark_json import columns_to_spark_json
-from lakemark_hms.lake.tables import hive_columns, parquet_storage
+from lakemark_hms.lake.tables import hive_columns, parquet_storage, parquet_table
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_thrift.ttypes import Table
 
@@ -26,30 +24,16 @@ def door_table(table: LakeTable, name: str, location: str) -> Table:
     It is said to have a row, so that Spark takes its statistics off when a statement has ended: for a table without
     partitions that is the only call by which it can be known. A datasource table would be cached by its name.
     """
-    record, schema = table.record, table.schema
+    schema = table.schema
     storage = parquet_storage(hive_columns(schema.data_columns), location)
     if storage.serdeInfo is not None:
         storage.serdeInfo.parameters = {**(storage.serdeInfo.parameters or {}), **_WRITTEN}
-    return Table(
-        tableName=name,
-        dbName=record.database,
-        owner=record.owner,
-        createTime=record.created_ms // 1_000,
-        lastAccessTime=0,
-        retention=0,
-        sd=storage,
-        partitionKeys=hive_columns(schema.partition_fields),
-        parameters={
-            "EXTERNAL": "TRUE",
-            "comment": "rows that are inserted here become a commit of the lake table; there is nothing to select",
-            **_spark_schema(schema),
-            "spark.sql.partitionProvider": "catalog",
-            _SIZE: "1",
-            ROWS: "1",
-        },
-        tableType="EXTERNAL_TABLE",
-        catName=record.catalog,
-    )
+    more = {
+        "comment": "rows that are inserted here become a commit of the lake table; there is nothing to select",
+        _SIZE: "1",
+        ROWS: "1",
+    }
+    return parquet_table(table, name, storage, schema.data_columns, schema.partition_fields, more)
 
 
 def ends_a_statement(sent: Table) -> bool:
@@ -61,12 +45,3 @@ def calls_that_it_stands_for(sent: Table, *, partitioned: bool) -> int:
     """Spark calls twice for a statement that adds partitions, and once, with the size, if it is to measure it
     (spark.sql.statistics.size.autoUpdate.enabled). Without partitions it calls once, either way."""
     return 2 if partitioned and _SIZE in (sent.parameters or {}) else 1
-
-
-def _spark_schema(schema: Schema) -> dict[str, str]:
-    keys = schema.partition_fields
-    return {
-        "spark.sql.sources.schema": columns_to_spark_json(schema.columns),
-        "spark.sql.sources.schema.numPartCols": str(len(keys)),
-        **{f"spark.sql.sources.schema.partCol.{at}": key.name for at, key in enumerate(keys)},
-    }

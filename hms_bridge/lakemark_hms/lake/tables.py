@@ -7,7 +7,7 @@ unique, and makes sure that an INSERT into the hidden table never meets an exist
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from lakemark_core.evolution.sql import missing_sql, quoted, scanned_sql
@@ -115,9 +115,26 @@ def hidden(table: LakeTable, name: str, location: str, scan: Scan, snapshot: Sna
 
     ``location``: the table's, as engines read it.
     """
-    record, schema = table.record, snapshot.schema
+    schema = snapshot.schema
     columns = scan.data_columns
     keys = [*schema.partition_fields, Field(0, slice_key(schema, scan), STRING)]
+    statistics = {
+        "spark.sql.statistics.totalSize": str(snapshot.size_bytes),
+        "spark.sql.statistics.numRows": str(snapshot.rows),
+    }
+    return parquet_table(table, name, parquet_storage(hive_columns(columns), location), columns, keys, statistics)
+
+
+def parquet_table(
+    table: LakeTable,
+    name: str,
+    storage: ttypes.StorageDescriptor,
+    columns: Sequence[Field],
+    keys: Sequence[Field],
+    more: Mapping[str, str],
+) -> ttypes.Table:
+    """An external table of Hive's parquet format, as Spark describes those that it has made. ``more``: parameters."""
+    record = table.record
     return ttypes.Table(
         tableName=name,
         dbName=record.database,
@@ -125,7 +142,7 @@ def hidden(table: LakeTable, name: str, location: str, scan: Scan, snapshot: Sna
         createTime=record.created_ms // 1_000,
         lastAccessTime=0,
         retention=0,
-        sd=parquet_storage(hive_columns(columns), location),
+        sd=storage,
         partitionKeys=hive_columns(keys),
         parameters={
             "EXTERNAL": "TRUE",
@@ -133,8 +150,7 @@ def hidden(table: LakeTable, name: str, location: str, scan: Scan, snapshot: Sna
             "spark.sql.sources.schema.numPartCols": str(len(keys)),
             **{f"spark.sql.sources.schema.partCol.{at}": key.name for at, key in enumerate(keys)},
             "spark.sql.partitionProvider": "catalog",
-            "spark.sql.statistics.totalSize": str(snapshot.size_bytes),
-            "spark.sql.statistics.numRows": str(snapshot.rows),
+            **more,
         },
         tableType="EXTERNAL_TABLE",
         catName=record.catalog,

@@ -1,14 +1,8 @@
 """What is made of the results of Hive's own tests."""
 
-import importlib.util
-from pathlib import Path
+from tests.unit.scripts.loaded import load_script
 
-ROOT = Path(__file__).parents[3]
-_spec = importlib.util.spec_from_file_location("conformance", ROOT / "scripts" / "conformance.py")
-assert _spec
-assert _spec.loader
-conformance = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(conformance)
+conformance = load_script("conformance")
 
 
 def test_results_are_counted_and_known_failures_by_themselves() -> None:

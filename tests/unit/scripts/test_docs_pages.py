@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,18 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.unit.scripts.loaded import load_script
+
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_pages", ROOT / "scripts" / "docs_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["docs_pages"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("docs_pages")
 
 
 @pytest.mark.parametrize(

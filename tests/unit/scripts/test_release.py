@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.unit.scripts.loaded import load_script
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "release.py"
 PROJECT = '[project]\nname = "lakemark"\nversion = "0.1.0"\n'
@@ -17,13 +17,7 @@ CHANGES = "# Changes\n\n## Unreleased\n\n* More.\n\n## 0.1.0 (2026-01-01)\n\n* F
 
 @pytest.fixture
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("release", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["release"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("release")
 
 
 def git(root: Path, *words: str) -> str:
