@@ -343,6 +343,7 @@ class Service:
             metrics=self.metrics_url,
             web=self.web_url,
             store=public_url(self.settings.store),
+            warehouse=self.settings.warehouse_uri,
         )
 
     def stop(self) -> None:

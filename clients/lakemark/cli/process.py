@@ -81,15 +81,18 @@ def serve(
 
 def demo(
     directory: Annotated[
-        Path | None, typer.Option(help="where to work and leave the data; default: a temporary directory")
+        Path | None, typer.Option(help="directory to work in, whose files stay; default: a temporary directory")
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="leave the service and its tables, and end with three commands to try")
+    ] = False,
 ) -> None:
-    """Shows on real data what Lakemark does: starts a service and plain Spark, and lists what was checked."""
+    """Shows what Lakemark does on real data: starts a service and plain Spark, and lists what it checked."""
     try:
         from lakemark.demo import main as demo_main
     except ImportError as error:
         raise missing("the demo", "server,spark,demo", error) from error
-    raise typer.Exit(demo_main.run(directory))
+    raise typer.Exit(demo_main.run(directory, keep=keep))
 
 
 def verify(

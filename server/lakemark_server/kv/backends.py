@@ -34,7 +34,7 @@ class Backend(Protocol):
         """Makes the place of a new store, if that is up to this process. Raises FailedPrecondition."""
 
     def public_url(self, url: str) -> str:
-        """The URL without secrets."""
+        """The URL without secrets, and with the absolute path of a file."""
 
     def files(self, url: str) -> list[str]:
         """Absolute paths of the files on this machine that make up the store."""
