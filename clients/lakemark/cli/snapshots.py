@@ -13,7 +13,7 @@ SnapshotName = Annotated[
     str,
     typer.Argument(
         metavar="DATABASE.TABLE[@SNAPSHOT]",
-        help="a snapshot: @v12, @2026-11-20T10:00 (UTC), @BRANCH, @TAG, @BRANCH@v12; none: the latest of main",
+        help="a snapshot is @v12, @2026-11-20T10:00 (UTC), @BRANCH, @TAG or @BRANCH@v12; default: the latest of main",
     ),
 ]
 BranchName = Annotated[
