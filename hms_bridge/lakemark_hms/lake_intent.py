@@ -70,7 +70,7 @@ def _left(table: Table) -> str:
 def _what_is_wrong(name: str, value: str) -> str:
     if name == TYPE_PROPERTY:
         return (
-            f"{TYPE_PROPERTY} = {value!r} is no type of table: the only one is 'lake', and tables without it are Hive's"
+            f"{TYPE_PROPERTY} = {value!r} is not a type of table: the only one is 'lake'; tables without it are Hive's"
         )
     if name in PROPERTIES:
         return f"property {name!r} is for lake tables only, and this is none: add {_WAY}, or leave it out"

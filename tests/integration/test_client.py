@@ -586,7 +586,7 @@ def test_the_text_of_null_in_names_of_partitions_is_no_value(client: Client, tab
 
 def test_there_is_one_type_of_table_to_ask_for(client: Client) -> None:
     for kind in ("lakes", "warehouse", ""):
-        with pytest.raises(InvalidArgument, match=f"lakemark.type = '{kind}' is no type of table: .* 'lake'"):
+        with pytest.raises(InvalidArgument, match=f"lakemark.type = '{kind}' is not a type of table: .* 'lake'"):
             client.tables.create("db.t", "id bigint", properties={"lakemark.type": kind})
     made = client.tables.create("db.t", "id bigint", properties={"lakemark.type": "Lake"})
     assert made.properties["lakemark.type"] == "lake"

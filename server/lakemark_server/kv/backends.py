@@ -68,7 +68,7 @@ def backend_of(url: str) -> Backend:
         scheme, separator, _ = url.partition("://")
         # Quoted only if it is the name of a scheme: a mistyped URL may hold a password there.
         named = repr(scheme) if separator and _SCHEME.fullmatch(scheme) else "this"
-        raise InvalidArgument(f"{named} names no kind of store: write {accepted_forms()}")
+        raise InvalidArgument(f"{named} is not a kind of store: write {accepted_forms()}")
     return backend
 
 
