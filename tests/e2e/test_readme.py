@@ -38,7 +38,7 @@ def test_the_first_example_of_the_site_prints_what_it_says(service: Service, sta
     spark = start_spark("4.3", service.hms_uri)
     blocks = BLOCK.findall((ROOT / "docs" / "index.md").read_text())
     (python,) = (text for language, text in blocks if language == "python")
-    told = re.findall(r"^print\((.*)\)  # (Row\(.*?\))", python, re.MULTILINE)
+    told = re.findall(r"^print\((.*)\)  # (Row\(.*=\d+\))", python, re.MULTILINE)
     assert len(told) == 2
 
     program = re.sub(r"^print\(.*$", "", python, flags=re.MULTILINE)
