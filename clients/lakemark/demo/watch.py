@@ -15,7 +15,10 @@ WAIT_S_MAX: Final = 10.0
 
 
 class Watch:
-    """Watches from ``start`` until the table is dropped or the client is closed. ``versions``: those that it was told of, in order."""
+    """Watches from ``start`` until the table is dropped or the client is closed.
+
+    ``versions``: those that it was told of, in order.
+    """
 
     def __init__(self, client: lakemark.Client, table: str, report: Report) -> None:
         self.versions: list[int] = []
