@@ -51,3 +51,12 @@ def test_steps_tell_their_text_once_they_are_done() -> None:
             done()
         assert out.getvalue() == ""
     assert "three [steps] (0.0 s)" in out.getvalue()
+
+
+def test_steps_show_a_bar_on_terminals() -> None:
+    out = io.StringIO()
+    report = Report(Console(file=out, width=100, force_terminal=True))
+    with report.steps("three steps", 3) as done:
+        for _ in range(3):
+            done()
+    assert "100%" in out.getvalue()
