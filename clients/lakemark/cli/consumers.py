@@ -91,7 +91,7 @@ def seek(
 ) -> None:
     """Moves a consumer forward or back. Programs that read as this consumer go on from there."""
     if (after is None) == (not end):
-        raise typer.BadParameter("say either --after or --end")
+        raise typer.BadParameter("give either --after or --end")
     call = invocation(context)
     with call.client() as client:
         moved = client.consumers.seek(name, after, epoch=epoch, catalog=catalog)

@@ -129,7 +129,7 @@ def verify(
         raise missing("the checker", "server", error) from error
     call = invocation(context)
     if (sample or orphans) and not files:
-        raise InvalidArgument("--sample and --orphans are of --files: give it, too")
+        raise InvalidArgument("--sample and --orphans need --files")
     opened = open_existing(store, read_only=True)
     try:
         refuse_half_restored(opened)

@@ -295,7 +295,7 @@ def drop_letters(
 
 def _chosen(ids: list[int] | None, everything: bool) -> list[int] | None:
     if bool(ids) == everything:
-        raise typer.BadParameter("name dead letters by their ids, or say --all")
+        raise typer.BadParameter("give the ids of dead letters, or --all")
     return ids or None
 
 

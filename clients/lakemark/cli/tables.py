@@ -156,7 +156,7 @@ def _spark(
         import lakemark_spark  # noqa: F401 - whether it can be had
         from lakemark.cli.spark import session
     except ImportError as error:
-        raise FailedPrecondition(f"{what} is done by Spark: pip install 'lakemark[spark]'") from error
+        raise FailedPrecondition(f"{what} needs Spark: pip install 'lakemark[spark]'") from error
     with call.client() as client, session(master, parse_pairs(settings, "setting")) as spark:
         yield client, spark
 
@@ -224,7 +224,7 @@ def buckets(
     if balance and (split or merge):
         raise InvalidArgument("--balance chooses the buckets itself: leave --split and --merge out")
     if dry_run and not balance:
-        raise InvalidArgument("--dry-run says what --balance would change: give both")
+        raise InvalidArgument("--dry-run needs --balance")
     with call.client() as client:
         if balance:
             _tell_balance(call, name, client.buckets.balance(name, dry_run=dry_run), dry_run=dry_run)
