@@ -119,7 +119,7 @@ def test_what_is_written_is_read_by_version_and_time(client: Client, table: str)
         InvalidArgument, match="partition column month: partition value 'may' is not a value of type int"
     ):
         client.begin(table, "upsert", partitions=[{"month": "may", "origin": "JFK"}])
-    with pytest.raises(InvalidArgument, match="not both"):
+    with pytest.raises(InvalidArgument, match="give only one of"):
         client.snapshot(table, version=1, timestamp=0)
 
 
