@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import lakemark
 from lakemark_server.process import Service
 from tests.e2e.conftest import StartSpark
 
@@ -47,3 +48,18 @@ def test_the_first_example_of_the_site_prints_what_it_says(service: Service, sta
     for expression, row in told:
         assert spark.python(f"result = str({expression})") == row
     spark.sql("DROP VIEW flights")
+
+
+def test_a_database_of_spark_lies_below_its_warehouse_directory(service: Service, start_spark: StartSpark) -> None:
+    """As docs/locations.md says, and what it tells to set."""
+    spark = start_spark("4.3", service.hms_uri)
+    spark.sql("CREATE DATABASE of_spark")
+    with lakemark.connect(service.grpc_address) as client:
+        client.databases.create("of_ours")
+        of_spark, of_ours = (client.databases.get(name).location for name in ("of_spark", "of_ours"))
+        client.databases.drop("of_ours")
+    spark.sql("DROP DATABASE of_spark")
+
+    (row,) = spark.sql("SET spark.sql.warehouse.dir")
+    assert of_spark == f"file:{str(row[1]).removeprefix('file:')}/of_spark.db"
+    assert of_ours == f"{service.settings.warehouse_uri}/of_ours.db"
