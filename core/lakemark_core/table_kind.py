@@ -90,6 +90,10 @@ class TableKind:
         key, ordering = self.key_fields(schema), self.ordering_column.lower()
         return [field for field in schema.columns if field in key or field.name.lower() == ordering]
 
+    def deletes_schema(self, schema: Schema) -> Schema:
+        """The ``identifying_fields`` as a schema, with the table's partition columns, which belong to the key."""
+        return Schema(tuple(self.identifying_fields(schema)), schema.partition_columns, schema.schema_id)
+
     def required_fields(self, schema: Schema) -> list[Field]:
         """The columns that have a value in every row, beside those of the key."""
         ordering = self.ordering_column.lower()

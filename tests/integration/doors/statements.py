@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -51,10 +51,16 @@ class SparkClient:
         self, directory: Path, rows: Sequence[int], *, partition: str = "", done: bool = True, more: Any = None
     ) -> None:
         """One task's file with a column ``id``; ``done``: the job is committed, too."""
+        table = pa.table({"id": pa.array(rows, pa.int32()), **(more or {})})
+        self.write_table(directory, table, partition=partition, done=done)
+
+    def write_table(
+        self, directory: Path, table: pa.Table, *, partition: str = "", done: bool = True, **options: Any
+    ) -> None:
+        """One task's file. ``options``: of pyarrow's writer."""
         place = directory / partition
         place.mkdir(parents=True, exist_ok=True)
-        table = pa.table({"id": pa.array(rows, pa.int32()), **(more or {})})
-        pq.write_table(table, place / f"part-00000-{uuid4()}.c000.snappy.parquet")
+        pq.write_table(table, place / f"part-00000-{uuid4()}.c000.snappy.parquet", **options)
         if done:
             self.done(directory)
 
@@ -88,3 +94,13 @@ class SparkClient:
         """A whole statement, into a table without partitions."""
         self.write(self.look_up(name), rows)
         self.end(name)
+
+    def insert_tables(self, name: str, tables: Mapping[str, pa.Table]) -> None:
+        """A whole statement: files by their partitions. Spark calls twice if there are such."""
+        directory = self.look_up(name)
+        for partition, table in tables.items():
+            self.write_table(directory, table, partition=partition, done=False)
+        self.done(directory)
+        self.end(name)
+        if any(tables):
+            self.end(name)

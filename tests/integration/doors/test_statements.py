@@ -65,7 +65,7 @@ def another(service: Service, clock: Later) -> Iterator[Another]:
         def started() -> int:
             snapshots = Snapshots(service.store)
             timeline = Timeline(service.store, snapshots, clock)
-            doors = DoorFacade(Doors(service.store, timeline, clock), snapshots)
+            doors = DoorFacade(Doors(service.store, timeline, snapshots, clock), snapshots)
             bridge = HmsBridge(service.catalog, SparkFacet(snapshots), timeline=timeline, doors=doors)
             return stack.enter_context(bridge).port
 
