@@ -82,7 +82,7 @@ class KeyedFiles:
                     for one in write_bucket_files(
                         rows, partition, there, storage.join(root, work, place), system, self._readers
                     ):
-                        files.append((one, slice_of(storage.join(place, one.name), instant, schema)))
+                        files.append((one, slice_of(posixpath.join(place, one.name), instant, schema)))
             # Not again: an attempt may have been made before, and committed by another process just now.
             moved = {f"{instant}/{path}" for path, _ in storage.list_files(storage.join(location, str(instant)))}
             contents.move(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,6 +13,8 @@ from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
 from hmsclient.genthrift.hive_metastore.ttypes import (
     AddPartitionsRequest,
     EnvironmentContext,
+    InvalidOperationException,
+    MetaException,
     Partition,
     StorageDescriptor,
 )
@@ -20,7 +22,28 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
+from lakemark_server.context.clock import now_ms
+from lakemark_server.process import Service
+
 STATISTICS = "spark.sql.statistics."
+REFUSED = (InvalidOperationException, MetaException)
+Another = Callable[[], int]
+
+
+class Later:
+    """The time, which a test can move forward."""
+
+    def __init__(self) -> None:
+        self.by_ms = 0
+
+    def __call__(self) -> int:
+        return now_ms() + self.by_ms
+
+
+def port_of(service: Service) -> int:
+    """Of the service's Metastore."""
+    assert service.hms is not None
+    return service.hms.port
 
 
 class SparkClient:
