@@ -171,7 +171,7 @@ KEYS: dict[str, tuple[str, Callable[[random.Random], Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("key", "index"), zip(KEYS, cycle(["fixed", "extendible"]), strict=False))
+@pytest.mark.parametrize(("key", "index"), list(zip(KEYS, cycle(["fixed", "extendible"]), strict=False)))
 def test_any_statements_give_what_a_dict_has(lake: Client, spark: Spark, key: str, index: str) -> None:
     """With keys of two columns, partitions, policies and branches at random, and a compaction now and then."""
     chance = random.Random(f"{key} {index}")
