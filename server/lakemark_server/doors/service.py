@@ -19,6 +19,7 @@ from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.context.periodic import PeriodicThread
 from lakemark_server.doors import contents, records
 from lakemark_server.doors.decisions import (
     IN_DOUBT,
@@ -48,6 +49,9 @@ LOST_MS: Final = 900_000
 EARLIER_MS: Final = 6 * 3_600_000
 """A client that comes back after its connection broke has used it so lately."""
 EARLIER_MAX: Final = 200
+PRESENCE_S: Final = 5.0
+"""How often a process looks whether others have opened sessions, and tells them that its own are open."""
+NOTED_AT_ONCE: Final = 500
 PAUSES_S: Final = (0.02, 0.1, 0.5, 2.0)
 """Between looks at a directory that is complete but for its _SUCCESS, which a committer writes last."""
 SETTLED_MS: Final = 60_000
@@ -131,6 +135,35 @@ class Doors:
         self._clock = clock
         self._publication = Publication(store, timeline, snapshots, rewrite_bytes_max)
         self._live: weakref.WeakValueDictionary[str, DoorSession] = weakref.WeakValueDictionary()
+        self._presence = PeriodicThread("doors", PRESENCE_S, self.note_open)
+
+    def start(self) -> None:
+        """Tells other processes every ``PRESENCE_S`` which sessions are open here."""
+        self._presence.start()
+
+    def stop(self) -> None:
+        """Ends that."""
+        self._presence.stop()
+
+    def note_open(self) -> None:
+        """Notes that the sessions of connections to this process are used, where newer ones were opened meanwhile.
+
+        So no other process takes them for earlier ones of the same client. Raises LakemarkError.
+        """
+        live = list(self._live.values())
+        tables = {session.door.table_id for session in live}
+        latest = self._store.read(lambda tx: {table_id: records.latest_session(tx, table_id) for table_id in tables})
+        stale = [session for session in live if session.noted < latest[session.door.table_id]]
+        for at in range(0, len(stale), NOTED_AT_ONCE):
+            some = stale[at : at + NOTED_AT_ONCE]
+
+            def body(mutation: Mutation, some: Sequence[DoorSession] = some) -> None:
+                for session in some:
+                    records.note_open(mutation.tx, session.door.table_id, session.name, latest[session.door.table_id])
+
+            self._mutations.run(body)
+            for session in some:
+                session.noted = max(session.noted, latest[session.door.table_id])
 
     def begin(self, door: Door, client: str) -> DoorSession:
         """For a new connection of ``client`` (``user@host``, as far as that is known)."""

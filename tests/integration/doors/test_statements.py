@@ -484,6 +484,29 @@ def test_applications_of_one_user_that_are_connected_do_not_disturb_each_other(
     assert ids(lake) == [1, 2]
 
 
+def test_applications_of_one_user_at_two_processes_do_not_disturb_each_other(
+    lake: Client, service: Service, another: Another, spark: Callable[..., SparkClient]
+) -> None:
+    one = spark()
+    one.write(one.look_up("t__append"), [1])
+    other = SparkClient(another())
+    try:
+        directory = other.look_up("t__append")
+        service.doors.note_open()
+        other.write(directory, [2])
+        other.end("t__append")
+        assert ids(lake) == [2]
+        with pytest.raises(REFUSED, match="no rows"):
+            other.end("t__append")  # of a statement without rows, as that of ANALYZE
+        one.end("t__append")
+        assert ids(lake) == [1, 2]
+        one.close()
+    finally:
+        other.close()
+    with pytest.raises(REFUSED, match="no rows"):
+        spark().end("t__append")
+
+
 class _KilledError(BaseException):
     """As if the process had ended here."""
 
