@@ -56,6 +56,8 @@ WHOLE_BYTES: Final = 4 << 20
 """A smaller file is read as a whole, and before its turn."""
 BATCH_ROWS: Final = 1 << 14
 BATCH_BYTES: Final = 8 << 20
+ROWS_MAX: Final = 50_000_000
+"""Of a partition: their hashes are in memory."""
 SUSPECTS_MAX: Final = 100_000
 """So many keys with hashes that occur twice are compared at once."""
 
@@ -176,6 +178,7 @@ class _Pass:
         """``buckets``: those of which rows are written; None: all. Raises _TooManyFilesError if these are too many."""
         many = len(_numbers(self._rows.kind)) > FILES_AT_ONCE if buckets is None else False
         hashes: list[Hashes] = []
+        rows = 0
         gathered: list[tuple[pa.Table, Hashes]] = []
         files: list[BucketFile] = []
         size = 0
@@ -185,6 +188,12 @@ class _Pass:
                 if not len(keys):
                     continue
                 hashes.append(keys)
+                rows += len(keys)
+                if rows > ROWS_MAX:
+                    raise LimitExceeded(
+                        f"the statement has more than {ROWS_MAX} rows for a partition of {self._rows.table}: cut it "
+                        "into several, or use lakemark_spark"
+                    )
                 gathered.append((table, keys))
                 size += table.nbytes
                 if size >= GATHERED_BYTES:

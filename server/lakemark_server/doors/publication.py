@@ -35,6 +35,7 @@ from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import caller
+from lakemark_server.context.periodic import PeriodicThread
 from lakemark_server.doors import contents
 from lakemark_server.doors.base_files import BaseFileLookup
 from lakemark_server.doors.directories import GivenDirectory, StatementFile, data_paths, slice_of
@@ -47,8 +48,12 @@ from lakemark_server.timeline.jobs.opening import OWNER_CHARS_MAX, OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.timeline.service import Timeline
 
-HEARTBEAT_MS: Final = 3_600_000
-"""For so long another process can finish what one that died has begun."""
+HEARTBEAT_MS: Final = 120_000
+"""For so long another process can finish what one that died has begun. Until then it blocks others."""
+APPEND_HEARTBEAT_MS: Final = 3_600_000
+"""An append blocks nobody."""
+HEARTBEAT_S: Final = 20.0
+"""How often it is told that a statement is still worked on."""
 FOOTERS_AT_ONCE: Final = 8
 DOOR_METADATA: Final = "door"
 """A commit's metadata say by this which door it came through."""
@@ -80,7 +85,12 @@ class Publication:
         open_instants: list[int] = []
         drafts: list[CommitDraft] = []
         files: dict[GivenDirectory, int] = {}
+        alive = PeriodicThread(
+            "door-heartbeat", HEARTBEAT_S, lambda: self._timeline.heartbeat(table.table_id, list(open_instants))
+        )
         try:
+            if any(statement.kind != "append" for statement in statements):
+                alive.start()
             for statement in statements:
                 record = self._open(table, statement)
                 if record.state == timeline_pb2.COMPLETED:
@@ -103,6 +113,8 @@ class Publication:
         except Exception as error:
             self._took_back(table, open_instants, Internal(f"it failed here: {error}"))
             raise
+        finally:
+            alive.stop()
         return files
 
     def discard(self, table: LakeTable, statements: Sequence[Statement]) -> None:
@@ -152,12 +164,15 @@ class Publication:
             statement.directory.request_id,
             caller.current()[:OWNER_CHARS_MAX],
             {DOOR_METADATA: statement.kind},
-            HEARTBEAT_MS,
+            APPEND_HEARTBEAT_MS if statement.kind == "append" else HEARTBEAT_MS,
             # What the statement may have read: it must not lose what came since. An append has read nothing.
             None if statement.kind == "append" else statement.directory.version,
             profile,
         )
         record = self._timeline.open(table.table_id, job).record
+        if record.state == timeline_pb2.INFLIGHT and statement.kind != "append":
+            # An earlier attempt may have opened it long ago.
+            self._timeline.heartbeat(table.table_id, [record.instant])
         if record.state == timeline_pb2.ROLLED_BACK:
             raise FailedPrecondition(f"the rows of the statement were given up: {record.rolled_back_reason}")
         return record
