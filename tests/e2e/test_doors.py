@@ -164,7 +164,7 @@ def test_changes_by_key(client: Client, spark: SparkProcess, service: Service, n
     query = f"SELECT id, code, state FROM {table}"
     assert dict(map(_pair, spark.sql(query))) == expected
     read = "import lakemark_spark; rows = lakemark_spark.read(spark, {!r}, server={!r}).collect(); "
-    result = "result = [(row.id, row.code, row.state) for row in rows]"
+    result = "result = [(row.Id, row.code, row.state) for row in rows]"
     assert dict(map(_pair, spark.python(read.format(table, service.grpc_address) + result))) == expected
     in_memory = [(row["Id"], row["code"], row["state"]) for row in client.read(table).to_pylist()]
     assert dict(map(_pair, in_memory)) == expected
