@@ -28,6 +28,7 @@ from lakemark_server.doors import bucket_files, contents, keyed_files, records
 from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
 from lakemark_server.process import Service
 from lakemark_server.timeline.service import Timeline
+from lakemark_server.verify import verify
 from lakemark_server.verify.files import check_files
 from tests.integration.doors.statements import REFUSED, Another, Later, SparkClient, port_of
 
@@ -172,7 +173,9 @@ KEYS: dict[str, tuple[str, Callable[[random.Random], Any]]] = {
 
 
 @pytest.mark.parametrize(("key", "index"), list(zip(KEYS, cycle(["fixed", "extendible"]), strict=False)))
-def test_any_statements_give_what_a_dict_has(lake: Client, spark: Spark, key: str, index: str) -> None:
+def test_any_statements_give_what_a_dict_has(
+    lake: Client, service: Service, spark: Spark, key: str, index: str
+) -> None:
     """With keys of two columns, partitions, policies and branches at random, and a compaction now and then."""
     chance = random.Random(f"{key} {index}")
     column_type, value = KEYS[key]
@@ -219,6 +222,7 @@ def test_any_statements_give_what_a_dict_has(lake: Client, spark: Spark, key: st
         read = lake.read("default.k").to_pylist()
         assert len(read) == len(model)
         assert {(row["p"], row["k"], row["n"]): (row["x"], row["s"]) for row in read} == model
+    assert verify(service.store) == []
 
 
 def test_rows_that_do_not_fit_into_memory(lake: Client, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,6 +294,8 @@ def test_rows_that_do_not_fit_are_refused(
     right = pa.table({"id": [1], "x": ["a"], "at": pa.array([AT], pa.timestamp("us", "UTC"))})
     one.insert_tables("k__upsert", {"day=2026-01-01": right})
     assert there(lake) == {1: "a"}
+    one.insert_tables("k__delete", {"day=2026-01-01": right.select(["id", "at"])})
+    assert there(lake) == {}, "a delete has no other column, NOT NULL or not"
 
 
 def test_a_calendar_of_old_is_refused(lake: Client, spark: Spark) -> None:
