@@ -24,7 +24,9 @@ from lakemark import Client, connect
 from lakemark.client.optimization import OptimizationTask
 from lakemark_core.buckets import hash_of_key
 from lakemark_optimizer.arrow import ArrowExecutor
-from lakemark_server.doors import bucket_files, contents, keyed_files, records
+from lakemark_server.doors import bucket_files, contents, keyed_files, publication, records
+from lakemark_server.doors.keyed_files import KeyedFiles
+from lakemark_server.doors.publication import HEARTBEAT_MS
 from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
 from lakemark_server.process import Service
 from lakemark_server.timeline.service import Timeline
@@ -329,6 +331,23 @@ def test_instants_as_spark_writes_them_by_default(lake: Client, spark: Spark) ->
     assert lake.read("default.k").num_rows == 3, "the same keys"
 
 
+def test_nested_columns_are_written_as_they_were(lake: Client, spark: Spark) -> None:
+    columns = "id int, m map<string,array<int>>, s struct<a:int,b:struct<c:decimal(20,2)>>, l array<struct<x:date>>"
+    keyed(lake, columns)
+    rows = [
+        {"id": 1, "m": [("a", [1, None]), ("b", None)], "s": {"a": None, "b": {"c": Decimal("1.50")}}, "l": []},
+        {"id": 2, "m": [], "s": None, "l": [{"x": dt.date(2026, 1, 1)}, None]},
+        {"id": 3, "m": None, "s": {"a": 3, "b": None}, "l": None},
+    ]
+    arrow = lake.read("default.k").schema
+    one = spark()
+    for some in (rows, rows[1:]):
+        one.insert_tables("k__upsert", {"": pa.Table.from_pylist(some, schema=arrow)})
+    assert sorted(lake.read("default.k").to_pylist(), key=lambda row: row["id"]) == rows
+    compacted(lake)
+    assert sorted(lake.read("default.k").to_pylist(), key=lambda row: row["id"]) == rows
+
+
 def test_an_overwrite_replaces_files_of_buckets(lake: Client, spark: Spark) -> None:
     days(lake)
     one = spark()
@@ -581,6 +600,64 @@ def _kill(patched: pytest.MonkeyPatch, at: str) -> None:
             patched.setattr(contents, "delete_rows", killed)
         case "answer":
             patched.setattr(records, "answer", killed)
+
+
+def test_a_statement_that_takes_long_stays_alive(
+    lake: Client, spark: Spark, clock: Later, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed(lake)
+    one = spark()
+    upsert(one, {1: "a"})
+    beats = threading.Semaphore(0)
+    write, heartbeat = KeyedFiles.write, Timeline.heartbeat
+
+    def slow(*arguments: Any) -> Any:
+        for _ in range(2):
+            clock.by_ms += HEARTBEAT_MS * 3 // 4
+            while beats.acquire(blocking=False):
+                pass
+            for _ in range(2):  # the first one may have begun before the time went on
+                assert beats.acquire(timeout=30)
+        return write(*arguments)
+
+    def beat(*arguments: Any) -> list[int]:
+        lost = heartbeat(*arguments)
+        beats.release()
+        return lost
+
+    monkeypatch.setattr(publication, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(Timeline, "heartbeat", beat)
+    monkeypatch.setattr(KeyedFiles, "write", slow)
+    upsert(one, {1: "b"})
+    assert there(lake) == {1: "b"}
+
+
+def test_a_statement_that_nobody_works_on_blocks_others_for_a_while(
+    lake: Client, service: Service, another: Another, spark: Spark, clock: Later, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed(lake)
+    one, other = spark(), spark("bob")
+    other.connect(another())
+    upsert(one, {1: "a"})
+    one.write_table(one.look_up("k__upsert"), rows_of({1: "lost"}))
+    shown = one.client.get_table("default", "k__upsert")
+    shown.parameters = {}
+    assert service.hms is not None
+    monkeypatch.setattr(service.hms, "stop", partial(service.hms.stop, 0.1))  # its worker is gone
+    one.connect(port_of(service), timeout_s=2)
+    with monkeypatch.context() as patched:
+        _kill(patched, "commit")
+        with pytest.raises(TTransportException):
+            one.send("k__upsert", shown)
+    with pytest.raises(REFUSED, match="heartbeat"):
+        upsert(other, {1: "b"})
+    clock.by_ms += HEARTBEAT_MS + 1_000
+    upsert(other, {1: "b"})
+    one.connect(another())
+    for _ in range(2):
+        with pytest.raises(REFUSED):
+            one.send("k__upsert", shown)
+    assert there(lake) == {1: "b"}
 
 
 def test_two_processes_that_are_asked_at_once_commit_once(
