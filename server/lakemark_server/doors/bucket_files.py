@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -23,68 +22,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from lakemark_core.errors import InvalidArgument, InvalidFile, InvalidSchema, LimitExceeded
+from lakemark_core.errors import InvalidArgument, InvalidFile, LimitExceeded
 from lakemark_core.evolution.arrow import as_column
-from lakemark_core.merge_sql import COLUMNS, DELETE, DELTA_FIELDS, INSTANT, OPERATION
-from lakemark_core.parquet.stored import check_stored
-from lakemark_core.storage import again, has_directories, storage_error
+from lakemark_core.merge_sql import COLUMNS, DELTA_FIELDS, INSTANT, OPERATION
+from lakemark_core.storage import has_directories, storage_error
 from lakemark_core.table_kind import TableKind
-from lakemark_core.types import (
-    Char,
-    ColumnValue,
-    Field,
-    ListOf,
-    MapOf,
-    Schema,
-    Struct,
-    Type,
-    check_fits,
-    is_floating,
-    is_textual,
-    schema_to_arrow,
-    to_arrow,
-)
+from lakemark_core.types import ColumnValue, is_floating, schema_to_arrow, to_arrow
 from lakemark_server.doors.key_hashes import Hashes, buckets_of, hashes_of
+from lakemark_server.doors.statement_rows import BATCH_ROWS, KeyedRows, RowReader, check_partition, relaxed
 
 GATHERED_BYTES: Final = 64 << 20
 """So many bytes of rows are gathered before they are appended to their files."""
 FILES_AT_ONCE: Final = 32
 """So many files are written at once; of more buckets the rows are read several times."""
 READS_MAX: Final = 32
-READ_AHEAD: Final = 8
-WHOLE_BYTES: Final = 4 << 20
-"""A smaller file is read as a whole, and before its turn."""
-BATCH_ROWS: Final = 1 << 14
-BATCH_BYTES: Final = 8 << 20
 ROWS_MAX: Final = 50_000_000
 """Of a partition: their hashes are in memory."""
 SUSPECTS_MAX: Final = 100_000
 """So many keys with hashes that occur twice are compared at once."""
 
 _SPARK_VERSION: Final = b"org.apache.spark.version"
-_LEGACY: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedRows:
-    """What is written of rows into a table with a key and buckets.
-
-    ``schema``: the table's, with which the files were written. ``operation``: UPSERT or DELETE, for deltas; "": base
-    files. Rows of a DELETE have ``TableKind.identifying_fields`` alone.
-    """
-
-    table: str
-    schema: Schema
-    kind: TableKind
-    operation: str
-    instant: int
-
-    @property
-    def given(self) -> Schema:
-        """The columns that the rows have."""
-        if self.operation != DELETE:
-            return self.schema
-        return self.kind.deletes_schema(self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +86,7 @@ def write_bucket_files(
     One file for each bucket that has rows. Raises InvalidSchema, InvalidFile for rows that do not fit; InvalidArgument
     for a key that has a null or occurs twice, with an example; LimitExceeded; Unavailable, StorageRefused.
     """
-    _check_partition(rows, partition)
+    check_partition(rows, partition)
     try:
         if has_directories(system):
             system.create_dir(place, recursive=True)
@@ -166,11 +123,9 @@ class _Pass:
         self._partition = partition
         self._place = place
         self._system = system
-        self._readers = readers
-        self._relaxed = _relaxed(rows.given)
+        self._reader = RowReader(rows, system, readers)
         self._key = rows.kind.bucket_fields(rows.schema)
         self._names = [one.name for one in self._key]
-        self._required = [one for one in _required(rows) if not rows.schema.is_partition(one.name)]
         self._written = _arrow_schema(rows)
         self._open: dict[int, _Open] = {}
 
@@ -208,7 +163,7 @@ class _Pass:
 
     def _keyed(self, sources: Sequence[str], buckets: Sequence[int] | None) -> Iterator[tuple[pa.Table, Hashes]]:
         """The rows with the hashes of their keys."""
-        for table in self._tables(sources):
+        for table in self._reader.tables(sources):
             keys = self._hashes(table)
             if buckets is None:
                 yield table, keys
@@ -231,7 +186,7 @@ class _Pass:
             part = rows.slice(start, end - start)
             if bucket not in self._open:
                 sink = self._system.open_output_stream(self._path(bucket))
-                self._open[bucket] = _Open(sink, pq.ParquetWriter(sink, self._written))
+                self._open[bucket] = _Open(sink, pq.ParquetWriter(sink, self._as_from_spark()))
             one = self._open[bucket]
             one.writer.write_table(part)
             if not self._rows.operation:
@@ -257,6 +212,14 @@ class _Pass:
         ]
         return pa.Table.from_arrays(columns, schema=self._written)
 
+    def _as_from_spark(self) -> pa.Schema:
+        """With the release of Spark that wrote the rows.
+
+        It tells Spark that days before 1582 are what they seem to be.
+        """
+        version = self._reader.told.get(_SPARK_VERSION)
+        return self._written if version is None else self._written.with_metadata({_SPARK_VERSION: version})
+
     def _closed(self, bucket: int) -> BucketFile:
         one = self._open.pop(bucket)
         one.close()
@@ -272,82 +235,6 @@ class _Pass:
     def _path(self, bucket: int) -> str:
         kind = self._rows.operation or "base"
         return posixpath.join(self._place, f"{kind}-{self._rows.kind.group_name(bucket)}.parquet")
-
-    def _tables(self, sources: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows in parts, each with the data columns that they have, in the table's types."""
-        waiting: deque[Future[tuple[pq.ParquetFile, pa.Table | None]]] = deque()
-        pending = iter(sources)
-        try:
-            while True:
-                while len(waiting) < READ_AHEAD and (path := next(pending, None)) is not None:
-                    waiting.append(self._readers.submit(self._opened, path))
-                if not waiting:
-                    return
-                file, whole = waiting.popleft().result()
-                with closing(file):
-                    self._written = _as_from_spark(self._written, file.metadata)
-                    if whole is not None:
-                        yield self._typed(whole)
-                        continue
-                    for batch in file.iter_batches(batch_size=_batch_rows(file.metadata)):
-                        yield self._typed(pa.Table.from_batches([batch]))
-        finally:
-            for one in waiting:
-                one.add_done_callback(_close)
-
-    def _opened(self, path: str) -> tuple[pq.ParquetFile, pa.Table | None]:
-        """A file that fits; its rows, too, if they are few. Raises InvalidSchema, InvalidFile."""
-
-        def read() -> tuple[pq.ParquetFile, pa.Table | None]:
-            # INT96 holds nanoseconds, which reach only from 1677 to 2262; the table's unit has no such limit.
-            file = pq.ParquetFile(path, filesystem=self._system, coerce_int96_timestamp_unit="us", buffer_size=1 << 20)
-            try:
-                self._check(file.metadata)
-                small = file.metadata.num_rows <= BATCH_ROWS and _decoded_bytes(file.metadata) <= WHOLE_BYTES
-                return file, file.read(use_threads=False) if small else None
-            except BaseException:
-                file.close()
-                raise
-
-        try:
-            return again(self._system, path, read)
-        except pa.ArrowInvalid as error:
-            raise InvalidFile(f"{path!r} is not a readable parquet file: {error}", path=path) from error
-
-    def _check(self, metadata: pq.FileMetaData) -> None:
-        rows = self._rows
-        reasons = check_fits(rows.given, metadata.schema.to_arrow_schema()) or check_stored(rows.given, metadata)
-        told = metadata.metadata or {}
-        if any(name in told for name in _LEGACY):
-            reasons.append(
-                "days or instants are written in the calendar of Spark 2: set "
-                "spark.sql.parquet.datetimeRebaseModeInWrite and int96RebaseModeInWrite to CORRECTED"
-            )
-        if reasons:
-            raise InvalidSchema(f"the rows do not fit {rows.table}: {'; '.join(reasons)}", table=rows.table)
-
-    def _typed(self, table: pa.Table) -> pa.Table:
-        by_name = {name.lower(): name for name in table.column_names}
-        columns: dict[str, pa.ChunkedArray[Any]] = {}
-        for one in self._relaxed.data_columns:
-            stored = by_name.get(one.name.lower())
-            if stored is None:
-                columns[one.name] = pa.chunked_array([pa.nulls(table.num_rows, cast(Any, to_arrow(one.type)))])
-                continue
-            column = as_column(table.column(stored), one.type, one.type)
-            if isinstance(one.type, Char) and one.name in self._names:
-                column = cast(Any, pc).utf8_rpad(column, one.type.length)
-            columns[one.name] = column
-        for one in self._required:
-            if columns[one.name].null_count:
-                why = "is NOT NULL" if not one.nullable else "puts changes in order"
-                raise InvalidArgument(
-                    f"column '{one.name}' of {self._rows.table} {why}, and the statement has rows without a value in it"
-                )
-        for one in self._key:
-            if columns[one.name].null_count:
-                raise _null_key(self._rows.table, one)
-        return pa.table(columns)
 
     def _hashes(self, table: pa.Table) -> Hashes:
         return hashes_of([cast(Any, table.column(name).combine_chunks()) for name in self._names], self._key)
@@ -397,29 +284,6 @@ class _Pass:
             )
 
 
-def _required(rows: KeyedRows) -> list[Field]:
-    """The columns that have a value in every row."""
-    required = rows.kind.required_fields(rows.schema)
-    if rows.operation == DELETE:
-        required = [one for one in required if one.name.lower() == rows.kind.ordering_column.lower()]
-    return required
-
-
-def _check_partition(rows: KeyedRows, partition: tuple[ColumnValue, ...]) -> None:
-    """The key has all partition columns. Raises InvalidArgument if one has no value."""
-    for one, value in zip(rows.schema.partition_fields, partition, strict=True):
-        if value is None:
-            raise _null_key(rows.table, one, empty=is_textual(one.type))
-
-
-def _null_key(table: str, column: Field, *, empty: bool = False) -> InvalidArgument:
-    kind = "a null or an empty text" if empty else "a null"
-    return InvalidArgument(
-        f"the statement has rows with {kind} in column '{column.name}', which belongs to the key of {table}: a null "
-        "equals nothing, so such rows would be inserted again each time; filter them, or give them a value"
-    )
-
-
 def _numbers(kind: TableKind) -> Sequence[int]:
     """The buckets into which rows are written."""
     return range(kind.buckets) if kind.directory is None else sorted(kind.directory.leaves)
@@ -427,50 +291,9 @@ def _numbers(kind: TableKind) -> Sequence[int]:
 
 def _arrow_schema(rows: KeyedRows) -> pa.Schema:
     """Of the files that are written. No column is required in them: in rows of deletes most are null."""
-    fields = list(schema_to_arrow(_relaxed(rows.schema)))[: len(rows.schema.data_columns)]
+    fields = list(schema_to_arrow(relaxed(rows.schema)))[: len(rows.schema.data_columns)]
     more = DELTA_FIELDS if rows.operation else ()
     return pa.schema([*fields, *(pa.field(one.name, cast(Any, to_arrow(one.type))) for one in more)])
-
-
-def _relaxed(schema: Schema) -> Schema:
-    """The same columns, which may all be null, with everything in them."""
-    columns = tuple(Field(one.id, one.name, _relaxed_type(one.type)) for one in schema.columns)
-    return Schema(columns, schema.partition_columns, schema.schema_id)
-
-
-def _relaxed_type(column_type: Type) -> Type:
-    match column_type:
-        case Struct(fields):
-            return Struct(tuple(Field(one.id, one.name, _relaxed_type(one.type)) for one in fields))
-        case ListOf(element, element_id):
-            return ListOf(_relaxed_type(element), element_id, True)
-        case MapOf(key, value, key_id, value_id):
-            return MapOf(_relaxed_type(key), _relaxed_type(value), key_id, value_id, True)
-    return column_type
-
-
-def _as_from_spark(schema: pa.Schema, source: pq.FileMetaData) -> pa.Schema:
-    """The schema with the release of Spark by which ``source`` was written, if it has one.
-
-    It tells Spark that days before 1582 are what they seem to be.
-    """
-    version = (source.metadata or {}).get(_SPARK_VERSION)
-    return schema if version is None else schema.with_metadata({_SPARK_VERSION: version})
-
-
-def _decoded_bytes(metadata: pq.FileMetaData) -> int:
-    """How large the rows are, encoded and not compressed."""
-    return sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
-
-
-def _batch_rows(metadata: pq.FileMetaData) -> int:
-    a_row = max(1, _decoded_bytes(metadata) // max(1, metadata.num_rows))
-    return max(1, min(BATCH_ROWS, BATCH_BYTES // a_row))
-
-
-def _close(future: Future[tuple[pq.ParquetFile, pa.Table | None]]) -> None:
-    if not future.cancelled() and future.exception() is None:
-        future.result()[0].close()
 
 
 def _json(example: dict[str, ColumnValue]) -> str:

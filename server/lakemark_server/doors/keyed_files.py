@@ -27,9 +27,10 @@ from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.doors import contents
 from lakemark_server.doors.base_files import BaseFileLookup, BaseFiles
-from lakemark_server.doors.bucket_files import BucketFile, KeyedRows, write_bucket_files
+from lakemark_server.doors.bucket_files import BucketFile, write_bucket_files
 from lakemark_server.doors.directories import StatementFile, slice_of
 from lakemark_server.doors.entries import entry_of
+from lakemark_server.doors.statement_rows import KeyedRows
 from lakemark_server.doors.statements import CHANGES, Statement
 
 AT_ONCE: Final = 2

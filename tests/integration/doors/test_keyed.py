@@ -24,7 +24,7 @@ from lakemark import Client, connect
 from lakemark.client.optimization import OptimizationTask
 from lakemark_core.buckets import hash_of_key
 from lakemark_optimizer.arrow import ArrowExecutor
-from lakemark_server.doors import bucket_files, contents, keyed_files, publication, records
+from lakemark_server.doors import bucket_files, contents, keyed_files, publication, records, statement_rows
 from lakemark_server.doors.keyed_files import KeyedFiles
 from lakemark_server.doors.publication import HEARTBEAT_MS
 from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
@@ -230,8 +230,8 @@ def test_any_statements_give_what_a_dict_has(
 def test_rows_that_do_not_fit_into_memory(lake: Client, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are appended to files part by part; of many buckets, by several looks at the rows."""
     monkeypatch.setattr(bucket_files, "GATHERED_BYTES", 2_000)
-    monkeypatch.setattr(bucket_files, "BATCH_ROWS", 100)
-    monkeypatch.setattr(bucket_files, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(statement_rows, "BATCH_ROWS", 100)
+    monkeypatch.setattr(statement_rows, "WHOLE_BYTES", 0)
     keyed(lake)
     one = spark()
     upsert(one, {number: str(number) for number in range(1_000)})
