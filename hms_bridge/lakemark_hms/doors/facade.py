@@ -157,7 +157,8 @@ def _why_not_with_key(door: NamedDoor) -> str:
         if kind.buckets:
             return ""
         return f"{keyed} and no buckets, so keys that rows share are not told by buckets: use lakemark_spark.overwrite"
-    way = "lakemark_spark.delete_keys" if wanted == "delete" else "lakemark_spark.upsert"
+    delete = "lakemark_spark.delete_keys" if kind.buckets else "lakemark_spark.delete"
+    way = delete if wanted == "delete" else "lakemark_spark.upsert"
     if not kind.merges_on_read:
         return (
             f"{table} is copy-on-write, so files with changed rows are written again: use {way} or "

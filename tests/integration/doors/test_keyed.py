@@ -27,6 +27,7 @@ from lakemark_optimizer.arrow import ArrowExecutor
 from lakemark_server.doors import bucket_files, contents, keyed_files, publication, records, statement_rows
 from lakemark_server.doors.keyed_files import KeyedFiles
 from lakemark_server.doors.publication import HEARTBEAT_MS
+from lakemark_server.doors.service import DOUBT_MS
 from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
 from lakemark_server.process import Service
 from lakemark_server.timeline.service import Timeline
@@ -408,6 +409,26 @@ def test_changes_collide_by_the_policy(
         assert there(lake)[key] == ("old" if collides else "mine")
     upsert(one, {neighbour: "again"})
     assert there(lake)[neighbour] == "again"
+
+
+@pytest.mark.parametrize("policy", ["partition", "row"])
+def test_changes_of_one_application_that_end_at_once(lake: Client, spark: Spark, clock: Later, policy: str) -> None:
+    keyed(lake, **{"conflict.policy": policy})
+    one = spark()
+    for values in ({1: "a"}, {2: "b"}):
+        one.write_table(one.look_up("k__upsert"), rows_of(values))
+    if policy == "row":
+        for _ in range(2):
+            one.end("k__upsert")
+        assert there(lake) == {1: "a", 2: "b"}
+        return
+    for _ in range(2):
+        with pytest.raises(REFUSED):
+            one.end("k__upsert")
+    assert there(lake) == {}
+    clock.by_ms += DOUBT_MS + 1
+    upsert(one, {1: "a"})
+    assert there(lake) == {1: "a"}
 
 
 def test_a_compaction_meanwhile_is_in_nobodys_way(lake: Client, spark: Spark) -> None:
