@@ -137,7 +137,14 @@ class Service:
         self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)
         transaction_limits = TransactionLimits(timeout_ms=max(1, int(settings.txn_timeout_s * 1_000)))
         self.transactions = Transactions(self.catalog.mutations, transaction_limits)
-        self.doors = Doors(self.store, self.timeline, clock, int(settings.door_doubt_s * 1_000))
+        self.doors = Doors(
+            self.store,
+            self.timeline,
+            self.snapshots,
+            clock,
+            int(settings.door_doubt_s * 1_000),
+            settings.door_rewrite_bytes_max,
+        )
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)

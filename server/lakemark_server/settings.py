@@ -157,6 +157,9 @@ class Settings(BaseSettings):
     door_doubt_s: float = Field(
         20.0, gt=0, description="how long no statement is taken after one was given up whose call may still come"
     )
+    door_rewrite_bytes_max: int = Field(
+        1 << 30, ge=1, description="how large the files of a statement into a table with a key may be"
+    )
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
         "one", description="on which the threads run; one is faster, and left while other programs leave no room on it"

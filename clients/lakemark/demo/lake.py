@@ -189,6 +189,25 @@ class LakeTour:
         added = self.sql.one("SELECT count(*) FROM air.`long_flights@v1..v2`")
         self.report.check("rows that version 2 added", added, counts[1])
         self.sql(f"DROP VIEW {table}")
+        self._keyed_doors()
+
+    def _keyed_doors(self) -> None:
+        table = "air.carriers"
+        self.sql(
+            f"CREATE TABLE {table} (carrier STRING, flights BIGINT) USING parquet TBLPROPERTIES ("
+            "'lakemark.type'='lake', 'lakemark.primary-key'='carrier', 'lakemark.bucket.count'='2', "
+            "'lakemark.write.mode'='merge-on-read')"
+        )
+        for where in ("month = 1", "month <= 2"):
+            self.sql(f"INSERT INTO {table}__upsert SELECT carrier, count(*) FROM source WHERE {where} GROUP BY carrier")
+        self.sql(f"INSERT INTO {table}__delete SELECT carrier FROM {table} WHERE carrier <> 'UA'")
+        united = self.flights.table.filter((pc.field("month") <= 2) & (pc.field("carrier") == "UA")).num_rows
+        left = [tuple(row) for row in self.sql(f"SELECT * FROM {table}")]
+        self.report.check("carriers after two upserts and a delete", left, [("UA", united)])
+        january = self.flights.table.filter(pc.field("month") == 1).num_rows
+        before = self.sql.one("SELECT sum(flights) FROM air.`carriers@v1`")
+        self.report.check("flights in version 1", before, january)
+        self.sql(f"DROP VIEW {table}")
 
     def _mirror(self) -> None:
         self.report.chapter("An outside Hive Metastore follows")
