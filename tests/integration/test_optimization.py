@@ -25,6 +25,10 @@ from lakemark_core.types import BIGINT, Field
 from lakemark_optimizer.arrow import ArrowExecutor
 from lakemark_optimizer.executor import Result
 from lakemark_optimizer.worker import Worker
+from lakemark_proto.v1 import optimization_pb2 as pb
+from lakemark_server.context.clock import now_ms
+from lakemark_server.optimization.records import HEARTBEAT_MS
+from lakemark_server.optimization.tasks import PROTOCOL, Tasks
 from lakemark_server.process import Service
 from tests.integration.grpc_server import connected, running_service
 
@@ -277,3 +281,14 @@ def test_the_command_line_shows_what_is_answered(client: Client, capsys: pytest.
     for words in (["show"], ["why", "default.t"], ["history"], ["groups"], ["show", "--follow", "--rounds", "2"]):
         assert run(["-s", client.address, "optimize", *words]) == 0
     assert "default.t" in capsys.readouterr().out
+
+
+def test_workers_and_tasks_are_given_up_also_where_no_process_plans(tmp_path: Path) -> None:
+    def long_ago() -> int:
+        return now_ms() - 10 * HEARTBEAT_MS
+
+    with running_service(tmp_path) as service, connected(service) as client:
+        Tasks(service.store, long_ago).register(
+            pb.OptimizerWorker(group="default", host="silent", slots=1, executors=["arrow"]), PROTOCOL
+        )
+        until(lambda: not client.optimizations.groups()[0])

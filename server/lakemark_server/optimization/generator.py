@@ -52,6 +52,8 @@ LOOKS_A_ROUND: Final = 500
 ROUND_S_MAX: Final = 4.0
 """For looks, and for plans, in one round: the lease has to be renewed between rounds."""
 TABLES_A_PAGE: Final = 200
+FORGOTTEN_A_LOOK: Final = 500
+"""Partitions that have vanished. More of them would not fit into a transaction; the next look forgets the next ones."""
 
 _log = structlog.get_logger(__name__)
 
@@ -175,7 +177,7 @@ class PlanGenerator:
         look = self._assessor.look(table_id)
         wanted = any(decision.wanted for decision in look.decisions)
         asked = still_asked(look.decisions, look.facts)
-        gone = look.facts.histories.keys() - {decision.measure.name for decision in look.decisions}
+        gone = _gone(look)
 
         def note(mutation: Mutation) -> OptimizationRecord:
             tx, now = mutation.tx, mutation.now_ms
@@ -183,6 +185,8 @@ class PlanGenerator:
             record = records.table(tx, table_id)
             if record.due_ms == look.facts.record.due_ms:  # nothing has happened meanwhile
                 following = next_look_ms(look.decisions)
+                if len(gone) > FORGOTTEN_A_LOOK:
+                    following = now
                 if wanted:
                     record.due_ms = now + AGAIN_MS
                 else:
@@ -196,9 +200,8 @@ class PlanGenerator:
             record.seen.pending_since_ms = record.pending_since_ms
             record.seen.next_look_ms = record.due_ms
             records.put_table(tx, table_id, record)
-            if look.version:
-                for partition in gone:
-                    records.clear_history(tx, table_id, partition)
+            for partition in gone[:FORGOTTEN_A_LOOK]:
+                records.clear_history(tx, table_id, partition)
             return record
 
         record = self._mutations.run(note)
@@ -269,6 +272,13 @@ class PlanGenerator:
         if len(taken) == sum(decision.wanted for decision in look.decisions):
             self.candidates.pop(table_id, None)
         return len(taken)
+
+
+def _gone(look: Assessment) -> list[str]:
+    """Partitions of which something is remembered, and which have no files any more."""
+    if not look.version:  # nothing was looked at
+        return []
+    return list(look.facts.histories.keys() - {decision.measure.name for decision in look.decisions})
 
 
 def _group(name: str, now_ms: int, tx: ReadTransaction) -> GroupFacts:
