@@ -16,7 +16,8 @@ from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.optimization import decisions as reasons
 from lakemark_server.optimization import plans, records, schedule
 from lakemark_server.optimization.decisions import Decision, TableFacts, decide
-from lakemark_server.optimization.measures import PartitionMeasure, measure
+from lakemark_server.optimization.kept_measures import KeptMeasures
+from lakemark_server.optimization.measures import PartitionMeasure
 from lakemark_server.optimization.schedule import Candidate, GroupFacts
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline import records as timeline_records
@@ -25,7 +26,7 @@ from lakemark_server.timeline.lineage import OF_MAIN
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """A table as it was seen at one moment. ``took_ms``: by measuring it."""
+    """A table as it was seen at one moment. ``took_ms``: by measuring and deciding."""
 
     table: LakeTable
     policy: OptimizationPolicy
@@ -41,6 +42,7 @@ class Assessor:
 
     def __init__(self, store: Store, snapshots: Snapshots, clock: ClockMs) -> None:
         self._store, self._snapshots, self._clock = store, snapshots, clock
+        self._measures = KeptMeasures()
 
     def look(self, table_id: int) -> Assessment:
         """Raises TableNotFound, and InvalidArgument for a policy that an earlier release accepted."""
@@ -68,14 +70,17 @@ class Assessor:
         policy = policy_of(table.record.properties)
         began = time.monotonic()
         measures = self._measured(table, version, policy)
+        decisions = tuple(decide(measures, policy, seen))
         took_ms = int((time.monotonic() - began) * 1_000)
-        return Assessment(table, policy, version, seen, tuple(decide(measures, policy, seen)), used_ms, took_ms)
+        return Assessment(table, policy, version, seen, decisions, used_ms, took_ms)
 
     def _measured(self, table: LakeTable, version: int, policy: OptimizationPolicy) -> list[PartitionMeasure]:
         if not version:
             return []
         snapshots = self._snapshots
-        return snapshots.again(lambda: measure(snapshots.load(table, OF_MAIN, version).parts, policy))
+        return snapshots.again(
+            lambda: self._measures.measure(table.table_id, snapshots.load(table, OF_MAIN, version).parts, policy)
+        )
 
 
 def group_facts(tx: ReadTransaction, name: str, tasks: Iterable[pb.OptimizationTask], now_ms: int) -> GroupFacts:
