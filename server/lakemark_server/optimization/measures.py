@@ -7,7 +7,7 @@ these are measured again: the cost follows what has changed, not the size of the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakemark_core.bucket_tree import FileGroups
-from lakemark_core.optimization import OptimizationPolicy, files_to_merge
+from lakemark_core.optimization import OptimizationPolicy
 from lakemark_proto.v1.types_pb2 import DELTA
 from lakemark_server.file_index.arrow import take
 from lakemark_server.file_index.pages.contents import FileEntries, Mask, StoredEntries
@@ -24,6 +24,8 @@ from lakemark_server.file_index.parts.part import Part
 Numbers: TypeAlias = npt.NDArray[np.int64]
 CHUNK_FILES: Final = 8_192
 """Entries that are summed together: what a look reads anew because of a single file that came or went."""
+NAMES_SPARE: Final = 10_000
+"""So many names of partitions that have vanished are kept, and as many as there are partitions."""
 _NOTHING: Final[Numbers] = np.empty(0, np.int64)
 
 
@@ -71,20 +73,21 @@ class Measured:
     def __init__(self, policy: OptimizationPolicy) -> None:
         self._policy = policy
         self._parts: dict[Part, tuple[Hashable, list[_Chunk]]] = {}
-        self._chunks_of: dict[str, dict[_Chunk, int]] = {}  # by partition: the row that a chunk has of it
+        self._names = _Names()
         self._measures: dict[str, PartitionMeasure] = {}
         self.files = 0
 
     def serves(self, policy: OptimizationPolicy) -> bool:
-        """Whether these are the figures that this policy asks for."""
-        return _sizes(policy) == _sizes(self._policy)
+        """Whether these are the figures that this policy asks for, and most of the names that are kept are in use."""
+        spare = len(self._names.texts) > 2 * len(self._measures) + NAMES_SPARE
+        return _sizes(policy) == _sizes(self._policy) and not spare
 
     @property
     def memory_bytes(self) -> int:
         """About what is kept in memory, without the entries themselves."""
-        chunks = sum(chunk.memory_bytes for _, chunks in self._parts.values() for chunk in chunks)
+        chunks = sum(chunk.memory_bytes for chunk in self._chunks())
         masks = sum(part.own_bytes for part in self._parts)
-        return chunks + masks + 1_000 * len(self._measures)
+        return chunks + masks + 300 * len(self._names.texts) + 700 * len(self._measures)
 
     def forward(self, parts: Sequence[Part]) -> Iterable[PartitionMeasure]:
         """The figures of a snapshot with these parts, which may be of any version. After an error this is unusable."""
@@ -99,27 +102,22 @@ class Measured:
         left: dict[Hashable, list[list[_Chunk]]] = {}
         for name, chunks in before.values():
             left.setdefault(name, []).append(chunks)
-        touched: set[str] = set()
+        touched: list[Numbers] = []
         for part in changed:
             name = _name(part.entries)
             twins = left.get(name)
             self._parts[part] = name, self._chunked(part, twins.pop() if twins else (), touched)
-        for many in left.values():
-            for chunks in many:
-                for chunk in chunks:
-                    self._leave(chunk, touched)
-        for partition in touched:
-            of_partition = self._chunks_of.get(partition)
-            if of_partition:
-                self._measures[partition] = _measure(partition, of_partition, self._policy)
-            else:
-                self._chunks_of.pop(partition, None)
-                self._measures.pop(partition, None)
+        touched += (chunk.codes for many in left.values() for chunks in many for chunk in chunks)
+        self._measure(touched)
         self.files = sum(part.files for part in parts)
         return self._measures.values()
 
-    def _chunked(self, part: Part, before: Sequence[_Chunk], touched: set[str]) -> list[_Chunk]:
-        """The chunks of a part. ``before``: those of the same entries, of which others were alive."""
+    def _chunks(self) -> Iterator[_Chunk]:
+        return (chunk for _, chunks in self._parts.values() for chunk in chunks)
+
+    def _chunked(self, part: Part, before: Sequence[_Chunk], touched: list[Numbers]) -> list[_Chunk]:
+        """The chunks of a part. ``before``: those of the same entries, of which others were alive. ``touched``: gets
+        the codes of partitions with files that came or went."""
         chunks = []
         columns: _Columns | None = None
         for number, start in enumerate(range(0, part.size, CHUNK_FILES)):
@@ -129,20 +127,40 @@ class Measured:
             if before and _same(before[number].live, live):
                 chunks.append(before[number])
                 continue
-            if before:
-                self._leave(before[number], touched)
             columns = columns or _Columns.of(part.entries)
-            chunk = _Chunk.of(columns, start, live, self._policy)
-            for row, partition in enumerate(chunk.partitions):
-                self._chunks_of.setdefault(partition, {})[chunk] = row
-            touched.update(chunk.partitions)
+            chunk = _Chunk.of(columns, start, live, self._names, self._policy)
+            touched.append(_between(before[number], chunk, columns, self._names) if before else chunk.codes)
             chunks.append(chunk)
         return chunks
 
-    def _leave(self, chunk: _Chunk, touched: set[str]) -> None:
-        for partition in chunk.partitions:
-            del self._chunks_of[partition][chunk]
-        touched.update(chunk.partitions)
+    def _measure(self, touched: Sequence[Numbers]) -> None:
+        """Measures the partitions with these codes again."""
+        codes = np.unique(np.concatenate(touched)) if touched else _NOTHING
+        if not len(codes):
+            return
+        wanted = np.zeros(len(self._names.texts), np.bool_)
+        wanted[codes] = True
+        rows = [(chunk, np.flatnonzero(wanted[chunk.codes])) for chunk in self._chunks()]
+        for code, measure_ in _measured([(chunk, own) for chunk, own in rows if len(own)], self._names, self._policy):
+            self._measures[measure_.name] = measure_
+            wanted[code] = False
+        for code in np.flatnonzero(wanted).tolist():
+            self._measures.pop(self._names.texts[code], None)
+
+
+class _Names:
+    """A number for each partition."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._codes: dict[str, int] = {}
+
+    def code(self, name: str) -> int:
+        """The number of a partition, which gets one if it has none."""
+        code = self._codes.setdefault(name, len(self.texts))
+        if code == len(self.texts):
+            self.texts.append(name)
+        return code
 
 
 def _sizes(policy: OptimizationPolicy) -> tuple[int, int, bool]:
@@ -162,37 +180,38 @@ def _same(some: Mask | None, other: Mask | None) -> bool:
 
 # Columns of ``_Chunk.figures``. All are sums.
 _FILES, _BYTES, _ROWS, _DELTAS, _FRAGMENTS, _FRAGMENT_BYTES, _SEGMENTS = range(7)
+_FIGURES: Final = 7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Chunk:
     """Neighbouring entries, summed by partition. ``live``: a flag for each of them; None: all are alive.
 
-    ``figures`` and ``last`` (the greatest instant) have a row for each partition. ``small``: the sizes of its segments
-    and fragments, as far as a run could take them, in increasing order, from ``bounds[row]`` to ``bounds[row + 1]``.
+    ``codes`` (of ``_Names``), ``figures`` and ``last`` (the greatest instant) have a row for each partition. ``small``:
+    the sizes of its segments and fragments, as far as a run could take them, in increasing order, from ``bounds[row]``
+    to ``bounds[row + 1]``.
     """
 
     entries: FileEntries
     start: int
     live: Mask | None
-    partitions: list[str]
-    codes: npt.NDArray[np.int32]
+    codes: Numbers
     figures: Numbers
     last: Numbers
     small: Numbers
     bounds: Numbers
 
     @classmethod
-    def of(cls, whole: _Columns, start: int, live: Mask | None, policy: OptimizationPolicy) -> _Chunk:
+    def of(cls, whole: _Columns, start: int, live: Mask | None, names: _Names, policy: OptimizationPolicy) -> _Chunk:
         """The chunk that begins at the place ``start`` of the entries with these columns."""
         entries = whole.entries
         live = None if live is None else live.copy()  # and not a view, which would keep all of the part's mask
         columns = whole.at(_places(entries, start, live))
         if not len(columns.size):
-            return cls(entries, start, live, [], columns.codes, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
+            return cls(entries, start, live, _NOTHING, _NOTHING.reshape(0, _FIGURES), _NOTHING, _NOTHING, _NOTHING)
         order = np.lexsort((columns.size, columns.codes))
-        sorted_codes, size = columns.codes[order], columns.size[order]
-        codes, firsts = np.unique(sorted_codes, return_index=True)
+        size = columns.size[order]
+        own_codes, firsts = np.unique(columns.codes[order], return_index=True)
         merged = not policy.buckets
         is_small = (size < policy.segment_bytes) & merged
         is_fragment = (size < policy.fragment_bytes) & merged
@@ -215,8 +234,7 @@ class _Chunk:
             entries,
             start,
             live,
-            [str(columns.partitions[code]) for code in codes],
-            codes,
+            np.array([names.code(str(columns.partitions[code])) for code in own_codes.tolist()], np.int64),
             figures,
             np.maximum.reduceat(columns.instant[order], firsts),
             size[taken],
@@ -226,16 +244,29 @@ class _Chunk:
     @property
     def memory_bytes(self) -> int:
         arrays = self.codes.nbytes + self.figures.nbytes + self.last.nbytes + self.small.nbytes + self.bounds.nbytes
-        return 500 + arrays + 200 * len(self.partitions) + (0 if self.live is None else self.live.nbytes)
+        return 500 + arrays + (0 if self.live is None else self.live.nbytes)
 
-    def smalls(self, row: int) -> Numbers:
-        """The sizes that a run could take of the partition with this row."""
-        return self.small[self.bounds[row] : self.bounds[row + 1]]
+    def smalls(self, rows: Numbers) -> tuple[Numbers, Numbers]:
+        """The sizes that a run could take of the partitions with these rows, and the code of each."""
+        counts = self.bounds[rows + 1] - self.bounds[rows]
+        ends = np.cumsum(counts)
+        places = np.arange(ends[-1]) + np.repeat(self.bounds[rows] - (ends - counts), counts)
+        return self.small[places], np.repeat(self.codes[rows], counts)
 
-    def columns(self, row: int) -> _Columns:
-        """The files of the partition with this row."""
+    def by_row(self) -> tuple[_Columns, Numbers]:
+        """The files in the order of the rows, and where each row begins."""
         columns = _Columns.of(self.entries).at(_places(self.entries, self.start, self.live))
-        return columns.at(np.flatnonzero(columns.codes == self.codes[row]))
+        columns = columns.at(np.argsort(columns.codes, kind="stable"))
+        return columns, np.cumsum([0, *self.figures[:, _FILES]])
+
+
+def _between(old: _Chunk, new: _Chunk, columns: _Columns, names: _Names) -> Numbers:
+    """The codes of partitions of which two chunks of the same entries have different files."""
+    places = np.setxor1d(
+        _places(old.entries, old.start, old.live), _places(new.entries, new.start, new.live), assume_unique=True
+    )
+    own = np.unique(columns.codes[places]).tolist()
+    return np.array([names.code(str(columns.partitions[code])) for code in own], np.int64)
 
 
 def _places(entries: FileEntries, start: int, live: Mask | None) -> Numbers:
@@ -288,25 +319,64 @@ class _Columns:
         return [str(name) for name in (column if self.places is None else take(column, self.places)).to_pylist()]
 
 
-def _measure(name: str, chunks: Mapping[_Chunk, int], policy: OptimizationPolicy) -> PartitionMeasure:
-    figures = np.sum([chunk.figures[row] for chunk, row in chunks.items()], axis=0).tolist()
-    last = max(int(chunk.last[row]) for chunk, row in chunks.items())
-    more: dict[str, int] = {}
-    left = figures[_FRAGMENTS], figures[_FRAGMENT_BYTES], figures[_SEGMENTS]
-    smalls: Iterator[Numbers] = (chunk.smalls(row) for chunk, row in chunks.items())
-    if figures[_DELTAS]:  # then what lies under them counts, too
-        columns = [chunk.columns(row) for chunk, row in chunks.items()]
-        groups = [columns_of.groups() for columns_of in columns]
-        more = _folding(columns, groups)
+def _measured(
+    rows: Sequence[tuple[_Chunk, Numbers]], names: _Names, policy: OptimizationPolicy
+) -> Iterator[tuple[int, PartitionMeasure]]:
+    """The figures of partitions by their codes. ``rows``: all that chunks have of them."""
+    if not rows:
+        return
+    codes = np.concatenate([chunk.codes[own] for chunk, own in rows])
+    order = np.argsort(codes, kind="stable")
+    of_all, firsts = np.unique(codes[order], return_index=True)
+    figures = np.add.reduceat(np.concatenate([chunk.figures[own] for chunk, own in rows])[order], firsts, axis=0)
+    last = np.maximum.reduceat(np.concatenate([chunk.last[own] for chunk, own in rows])[order], firsts)
+    sizes, bounds = _smalls(rows, of_all)
+    lines = figures.tolist()
+    changed = _Changed(rows, order, [*firsts.tolist(), len(order)])
+    for at, (code, line) in enumerate(zip(of_all.tolist(), lines, strict=True)):
+        more: dict[str, int] = {}
+        small = sizes[bounds[at] : bounds[at + 1]]
+        counted = line[_FRAGMENTS], line[_FRAGMENT_BYTES], line[_SEGMENTS]
+        if line[_DELTAS]:  # then what lies under them counts, too
+            columns, groups = changed.columns(at)
+            more = _folding(columns, groups)
+            if not policy.buckets:
+                small, counted = _unchanged(columns, groups, policy)
         if not policy.buckets:
-            unchanged = _without_changed(columns, groups)
-            small = [size[size < policy.segment_bytes] for size in unchanged]
-            fragments = [size[size < policy.fragment_bytes] for size in small]
-            count, total = sum(map(len, fragments)), sum(int(size.sum()) for size in fragments)
-            left, smalls = (count, total, sum(map(len, small)) - count), iter(small)
-    if not policy.buckets:
-        more |= _merging(*left, smalls, policy)
-    return PartitionMeasure(name, figures[_FILES], figures[_BYTES], figures[_ROWS], last, **more)
+            more |= _merging(*counted, small, policy)
+        yield code, PartitionMeasure(names.texts[code], line[_FILES], line[_BYTES], line[_ROWS], int(last[at]), **more)
+
+
+def _smalls(rows: Sequence[tuple[_Chunk, Numbers]], codes: Numbers) -> tuple[Numbers, Numbers]:
+    """The sizes that a run could take, by partition and in increasing order, and where each partition begins."""
+    pairs = [chunk.smalls(own) for chunk, own in rows]
+    sizes, of_codes = (np.concatenate(some) for some in zip(*pairs, strict=True))
+    if len(codes) == 1:
+        return np.sort(sizes), np.array([0, len(sizes)])
+    order = np.lexsort((sizes, of_codes))
+    return sizes[order], np.searchsorted(of_codes[order], [*codes, np.iinfo(np.int64).max])
+
+
+class _Changed:
+    """The files of partitions with deltas. ``order`` and ``firsts``: which rows belong to the partition at a place."""
+
+    def __init__(self, rows: Sequence[tuple[_Chunk, Numbers]], order: Numbers, firsts: Sequence[int]) -> None:
+        self._rows, self._order, self._firsts = rows, order, firsts
+        self._starts = np.cumsum([0, *(len(own) for _, own in rows)])
+        self._read: dict[int, tuple[_Columns, Numbers]] = {}
+
+    def columns(self, at: int) -> tuple[list[_Columns], list[list[str]]]:
+        """What each chunk has of the partition, and the file groups of these files."""
+        pieces = []
+        for place in self._order[self._firsts[at] : self._firsts[at + 1]].tolist():
+            number = int(np.searchsorted(self._starts, place, "right")) - 1
+            chunk, own = self._rows[number]
+            if number not in self._read:
+                self._read[number] = chunk.by_row()
+            columns, begins = self._read[number]
+            row = own[place - self._starts[number]]
+            pieces.append(columns.at(np.arange(begins[row], begins[row + 1])))
+        return pieces, [piece.groups() for piece in pieces]
 
 
 def _folding(columns: Sequence[_Columns], groups: Sequence[Sequence[str]]) -> dict[str, int]:
@@ -335,19 +405,26 @@ def _changed(columns: Sequence[_Columns], groups: Sequence[Sequence[str]]) -> se
     }
 
 
-def _without_changed(columns: Sequence[_Columns], groups: Sequence[Sequence[str]]) -> list[Numbers]:
-    """The sizes of files in groups without deltas: those of the others are left to their own engine."""
+def _unchanged(
+    columns: Sequence[_Columns], groups: Sequence[Sequence[str]], policy: OptimizationPolicy
+) -> tuple[Numbers, tuple[int, int, int]]:
+    """The sizes of small files in groups without deltas (those of the others are left to their own engine), and how
+    many of these are fragments, with their bytes, and segments."""
     changed = _changed(columns, groups)
-    return [
+    kept = [
         some.size[np.fromiter((name not in changed for name in names), np.bool_, len(names))]
         for some, names in zip(columns, groups, strict=True)
     ]
+    sizes = np.sort(np.concatenate(kept))
+    small = sizes[: np.searchsorted(sizes, policy.segment_bytes)]
+    fragments = small[: np.searchsorted(small, policy.fragment_bytes)]
+    return small, (len(fragments), int(fragments.sum()), len(small) - len(fragments))
 
 
 def _merging(
-    fragments: int, fragment_bytes: int, segments: int, smalls: Iterable[Numbers], policy: OptimizationPolicy
+    fragments: int, fragment_bytes: int, segments: int, small: Numbers, policy: OptimizationPolicy
 ) -> dict[str, int]:
-    small = np.sort(np.concatenate([*smalls]))
+    """``small``: the sizes of segments and fragments in increasing order, as far as a run could take them."""
     mergeable, merge_bytes, merged = _run(small[: np.searchsorted(small, policy.fragment_bytes)], policy)
     large, large_bytes, large_merged = _run(small, policy)
     return {
@@ -364,7 +441,13 @@ def _merging(
 
 
 def _run(sizes: Numbers, policy: OptimizationPolicy) -> tuple[int, int, int]:
-    """How many of these files a run merges, their bytes, and how many files it makes of them."""
-    taken = files_to_merge(sizes.tolist(), policy.run_bytes_max) if len(sizes) > 1 else 0
-    total = int(sizes[:taken].sum())
-    return taken, total, -(-total // policy.target_bytes) if taken else 0
+    """How many of these files a run merges, their bytes, and how many files it makes of them.
+
+    As ``files_to_merge`` says it, without a loop over files.
+    """
+    totals = np.cumsum(sizes)
+    fitting = sizes[: np.searchsorted(totals, policy.run_bytes_max, "right")]
+    joining = np.flatnonzero(fitting[1:] <= totals[: len(fitting)][:-1])
+    taken = int(joining[-1]) + 2 if len(joining) else 0
+    total = int(totals[taken - 1]) if taken else 0
+    return taken, total, -(-total // policy.target_bytes)
