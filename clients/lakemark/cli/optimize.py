@@ -11,6 +11,7 @@ import typer
 
 from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, show_done, show_fields, show_json, show_rows, size_text, time_text
+from lakemark.cli.pairs import parse_pairs
 from lakemark.cli.tables import Name
 from lakemark.client import Client
 from lakemark.client.optimization import (
@@ -21,6 +22,7 @@ from lakemark.client.optimization import (
     TableOptimization,
 )
 from lakemark_core.errors import InvalidArgument
+from lakemark_core.partition_ttl import TTL_PROPERTY
 
 app = typer.Typer(help="What is optimized in tables, and why something is not.", no_args_is_help=True)
 Partition = Annotated[str, typer.Option(help="only this partition, as month=1")]
@@ -107,6 +109,46 @@ def why(
         ]
         headings = ["partition", "state", "fragments", "segments", "deltas", "files", "why", "changed by"]
         show_rows(headings, rows, below=6)
+
+
+@app.command()
+def ttl(
+    context: typer.Context,
+    table: Name,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="as if the table had this property, as lakemark.partition-ttl.ms=2592000000"),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="partitions to show")] = 20,
+) -> None:
+    """Shows which partitions go because of their age, and when. Changes nothing."""
+    call = invocation(context)
+    with call.client() as client:
+        told = client.optimizations.explain(
+            table, limit=limit, properties=parse_pairs(properties, "property"), by_expiry=True
+        )
+    if call.as_json:
+        show_json(told)
+        return
+    shown = [one for one in told.partition_states if one.expiry]
+    if not shown:
+        typer.echo(f"partitions of {table} stay: it has no {TTL_PROPERTY}, or no partitions")
+        return
+    going = f"{told.expired_partitions} of {counted(told.partitions, 'partition')} of {table} go with the next look"
+    following = f"; the next one at {time_text(told.next_expiry_ms)} UTC" if told.next_expiry_ms else ""
+    typer.echo(going + following)
+    rows = [
+        [
+            one.partition,
+            time_text(one.expires_ms) if one.expires_ms else "never",
+            one.files,
+            size_text(one.bytes),
+            one.rows,
+            one.expiry,
+        ]
+        for one in shown
+    ]
+    show_rows(["partition", "goes (UTC)", "files", "bytes", "rows", "why"], rows, below=5)
 
 
 @app.command()

@@ -83,7 +83,10 @@ class OptimizationHold:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOptimization:
-    """Why a partition is, or is not, being optimized now, and what would change it; and its figures."""
+    """Why a partition is, or is not, being optimized now, and what would change it; and its figures.
+
+    ``expires_ms`` (0: never) and ``expiry``: when it goes because of its age, and why; "" if partitions stay.
+    """
 
     partition: str
     state: str
@@ -107,6 +110,8 @@ class PartitionOptimization:
     last_run_ms: int
     failures: int
     last_error: str
+    expires_ms: int
+    expiry: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,8 @@ class TableOptimization:
     holds: Sequence[OptimizationHold]
     policy: Mapping[str, str]
     leader: str
+    expired_partitions: int
+    next_expiry_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +188,27 @@ class Optimizations:
         self._call = calls
         self._stub = OptimizationServiceStub(calls.channel)
 
-    def explain(self, table: str, partition: str = "", *, limit: Natural = 0) -> TableOptimization:
+    def explain(
+        self,
+        table: str,
+        partition: str = "",
+        *,
+        limit: Natural = 0,
+        properties: Mapping[str, str] | None = None,
+        by_expiry: bool = False,
+    ) -> TableOptimization:
         """Why the table and its partitions ("": all, up to ``limit``) are, or are not, being optimized now.
 
-        Raises TableNotFound, NotFound (partition).
+        ``properties``: as if the table had these, too; nothing is changed. ``by_expiry``: partitions in the order in
+        which they will be too old. Raises TableNotFound, NotFound (partition), InvalidArgument (properties).
         """
-        request = pb.ExplainOptimizationRequest(table=parse_table_name(table), partition=partition, limit=limit)
+        request = pb.ExplainOptimizationRequest(
+            table=parse_table_name(table),
+            partition=partition,
+            limit=limit,
+            properties=properties,
+            expiries=by_expiry,
+        )
         return from_message(TableOptimization, self._call(self._stub.ExplainOptimization, request))
 
     def list(self, *, group: str = "", states: Sequence[str] = (), catalog: str = "") -> Iterator[TableOptimization]:

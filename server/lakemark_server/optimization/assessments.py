@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from lakemark_core.optimization import OptimizationPolicy, policy_of
+from lakemark_core.partition_ttl import PartitionTtl, ttl_of
+from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1.types_pb2 import TableName
 from lakemark_server.catalog import lake
@@ -16,6 +18,7 @@ from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.optimization import decisions as reasons
 from lakemark_server.optimization import plans, records, schedule
 from lakemark_server.optimization.decisions import Decision, TableFacts, decide
+from lakemark_server.optimization.expiries import Expiry, expiries, next_expiry_ms
 from lakemark_server.optimization.kept_measures import KeptMeasures
 from lakemark_server.optimization.measures import PartitionMeasure
 from lakemark_server.optimization.schedule import Candidate, GroupFacts
@@ -35,6 +38,13 @@ class Assessment:
     decisions: tuple[Decision, ...]
     used_ms: int
     took_ms: int = 0
+    ttl: PartitionTtl | None = None
+    expiries: tuple[Expiry, ...] = ()
+
+    @property
+    def next_expiry_ms(self) -> int:
+        """When time alone lets the next partition go; 0: never."""
+        return next_expiry_ms(self.expiries, self.facts.now_ms)
 
 
 class Assessor:
@@ -44,8 +54,9 @@ class Assessor:
         self._store, self._snapshots, self._clock = store, snapshots, clock
         self._measures = KeptMeasures()
 
-    def look(self, table_id: int) -> Assessment:
-        """Raises TableNotFound, and InvalidArgument for a policy that an earlier release accepted."""
+    def look(self, table_id: int, properties: Mapping[str, str] | None = None) -> Assessment:
+        """``properties``: as if the table had these, too. Raises TableNotFound, and InvalidArgument for illegal ones,
+        and for a policy that an earlier release accepted."""
         now = self._clock()
 
         def facts(tx: ReadTransaction) -> tuple[LakeTable, int, TableFacts, int]:
@@ -67,12 +78,18 @@ class Assessor:
             )
 
         table, version, seen, used_ms = self._store.read(facts)
-        policy = policy_of(table.record.properties)
+        if properties:
+            table = _with(table, properties)
+        policy, ttl = policy_of(table.record.properties), ttl_of(table.record.properties)
         began = time.monotonic()
         measures = self._measured(table, version, policy)
         decisions = tuple(decide(measures, policy, seen))
+        old: list[Expiry] = []
+        if ttl is not None:
+            in_force_ms = seen.record.ttl_since_ms if seen.record.ttl == str(ttl) else now
+            old = expiries(measures, ttl, table.schema, seen, in_force_ms)
         took_ms = int((time.monotonic() - began) * 1_000)
-        return Assessment(table, policy, version, seen, decisions, used_ms, took_ms)
+        return Assessment(table, policy, version, seen, decisions, used_ms, took_ms, ttl, tuple(old))
 
     def _measured(self, table: LakeTable, version: int, policy: OptimizationPolicy) -> list[PartitionMeasure]:
         if not version:
@@ -81,6 +98,16 @@ class Assessor:
         return snapshots.again(
             lambda: self._measures.measure(table.table_id, snapshots.load(table, OF_MAIN, version).parts, policy)
         )
+
+
+def _with(table: LakeTable, properties: Mapping[str, str]) -> LakeTable:
+    """The table as if it had these properties, too. Raises InvalidArgument."""
+    record = LakeTableRecord()
+    record.CopyFrom(table.record)
+    record.properties.update(properties)
+    lake.check_properties(record.properties)
+    lake.check_columns(record.properties, table.schema)
+    return replace(table, record=record)
 
 
 def group_facts(tx: ReadTransaction, name: str, tasks: Iterable[pb.OptimizationTask], now_ms: int) -> GroupFacts:
@@ -129,6 +156,8 @@ def seen_from(look: Assessment, group: GroupFacts | None = None) -> pb.TableOpti
         priority=look.policy.priority,
         pending_since_ms=facts.record.pending_since_ms,
         stopped_partitions=sum(one.state == pb.STOPPED for one in look.decisions),
+        expired_partitions=sum(one.due for one in look.expiries),
+        next_expiry_ms=look.next_expiry_ms,
     )
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from lakemark_core.errors import (
+    CommitConflict,
     ConsumerNotFound,
     EventsLost,
     EventsTrimmed,
@@ -32,7 +33,7 @@ from lakemark_server.events.consumers import Consumers, EventPosition, Start
 from lakemark_server.events.log import EventLog
 from lakemark_server.kv import ReadTransaction, Store, keys_below
 from lakemark_server.metrics.process import OPTIMIZATION_PLANS
-from lakemark_server.optimization import plans, records, schedule
+from lakemark_server.optimization import departures, plans, records, schedule
 from lakemark_server.optimization.assessments import Assessment, Assessor, candidate_of, group_facts, seen_from
 from lakemark_server.optimization.decisions import next_look_ms, still_asked
 from lakemark_server.optimization.plans import OWNER, PlanJob, chosen
@@ -52,6 +53,8 @@ LOOKS_A_ROUND: Final = 500
 ROUND_S_MAX: Final = 4.0
 """For looks, and for plans, in one round: the lease has to be renewed between rounds."""
 TABLES_A_PAGE: Final = 200
+EXPIRED_A_LOOK: Final = 1_000
+"""Partitions that one commit removes because of their age."""
 FORGOTTEN_A_LOOK: Final = 500
 """Partitions that have vanished. More of them would not fit into a transaction; the next look forgets the next ones."""
 
@@ -161,7 +164,7 @@ class PlanGenerator:
             if time.monotonic() > until_s:
                 break
             try:
-                self.look(table_id)
+                self.expire(self.look(table_id))
             except TableNotFound:
                 self.candidates.pop(table_id, None)
                 self._mutations.run(partial(_dismiss, ms, table_id))
@@ -184,7 +187,7 @@ class PlanGenerator:
             lake.get_record(tx, table_id)
             record = records.table(tx, table_id)
             if record.due_ms == look.facts.record.due_ms:  # nothing has happened meanwhile
-                following = next_look_ms(look.decisions)
+                following = min(filter(None, (next_look_ms(look.decisions), look.next_expiry_ms)), default=0)
                 if len(gone) > FORGOTTEN_A_LOOK:
                     following = now
                 if wanted:
@@ -195,6 +198,9 @@ class PlanGenerator:
             kept = [one for one in record.asked if one not in look.facts.record.asked or one in asked]
             del record.asked[:]
             record.asked.extend(kept)
+            ttl = "" if look.ttl is None else str(look.ttl)
+            if record.ttl != ttl:
+                record.ttl, record.ttl_since_ms = ttl, now if ttl else 0
             record.pending_since_ms = (record.pending_since_ms or now) if wanted else 0
             record.seen.CopyFrom(seen_from(look))
             record.seen.pending_since_ms = record.pending_since_ms
@@ -211,6 +217,25 @@ class PlanGenerator:
         else:
             self.candidates.pop(table_id, None)
         return look
+
+    def expire(self, look: Assessment) -> int:
+        """Removes partitions that are too old, by one commit under the rules of the table. Returns how many it did.
+
+        Nothing is written but metadata, so no worker is needed. Raises LakemarkError.
+        """
+        due = [one for one in look.expiries if one.due][:EXPIRED_A_LOOK]
+        if due:
+            began_ms = self._clock()
+            try:
+                made = departures.remove(self._timeline, look, due)
+            except CommitConflict as conflict:
+                _log.info("old partitions stay for now", table=look.table.name, reason=conflict.message)
+                self._mutations.run(partial(_put_off, look.table.table_id))
+                return 0
+            run = departures.run_of(look, due, made, began_ms, self._clock())
+            self._mutations.run(partial(_note_run, run))
+            _log.info("partitions were too old", table=look.table.name, partitions=len(due), version=made.version)
+        return len(due)
 
     # -- plans --------------------------------------------------------------------------------------------------------
 
@@ -287,6 +312,12 @@ def _group(name: str, now_ms: int, tx: ReadTransaction) -> GroupFacts:
 
 def _dismiss(ms: int, table_id: int, mutation: Mutation) -> None:
     records.dismiss(mutation.tx, ms, table_id)
+
+
+def _note_run(run: pb.OptimizationTask, mutation: Mutation) -> None:
+    if records.exists(mutation.tx, run.table_id):
+        records.end_task(mutation.tx, run)
+        records.make_due(mutation.tx, run.table_id, mutation.now_ms)  # there may be more
 
 
 def _put_off(table_id: int, mutation: Mutation) -> None:
