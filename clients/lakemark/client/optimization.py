@@ -13,9 +13,9 @@ from google.protobuf.message import Message
 from lakemark.arguments import Duration, Natural, checked
 from lakemark.client.calls import Calls
 from lakemark.client.names import parse_table_name
+from lakemark_core.messages.optimization import plain_value
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1.optimization_pb2_grpc import OptimizationServiceStub, OptimizerServiceStub
-from lakemark_proto.v1.types_pb2 import TableName
 
 PROTOCOL = 1
 """Of the contract between workers and service that this release speaks."""
@@ -369,16 +369,8 @@ def from_message(kind: type[T], message: Message) -> T:
     """The message as a dataclass whose fields have the names of the message's: enums are words, tables are names."""
     descriptors = message.DESCRIPTOR.fields_by_name
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    return kind(**{name: _value(descriptors[name], getattr(message, name)) for name in names})
+    return kind(**{name: plain_value(descriptors[name], getattr(message, name), _part) for name in names})
 
 
-def _value(field: Any, value: Any) -> Any:
-    if isinstance(value, TableName):
-        return f"{value.database}.{value.table}"
-    if field.enum_type is not None:
-        return field.enum_type.values_by_number[value].name.removeprefix("TASK_").lower().removesuffix("unspecified")
-    if field.message_type is not None:
-        if field.message_type.GetOptions().map_entry:
-            return dict(value)
-        return tuple(from_message(_PARTS[field.message_type.name], one) for one in value)
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+def _part(message: Message) -> object:
+    return from_message(_PARTS[message.DESCRIPTOR.name], message)
