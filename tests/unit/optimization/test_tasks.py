@@ -16,9 +16,9 @@ from lakemark_server.kv import Transaction
 from lakemark_server.optimization import generator, records
 from lakemark_server.optimization.leader import PlannerThread
 from lakemark_server.optimization.reads import ReadCounts
-from lakemark_server.optimization.records import HEARTBEAT_MS, task_id
+from lakemark_server.optimization.records import HEARTBEAT_MS, TaskId, task_id
 from lakemark_server.optimization.service import Optimization
-from lakemark_server.optimization.tasks import ACKNOWLEDGE_MS, PROTOCOL, TaskLost, Tasks, WorkerUnknown
+from lakemark_server.optimization.tasks import ACKNOWLEDGE_MS, PROTOCOL, RUN_MS_MAX, TaskLost, Tasks, WorkerUnknown
 from lakemark_server.store import keyspace
 from lakemark_server.verify import verify
 from tests.lakes import FLAT, Lake
@@ -132,6 +132,25 @@ def test_a_task_belongs_to_one_worker(bench: Bench) -> None:
         with pytest.raises(TaskLost, match=f"{bench.worker.worker_id} has it"):
             call(other.worker_id, task_id(task))
     assert bench.tasks.heartbeat("default", other.worker_id, [task_id(task)]) == [task_id(task)]
+
+
+def test_an_executor_that_never_answers_loses_its_task_though_its_worker_lives(bench: Bench) -> None:
+    task = bench.task()
+    bench.tasks.acknowledge(bench.worker.worker_id, task_id(task))
+    lost: list[TaskId] = []
+    for _ in range(RUN_MS_MAX // HEARTBEAT_MS + 1):
+        assert not lost
+        bench.lake.clock.advance(HEARTBEAT_MS)
+        lost = bench.tasks.heartbeat("default", bench.worker.worker_id, [task_id(task)])
+        bench.tasks.end_overdue()
+    assert bench.runs()[0].message == "it did not end within 6 hours"
+    assert bench.runs()[0].state == pb.TASK_LOST
+    bench.lake.clock.advance(1_000)
+    assert bench.tasks.heartbeat("default", bench.worker.worker_id, [task_id(task)]) == [task_id(task)]
+    assert "has used its share of group 'default'" in bench.optimization.explain(bench.table).reason
+    bench.lake.clock.advance(records.HOUR_MS)
+    bench.worker = bench.register()
+    assert bench.task().instant != task.instant, "it is planned anew"
 
 
 def test_a_conflict_is_no_failure(bench: Bench) -> None:
