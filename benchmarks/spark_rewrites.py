@@ -21,8 +21,8 @@ from benchmarks.spark_work import Hudi, Iceberg, Work
 from lakemark_optimizer.arrow import ArrowExecutor
 from lakemark_optimizer.worker import Worker
 
-COMMITS: Final = 24
 EVERY: Final = 8
+"""Commits after which deltas are folded; the stream has so many for each round."""
 CHANGED: Final = 200
 """A commit changes one row in so many."""
 _QUERY: Final = "count(*) n, sum(v) v, max(x) x, sum(at) at"
@@ -61,7 +61,7 @@ def rewrites(work: Work) -> dict[str, Any]:
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     try:
-        for number in range(COMMITS):
+        for number in range(EVERY * work.rounds):
             rows = _changes(work, number)
             lakemark_spark.upsert(rows, _TABLE, server=work.client)
             hudi.upsert(rows)
