@@ -147,6 +147,7 @@ class TableOptimization:
     leader: str
     expired_partitions: int
     next_expiry_ms: int
+    large_buckets: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from lakemark_core.bucket_tree import group_name
 from lakemark_core.optimization import OptimizationPolicy, policy_of
 from lakemark_core.partition_ttl import PartitionTtl, ttl_of
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
@@ -17,11 +18,12 @@ from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.optimization import decisions as reasons
 from lakemark_server.optimization import plans, records, schedule
-from lakemark_server.optimization.decisions import Decision, TableFacts, decide
+from lakemark_server.optimization.decisions import Decision, TableFacts, decide, hold_on
 from lakemark_server.optimization.expiries import Expiry, expiries, next_expiry_ms
 from lakemark_server.optimization.kept_measures import KeptMeasures
 from lakemark_server.optimization.measures import PartitionMeasure
 from lakemark_server.optimization.schedule import Candidate, GroupFacts
+from lakemark_server.optimization.splits import splits
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline import records as timeline_records
 from lakemark_server.timeline.lineage import OF_MAIN
@@ -40,6 +42,14 @@ class Assessment:
     took_ms: int = 0
     ttl: PartitionTtl | None = None
     expiries: tuple[Expiry, ...] = ()
+    large_buckets: tuple[int, ...] = ()
+
+    @property
+    def splits(self) -> tuple[int, ...]:
+        """The buckets to split now: those that are too large, unless something holds the table."""
+        facts = self.facts
+        held = facts.record.paused_ms or facts.tasks or hold_on(facts, "") is not None
+        return () if held or not self.policy.enabled or not self.policy.bucket_splits else self.large_buckets
 
     @property
     def next_expiry_ms(self) -> int:
@@ -82,22 +92,27 @@ class Assessor:
             table = _with(table, properties)
         policy, ttl = policy_of(table.record.properties), ttl_of(table.record.properties)
         began = time.monotonic()
-        measures = self._measured(table, version, policy)
+        measures, large = self._measured(table, version, policy)
         decisions = tuple(decide(measures, policy, seen))
         old: list[Expiry] = []
         if ttl is not None:
             in_force_ms = seen.record.ttl_since_ms if seen.record.ttl == str(ttl) else now
             old = expiries(measures, ttl, table.schema, seen, in_force_ms)
         took_ms = int((time.monotonic() - began) * 1_000)
-        return Assessment(table, policy, version, seen, decisions, used_ms, took_ms, ttl, tuple(old))
+        return Assessment(table, policy, version, seen, decisions, used_ms, took_ms, ttl, tuple(old), large)
 
-    def _measured(self, table: LakeTable, version: int, policy: OptimizationPolicy) -> list[PartitionMeasure]:
+    def _measured(
+        self, table: LakeTable, version: int, policy: OptimizationPolicy
+    ) -> tuple[list[PartitionMeasure], tuple[int, ...]]:
         if not version:
-            return []
+            return [], ()
         snapshots = self._snapshots
-        return snapshots.again(
-            lambda: self._measures.measure(table.table_id, snapshots.load(table, OF_MAIN, version).parts, policy)
-        )
+
+        def measured() -> tuple[list[PartitionMeasure], tuple[int, ...]]:
+            parts = snapshots.load(table, OF_MAIN, version).parts
+            return self._measures.measure(table.table_id, parts, policy), splits(parts, table.kind)
+
+        return snapshots.again(measured)
 
 
 def _with(table: LakeTable, properties: Mapping[str, str]) -> LakeTable:
@@ -158,6 +173,7 @@ def seen_from(look: Assessment, group: GroupFacts | None = None) -> pb.TableOpti
         stopped_partitions=sum(one.state == pb.STOPPED for one in look.decisions),
         expired_partitions=sum(one.due for one in look.expiries),
         next_expiry_ms=look.next_expiry_ms,
+        large_buckets=map(group_name, look.large_buckets),
     )
 
 

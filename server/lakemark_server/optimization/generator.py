@@ -11,10 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from secrets import token_hex
 from typing import Final
 
 import structlog
 
+from lakemark_core.bucket_tree import group_name
 from lakemark_core.errors import (
     CommitConflict,
     ConsumerNotFound,
@@ -28,6 +30,7 @@ from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1.events_pb2 import COMMITTED, TABLE_ALTERED, TABLE_CREATED, TABLE_UNDROPPED, Event, EventFilter
 from lakemark_server.catalog import lake
+from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events.consumers import Consumers, EventPosition, Start
 from lakemark_server.events.log import EventLog
@@ -40,6 +43,7 @@ from lakemark_server.optimization.plans import OWNER, PlanJob, chosen
 from lakemark_server.optimization.schedule import Candidate, GroupFacts
 from lakemark_server.store.keyspace import EVENT_ENDS, LAKE_TABLES
 from lakemark_server.store.mutations import Mutation, Mutations
+from lakemark_server.timeline.jobs.buckets import BucketsJob
 from lakemark_server.timeline.service import Timeline
 
 CONSUMER: Final = "optimizer:planner"
@@ -164,7 +168,9 @@ class PlanGenerator:
             if time.monotonic() > until_s:
                 break
             try:
-                self.expire(self.look(table_id))
+                look = self.look(table_id)
+                self.expire(look)
+                self.split(look)
             except TableNotFound:
                 self.candidates.pop(table_id, None)
                 self._mutations.run(partial(_dismiss, ms, table_id))
@@ -236,6 +242,19 @@ class PlanGenerator:
             self._mutations.run(partial(_note_run, run))
             _log.info("partitions were too old", table=look.table.name, partitions=len(due), version=made.version)
         return len(due)
+
+    def split(self, look: Assessment) -> int:
+        """Splits buckets that have grown too large. Returns how many it did. No file is touched, nobody is in the way.
+
+        Raises LakemarkError.
+        """
+        if look.splits:
+            with caller.named(lambda: OWNER):
+                job = BucketsJob(look.splits, (), request_id=f"split/{token_hex(8)}")
+                self._timeline.alter_buckets(look.table.table_id, job)
+            names = ", ".join(map(group_name, look.splits[:10]))
+            _log.info("split buckets", table=look.table.name, buckets=len(look.splits), first=names)
+        return len(look.splits)
 
     # -- plans --------------------------------------------------------------------------------------------------------
 
