@@ -62,11 +62,6 @@ class PartitionMeasure:
     fold_rows: int = 0
 
 
-def measure(parts: Sequence[Part], policy: OptimizationPolicy) -> list[PartitionMeasure]:
-    """One for each partition that has files, in no certain order. The cost is that of reading some columns once."""
-    return list(Measured(policy).forward(parts))
-
-
 class Measured:
     """The figures of one table, which are brought forward from version to version. For one thread at a time."""
 
@@ -90,7 +85,8 @@ class Measured:
         return chunks + masks + 300 * len(self._names.texts) + 700 * len(self._measures)
 
     def forward(self, parts: Sequence[Part]) -> Iterable[PartitionMeasure]:
-        """The figures of a snapshot with these parts, which may be of any version. After an error this is unusable."""
+        """The figures of a snapshot with these parts, which may be of any version: one for each partition that has
+        files, in no certain order. After an error this is unusable."""
         before, self._parts = self._parts, {}
         changed: list[Part] = []
         for part in parts:
@@ -141,8 +137,8 @@ class Measured:
         wanted = np.zeros(len(self._names.texts), np.bool_)
         wanted[codes] = True
         rows = [(chunk, np.flatnonzero(wanted[chunk.codes])) for chunk in self._chunks()]
-        for code, measure_ in _measured([(chunk, own) for chunk, own in rows if len(own)], self._names, self._policy):
-            self._measures[measure_.name] = measure_
+        for code, one in _measured([(chunk, own) for chunk, own in rows if len(own)], self._names, self._policy):
+            self._measures[one.name] = one
             wanted[code] = False
         for code in np.flatnonzero(wanted).tolist():
             self._measures.pop(self._names.texts[code], None)

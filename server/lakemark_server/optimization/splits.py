@@ -36,7 +36,10 @@ def splits(parts: Sequence[Part], kind: TableKind) -> tuple[int, ...]:
 def _sizes(part: Part) -> dict[tuple[str, int], int]:
     """The size of the base files of each partition and bucket."""
     codes, names = part.partition_codes
-    bucket = part.column("bucket").fill_null(_NO_BUCKET).to_numpy().astype(np.int64)
+    numbers = part.entries.find_column("bucket")
+    if numbers is None:  # no file of this part is of a single bucket
+        return {}
+    bucket = numbers.fill_null(_NO_BUCKET).to_numpy().astype(np.int64)
     chosen = part.live_mask() & (part.column("kind").to_numpy() != DELTA) & (bucket != _NO_BUCKET)
     places = codes[chosen].astype(np.int64) << _BUCKET_BITS | bucket[chosen]
     distinct, inverse = np.unique(places, return_inverse=True)

@@ -15,7 +15,7 @@ from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.parts.fold import Snapshot
 from lakemark_server.optimization import measures
 from lakemark_server.optimization.kept_measures import KeptMeasures
-from lakemark_server.optimization.measures import Measured, PartitionMeasure, measure
+from lakemark_server.optimization.measures import Measured, PartitionMeasure
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.timeline.lineage import OF_MAIN
@@ -29,7 +29,7 @@ KEYED = policy_of({**TARGET, "lakemark.primary-key": "id", "lakemark.bucket.coun
 
 def measured(lake: Lake, table: LakeTable, policy: object = POLICY) -> dict[str, PartitionMeasure]:
     snapshot = lake.snapshots.snapshot("", "default", table.record.name, SnapshotReference()).snapshot
-    return {one.name: one for one in measure(snapshot.parts, policy)}  # type: ignore[arg-type]
+    return {one.name: one for one in Measured(policy).forward(snapshot.parts)}  # type: ignore[arg-type]
 
 
 def test_small_files_count_by_their_size(lake: Lake) -> None:

@@ -12,6 +12,9 @@ from lakemark_server.catalog import lake as tables
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.events.log import EventLog
 from lakemark_server.optimization.service import Optimization
+from lakemark_server.snapshots.base_builds import Folding, Thresholds
+from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.timeline.lineage import OF_MAIN
 from lakemark_server.timeline.publication.commits import CommitDraft
 from tests.lakes import Lake, files
 from tests.optimization_world import planner_thread
@@ -41,7 +44,7 @@ class Buckets:
         self.planner = planner_thread(lake.store, lake)
         self.optimization = Optimization(lake.store, lake.snapshots, lake.clock)
 
-    def put(self, bucket: int, name: str, size: int, month: int = 1, *, delta: bool = False) -> None:
+    def put(self, bucket: int | None, name: str, size: int, month: int = 1, *, delta: bool = False) -> None:
         instant = self.lake.open(self.table, t.UPSERT if delta else t.APPEND)
         made = DataFile(
             path=f"{instant}/m={month}/{name}/a.parquet",
@@ -93,6 +96,18 @@ def test_deltas_do_not_count_and_small_buckets_stay(buckets: Buckets) -> None:
     buckets.put(ONE, "bucket-0-of-1", 5_000_000, delta=True)
     assert buckets.round() == {ONE}
     assert buckets.optimization.explain(buckets.table).large_buckets == []
+
+
+def test_files_of_no_bucket_are_left_out(buckets: Buckets) -> None:
+    buckets.put(None, "all", 5_000_000)
+    Folding(buckets.lake.store, Snapshots(buckets.lake.store), buckets.lake.clock, Thresholds()).fold(
+        buckets.table, OF_MAIN
+    )
+    other = Optimization(buckets.lake.store, Snapshots(buckets.lake.store), buckets.lake.clock)
+    assert other.explain(buckets.table).large_buckets == []
+    assert buckets.round() == {ONE}
+    buckets.put(ONE, "bucket-0-of-1", 5_000_000)
+    assert buckets.round() == {LOW, HIGH}
 
 
 @pytest.mark.parametrize("why_not", ["property", "disabled", "pause", "hold"])
