@@ -300,6 +300,8 @@ def test_the_command_line_shows_which_partitions_go(client: Client, capsys: pyte
     shown = told("optimize", "ttl", "default.t", *given)
     assert "0 of 2 partitions of default.t go with the next look; the next one at" in shown
     assert "never" in shown
+    assert "old partitions" in told("optimize", "why", "default.t", *given)
+    assert "fragments of 2 needed" in told("optimize", "why", "default.t", "--with", f"{FRAGMENTS}=2")
     answer = json.loads(told("--json", "optimize", "ttl", "default.t", *given))
     assert [one["partition"] for one in answer["partition_states"]] == ["d=2020-01-01", "d=JFK"]
     assert client.tables.get("default.t").properties.keys().isdisjoint({"lakemark.partition-ttl.ms"})
