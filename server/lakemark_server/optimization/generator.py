@@ -39,7 +39,7 @@ from lakemark_server.metrics.process import OPTIMIZATION_PLANS
 from lakemark_server.optimization import departures, plans, records, schedule
 from lakemark_server.optimization.assessments import Assessment, Assessor, candidate_of, group_facts, seen_from
 from lakemark_server.optimization.decisions import next_look_ms, still_asked
-from lakemark_server.optimization.plans import OWNER, PlanJob, chosen
+from lakemark_server.optimization.plans import OWNER, PlanJob, PlanRefused, chosen
 from lakemark_server.optimization.schedule import Candidate, GroupFacts
 from lakemark_server.store.keyspace import EVENT_ENDS, LAKE_TABLES
 from lakemark_server.store.mutations import Mutation, Mutations
@@ -234,8 +234,8 @@ class PlanGenerator:
             began_ms = self._clock()
             try:
                 made = departures.remove(self._timeline, look, due)
-            except CommitConflict as conflict:
-                _log.info("old partitions stay for now", table=look.table.name, reason=conflict.message)
+            except (CommitConflict, PlanRefused) as refusal:
+                _log.info("old partitions stay for now", table=look.table.name, reason=refusal.message)
                 self._mutations.run(partial(_put_off, look.table.table_id))
                 return 0
             run = departures.run_of(look, due, made, began_ms, self._clock())

@@ -166,6 +166,26 @@ def test_who_writes_into_an_old_partition_is_not_overtaken(days: Days) -> None:
     assert days.lake.store.read(lambda tx: records.table(tx, days.table.table_id)).due_ms > days.lake.clock.ms
 
 
+@pytest.mark.parametrize("taken_back", ["property", "pause", "hold", "hold of all"])
+def test_what_a_user_says_between_look_and_commit_counts(days: Days, taken_back: str) -> None:
+    days.put("2026-11-18")
+    days.set(ms=str(DAY_MS), column="d")
+    days.planner.once()
+    generator = days.planner._current[2]  # type: ignore[index]
+    days.lake.clock.advance(NOTICE_MS)
+    days.planner._hold()
+    look = generator.look(days.table.table_id)
+    match taken_back:
+        case "property":
+            days.set(ms=str(10 * DAY_MS), column="d")
+        case "pause":
+            days.optimization.pause(days.table, "")
+        case _:
+            days.optimization.hold(days.table, "" if taken_back == "hold of all" else "d=2026-11-18", 60_000, "")
+    assert generator.expire(look) == 0
+    assert len(days.partitions()) == 1
+
+
 def test_many_partitions_go_in_several_commits(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakemark_server.optimization.generator.EXPIRED_A_LOOK", 2)
     days.put(*(f"2026-10-{day:02}" for day in range(1, 6)))
