@@ -12,7 +12,7 @@ from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1.types_pb2 import DataFile, Value
-from lakemark_server.catalog.lake import LakeTable
+from lakemark_server.catalog.lake import POLICIES, POLICY_PROPERTY, LakeTable
 from lakemark_server.optimization import records
 from lakemark_server.optimization.expiries import NOTICE_MS
 from lakemark_server.optimization.service import Optimization
@@ -29,10 +29,10 @@ SCHEMA = assign_ids(Schema.build([Field(0, "id", BIGINT), Field(0, "d", STRING)]
 class Days:
     """A table with a partition a day, a planner, and a clock that stands at noon."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, policy: str = "partition") -> None:
         self.lake = lake
         self.lake.clock.ms = int(dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC).timestamp() * 1_000)
-        record = LakeTableRecord(database="default", name="t")
+        record = LakeTableRecord(database="default", name="t", properties={POLICY_PROPERTY: policy})
         self.table: LakeTable = lake.catalog.create_lake_table(record, SCHEMA)
         self.planner = planner_thread(lake.store, lake)
         self.optimization = Optimization(lake.store, lake.snapshots, lake.clock)
@@ -151,7 +151,9 @@ def test_what_is_held_or_paused_stays_for_so_long(days: Days) -> None:
     assert days.partitions() == []
 
 
-def test_who_writes_into_an_old_partition_is_not_overtaken(days: Days) -> None:
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_who_writes_into_an_old_partition_is_not_overtaken(lake: Lake, policy: str) -> None:
+    days = Days(lake, policy)
     days.put("2026-11-18")
     days.set(ms=str(DAY_MS), column="d")
     days.planner.once()
