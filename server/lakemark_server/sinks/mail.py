@@ -60,6 +60,8 @@ class MailPolicy:
             )
         if self.user and self.tls == "none":
             raise FailedPrecondition("a password is not sent without TLS: set LAKEMARK_MAIL_TLS to starttls or tls")
+        if not self.user.isascii() or not self.password.isascii():  # smtplib's error would show a part of it
+            raise FailedPrecondition("LAKEMARK_MAIL_USER and LAKEMARK_MAIL_PASSWORD must be ASCII: SMTP knows no other")
 
     def allows(self, address: str) -> bool:
         """Whether mail may go to this address."""

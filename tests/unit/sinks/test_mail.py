@@ -141,3 +141,6 @@ def test_a_service_without_a_mail_server_says_so() -> None:
         MailSender(["ops@example.com"], MailPolicy())
     with pytest.raises(FailedPrecondition, match="not sent without TLS"):
         MailSender(["ops@example.com"], MailPolicy("h", 25, "none", "user", sender="lake@example.com"))
+    with pytest.raises(FailedPrecondition, match="must be ASCII") as told:
+        MailSender(["ops@example.com"], MailPolicy("h", 25, "tls", "user", "pässword", "lake@example.com"))
+    assert "ä" not in str(told.value)
