@@ -10,9 +10,9 @@ import typer
 from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, plain, show_fields, show_json, show_rows, time_text
 from lakemark.cli.pairs import parse_pairs
-from lakemark.client.sinks import KafkaFormat, Sink, new_secret
+from lakemark.client.sinks import ALARM, KafkaFormat, Sink, new_secret
 
-app = typer.Typer(help="Sinks: events that the service delivers to webhooks and Kafka.", no_args_is_help=True)
+app = typer.Typer(help="Sinks: events that the service delivers to webhooks, Kafka and by mail.", no_args_is_help=True)
 create = typer.Typer(help="Creates a sink.", no_args_is_help=True)
 app.add_typer(create, name="create")
 
@@ -121,6 +121,28 @@ def kafka(
             catalog=catalog,
         )
     _tell(context, made, f"delivers to topic {topic} at {bootstrap_servers}")
+
+
+@create.command()
+def mail(
+    context: typer.Context,
+    name: Name,
+    to: Annotated[list[str], typer.Argument(help="addresses")],
+    only: Patterns = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help=f"of this kind; default: {ALARM}; may be repeated")
+    ] = None,
+    after: After = None,
+    paused: Paused = False,
+    catalog: Catalog = "",
+) -> None:
+    """Writes mail, by default about tables that optimization has stopped on."""
+    call = invocation(context)
+    with call.client() as client:
+        made = client.sinks.create_mail(
+            name, to, patterns=only or (), kinds=kind or (ALARM,), after=after, paused=paused, catalog=catalog
+        )
+    _tell(context, made, f"writes to {', '.join(to)}")
 
 
 @app.command("list")

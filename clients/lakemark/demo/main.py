@@ -1,4 +1,4 @@
-"""Runs the demo: a server of its own, plain Spark, both halves of the tour, and the table of checks."""
+"""Runs the demo: a server of its own, plain Spark, all parts of the tour, and the table of checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyspark
 from rich.console import Console
 
 import lakemark
-from lakemark.demo import flights, session, warehouse
+from lakemark.demo import flights, managed, session, warehouse
 from lakemark.demo.lake import TABLE, LakeTour
 from lakemark.demo.report import Report
 from lakemark.demo.service import Served
@@ -74,6 +74,7 @@ def _tour(directory: Path, report: Report, *, keep: bool) -> Served:
         sql = session.Sql(spark, report)
         warehouse.tour(sql, report, data)
         with lakemark.connect(served.grpc) as client:
+            managed.tour(sql, report, data, client, served.grpc, directory)
             LakeTour(sql, report, data, client, served.grpc, directory).run(keep=keep)
         served.stays = keep
     return served

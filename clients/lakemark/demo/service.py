@@ -28,7 +28,7 @@ class Served:
 
     def __enter__(self) -> Self:
         self.log = self.directory / "server.log"
-        command = [sys.executable, "-m", "lakemark", "serve", "--grpc-port", "0", "--hms-port", "0"]
+        command = [sys.executable, "-m", "lakemark", "serve", "--optimizer", "--grpc-port", "0", "--hms-port", "0"]
         command += ["--store", f"sqlite:///{self.directory / 'lakemark.db'}"]
         command += ["--warehouse", str(self.directory / "warehouse")]
         with self.log.open("w") as log:
