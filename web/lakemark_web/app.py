@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
@@ -38,6 +38,7 @@ from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name
 from lakemark_server.catalog.search import BEGINNING, TablePlace
 from lakemark_server.context import caller, deadline
 from lakemark_web import guard, texts
+from lakemark_web.connection_limits import ConnectionLimits
 from lakemark_web.domains import Domains
 from lakemark_web.gate import Gate
 from lakemark_web.live import LiveStreams
@@ -80,13 +81,13 @@ class WebSettings:
 class Pages:
     """All pages, as an ASGI application (``app``)."""
 
-    def __init__(self, domains: Domains, settings: WebSettings) -> None:
+    def __init__(self, domains: Domains, settings: WebSettings, limits: ConnectionLimits) -> None:
         self._domains = domains
         self._settings = settings
         self._surveys = Surveys(domains)
         self._summaries = Summaries(domains.snapshots)
         self._secret = secrets.token_bytes(32)
-        self._live = LiveStreams(domains)
+        self._live = LiveStreams(domains, limits)
         self._statics = {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir())}
         self._build = hashlib.sha256(b"".join(self._statics.values())).hexdigest()[:12]
         self._threads = CapacityLimiter(THREADS)
@@ -133,11 +134,13 @@ class Pages:
         return answered
 
     async def _in_thread(self, view: View, request: Request) -> Response:
-        return await to_thread.run_sync(self._timed, view, request, limiter=self._threads)
+        ends = deadline.Deadline.after(REQUEST_S_MAX)  # so that what has waited long for its turn takes none
+        return await to_thread.run_sync(self._timed, view, request, ends, limiter=self._threads)
 
-    def _timed(self, view: View, request: Request) -> Response:
+    def _timed(self, view: View, request: Request, ends: deadline.Deadline) -> Response:
+        ends.check()
         begun = time.perf_counter()
-        with caller.named(lambda: _who(request)), deadline.within(deadline.Deadline.after(REQUEST_S_MAX)):
+        with caller.named(lambda: _who(request)), deadline.within(ends):
             try:
                 response = view(request)
             except (LakemarkError, HTTPException):
@@ -363,8 +366,8 @@ async def _form(request: Request) -> dict[str, str]:
         raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the form is too large")
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "this is no form of these pages")
-    body = await request.body()
     try:
+        body = await request.body()
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
-    except ValueError as error:
+    except (ValueError, ClientDisconnect) as error:
         raise HTTPException(HTTPStatus.BAD_REQUEST, "the form cannot be read") from error
