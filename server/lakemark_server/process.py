@@ -265,6 +265,7 @@ class Service:
             events=self.events,
             sinks=self.sinks,
             listeners=self.listeners,
+            mounts=self.mounts,
             transactions=self.transactions,
             leases=lambda limit: self.store.read(lambda tx: leases.listed(tx, limit)),
             optimization=self.optimization,

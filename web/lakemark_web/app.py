@@ -38,6 +38,7 @@ from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name
 from lakemark_server.catalog.search import BEGINNING, TablePlace
 from lakemark_server.context import caller, deadline
 from lakemark_web import guard, texts
+from lakemark_web.addresses import page_path, table_path
 from lakemark_web.connection_limits import ConnectionLimits
 from lakemark_web.domains import Domains
 from lakemark_web.gate import Gate
@@ -143,6 +144,11 @@ class Pages:
         with caller.named(lambda: _who(request)), deadline.within(ends):
             try:
                 response = view(request)
+            except NotFound:
+                mounted = self._mounted(request)
+                if mounted is None:
+                    raise
+                response = mounted
             except (LakemarkError, HTTPException):
                 raise
             except Exception as error:
@@ -153,6 +159,17 @@ class Pages:
     def _html(self, template: str, status: HTTPStatus = HTTPStatus.OK, /, **shown: Any) -> Response:
         text = self._templates.get_template(template).render(now_ms=self._domains.clock(), **shown)
         return Response(text, status, {"cache-control": "no-store"}, "text/html")
+
+    def _mounted(self, request: Request) -> Response | None:
+        """What is said of a table of a database of another Metastore; None: the address is of no such table."""
+        if request.method != "GET" or "table" not in request.path_params:
+            return None
+        asked = _asked(request, {})
+        try:
+            mount = self._domains.mounts.get(asked.catalog, asked.database)
+        except NotFound:
+            return None
+        return self._html("mounted.html", mount=mount, catalog=asked.catalog, table=asked.table)
 
     def _http_error(self, request: Request, error: Exception) -> Response:
         status = HTTPStatus(error.status_code) if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
@@ -309,12 +326,6 @@ class Pages:
         return catalog
 
 
-def table_path(catalog: str, database: str, table: str, page: str = "") -> str:
-    """The address of a page of a table."""
-    parts = ["tables", catalog, database, table, *([page] if page else [])]
-    return "/" + "/".join(quote(part, safe="") for part in parts)
-
-
 def _templates(domains: Domains, build: str, actions_on: bool) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -337,6 +348,7 @@ def _templates(domains: Domains, build: str, actions_on: bool) -> Environment:
     }
     environment.globals |= {
         "table_path": table_path,
+        "page_path": page_path,
         "build": build,
         "actions_on": actions_on,
         "default_catalog": DEFAULT_CATALOG,
