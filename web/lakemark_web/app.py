@@ -236,7 +236,7 @@ class Pages:
         given, asked = request.query_params, _asked(request)
         offset = moments.whole("offset", given.get("offset") or "0")
         if "partition" in given:
-            shown = table_pages.partition(self._domains, self._summaries, asked, given["partition"], offset)
+            shown = table_pages.partition(self._domains, asked, given["partition"], offset)
             return self._html("partition.html", **shown)
         shown = table_pages.files(self._domains, self._summaries, asked, given.get("sort", ""), offset)
         return self._html("files.html", **shown)

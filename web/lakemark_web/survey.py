@@ -18,10 +18,8 @@ from typing import Final
 
 import structlog
 
-from lakemark_core.errors import InvalidArgument, LakemarkError, NotFound, UnsupportedOperation
-from lakemark_core.file_layout import FILE_BYTES, layout_of
+from lakemark_core.errors import LakemarkError, NotFound, UnsupportedOperation
 from lakemark_proto.v1 import events_pb2
-from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.search import BEGINNING, TablePlace
 from lakemark_server.events.consumers import END
 from lakemark_server.events.filters import EVERYTHING
@@ -29,7 +27,7 @@ from lakemark_server.kv import StoreClosed
 from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_web.domains import Domains
 from lakemark_web.event_texts import EventLine, line_of
-from lakemark_web.file_health import NOTHING, FileTotals, summarize
+from lakemark_web.file_health import NOTHING, FileGoal, FileTotals, goal_of, summarize
 from lakemark_web.optimizer_watch import OptimizerWatch
 
 TABLES_MAX: Final = 100_000
@@ -68,7 +66,7 @@ class SurveyedTable:
     version: int = 0
     committed_ms: int = 0
     totals: FileTotals | None = None
-    target_bytes: int = 0
+    goal: FileGoal | None = None
     problem: str = ""
 
 
@@ -83,14 +81,6 @@ class CommitSeen:
     operation: int
     files: int
     rows: int
-
-
-def target_bytes(table: LakeTable) -> int:
-    """How large files of the table should be."""
-    try:
-        return layout_of(table.record.properties).target_bytes
-    except InvalidArgument:  # of an earlier build
-        return FILE_BYTES
 
 
 class CatalogSurvey:
@@ -295,15 +285,15 @@ class CatalogSurvey:
             resolved = snapshots.resolve(self.catalog, *place, SnapshotReference())
             if resolved.table.table_id != table_id:
                 return None  # another table has the name by now, and an event of its own
-            before, target = self._states.get(table_id), target_bytes(resolved.table)
-            if before and before.totals and (before.version, before.target_bytes) == (resolved.version, target):
+            before, goal = self._states.get(table_id), goal_of(resolved.table.record.properties)
+            if before and before.totals and (before.version, before.goal) == (resolved.version, goal):
                 return replace(before, place=place)
             if not resolved.version:
-                return SurveyedTable(table_id, place, True, totals=NOTHING, target_bytes=target)
+                return SurveyedTable(table_id, place, True, totals=NOTHING, goal=goal)
             loaded = snapshots.again(lambda: snapshots.load(resolved.table, resolved.lineage, resolved.version))
             committed_ms = loaded.record.committed_ms if loaded.record else 0
-            totals = summarize(loaded, target).totals
-            return SurveyedTable(table_id, place, True, resolved.version, committed_ms, totals, target)
+            totals = summarize(loaded, goal).totals
+            return SurveyedTable(table_id, place, True, resolved.version, committed_ms, totals, goal)
         except UnsupportedOperation:
             return SurveyedTable(table_id, place, False)
         except StoreClosed:

@@ -69,9 +69,20 @@ def measure(parts: Sequence[Part], policy: OptimizationPolicy) -> list[Partition
     return measures
 
 
+def deltas_of(part: Part) -> npt.NDArray[np.bool_]:
+    """Which live files of a part are deltas that readers merge: not the deletes that a compaction keeps."""
+    if not part.entries.has_deltas:
+        return np.zeros(part.files, np.bool_)
+    live: Any = slice(None) if part.live is None else part.live
+    kind = part.column("kind").to_numpy()[live]
+    under = part.column("base_instant").to_numpy(zero_copy_only=False)[live]
+    merged: npt.NDArray[np.bool_] = (kind == DELTA) & (under != part.entries.instants[live])
+    return merged
+
+
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The live files of all parts. ``delta``: those that readers merge, not the deletes that a compaction keeps."""
+    """The live files of all parts. ``delta``: as ``deltas_of`` has it."""
 
     names: list[str]
     partition: Numbers
@@ -96,12 +107,7 @@ class _Columns:
             collected[1].append(part.column("size_bytes").to_numpy()[live])
             collected[2].append(part.column("row_count").to_numpy()[live])
             collected[3].append(instant)
-            if not part.entries.has_deltas:
-                collected[4].append(np.zeros(len(instant), np.bool_))
-            else:
-                kind = part.column("kind").to_numpy()[live]
-                under = part.column("base_instant").to_numpy(zero_copy_only=False)[live]
-                collected[4].append((kind == DELTA) & (under != instant))
+            collected[4].append(deltas_of(part))
             if any_deltas:
                 all_groups = np.asarray(part.column("file_group").to_pylist(), object)
                 groups += all_groups[live].tolist()
