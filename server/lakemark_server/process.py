@@ -339,6 +339,7 @@ class Service:
         self._sweeper.start()
         self._folder.start()
         self._reads.start()
+        self.doors.start()
         if self._optimizer:
             self._optimizer.start()
         self._sink_runner.start()
@@ -365,6 +366,7 @@ class Service:
         if self._optimizer:
             self._optimizer.stop()
         self._reads.stop()
+        self.doors.stop()
         self._sink_runner.stop()  # before what they read from ends: they note how far they are
         self._listener_runners.stop()
         self.events.close()

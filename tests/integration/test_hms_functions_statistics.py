@@ -1,12 +1,22 @@
 """Functions, column statistics and configuration through the Metastore protocol."""
 
+import random
+from typing import Any
+
 import pytest
 from hmsclient.genthrift.hive_metastore.ttypes import (
     AlreadyExistsException,
+    BinaryColumnStatsData,
+    BooleanColumnStatsData,
     ColumnStatistics,
     ColumnStatisticsData,
     ColumnStatisticsDesc,
     ColumnStatisticsObj,
+    Date,
+    DateColumnStatsData,
+    Decimal,
+    DecimalColumnStatsData,
+    DoubleColumnStatsData,
     Function,
     FunctionType,
     InvalidObjectException,
@@ -17,6 +27,7 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
     PrincipalType,
     ResourceType,
     ResourceUri,
+    StringColumnStatsData,
     TableStatsRequest,
 )
 
@@ -140,6 +151,89 @@ def test_column_statistics_come_back_as_they_were_given(client: Client) -> None:
     client.drop_partition("default", "t", ["1"], True)
     client.add_partition(partition(["1"], of="t"))
     assert client.get_partitions_statistics_req(request).partStats == {}
+
+
+def of_each_kind(chance: random.Random) -> list[ColumnStatisticsObj]:
+    """Statistics of a partition, as an engine computes them."""
+    low, high = sorted(chance.randint(-(10**6), 10**6) for _ in range(2))
+    nulls, distinct = chance.randint(0, 100), chance.randint(1, 100)
+    kinds = {
+        "long": ("bigint", "longStats", LongColumnStatsData(low, high, nulls, distinct)),
+        "double": ("double", "doubleStats", DoubleColumnStatsData(low / 8, high / 8, nulls, distinct)),
+        "text": ("string", "stringStats", StringColumnStatsData(distinct, distinct / 2, nulls, distinct)),
+        "bytes": ("binary", "binaryStats", BinaryColumnStatsData(distinct, distinct / 4, nulls)),
+        "flag": ("boolean", "booleanStats", BooleanColumnStatsData(distinct, nulls, chance.randint(0, 9))),
+        "price": (
+            "decimal(38,2)",
+            "decimalStats",
+            DecimalColumnStatsData(amount(low * 10**20, 2), amount(high * 10**20, 2), nulls, distinct),
+        ),
+        "day": ("date", "dateStats", DateColumnStatsData(Date(low // 100), Date(high // 100), nulls, distinct)),
+    }
+    return [
+        ColumnStatisticsObj(name, kind, ColumnStatisticsData(**{field: data}))
+        for name, (kind, field, data) in kinds.items()
+    ]
+
+
+def amount(unscaled: int, scale: int) -> Decimal:
+    return Decimal(unscaled=unscaled.to_bytes(16, "big", signed=True), scale=scale)
+
+
+def test_statistics_of_several_partitions_together(client: Client) -> None:
+    client.create_table(table("t", keys="p string"))
+    client.create_table(table("empty", keys="p string"))
+    chance = random.Random(3)
+    names = [f"p={number}" for number in range(5)]
+    stored = {}
+    for number, name in enumerate(names):
+        client.add_partition(partition([str(number)], of="t"))
+        if number < 4:
+            stored[name] = of_each_kind(chance)[: 7 if number else 1]
+            place = ColumnStatisticsDesc(False, "default", "t", name)
+            client.update_partition_column_statistics(ColumnStatistics(place, stored[name]))
+
+    def asked(columns: list[str], places: list[str], of: str = "t") -> Any:
+        return client.get_aggr_stats_for(PartitionsStatsRequest("default", of, columns, places))
+
+    columns = ["LONG", "double", "text", "bytes", "flag", "price", "day"]
+    together = asked(columns, [*names, "p=77"])
+    assert together.partsFound == 3
+    data = {one.colName: one.statsData for one in together.colStats}
+    assert list(data) == [column.lower() for column in columns]
+    longs = [one.statsData.longStats for structs in stored.values() for one in structs if one.colName == "long"]
+    assert len(longs) == 4
+    assert data["long"].longStats == LongColumnStatsData(
+        min(one.lowValue for one in longs),
+        max(one.highValue for one in longs),
+        sum(one.numNulls for one in longs),
+        max(one.numDVs for one in longs),
+    )
+    prices = [one.statsData.decimalStats for structs in stored.values() for one in structs if one.colName == "price"]
+    lows = {int.from_bytes(one.lowValue.unscaled, "big", signed=True): one.lowValue for one in prices}
+    assert data["price"].decimalStats.lowValue == lows[min(lows)]
+    days = [one.statsData.dateStats for structs in stored.values() for one in structs if one.colName == "day"]
+    assert data["day"].dateStats.highValue.daysSinceEpoch == max(one.highValue.daysSinceEpoch for one in days)
+    flags = [one.statsData.booleanStats for structs in stored.values() for one in structs if one.colName == "flag"]
+    assert data["flag"].booleanStats.numTrues == sum(one.numTrues for one in flags)
+    texts = [one.statsData.stringStats for structs in stored.values() for one in structs if one.colName == "text"]
+    assert data["text"].stringStats.avgColLen == max(one.avgColLen for one in texts)
+    assert (asked(["long"], names).partsFound, asked(["long", "text"], names).partsFound) == (4, 3)
+    for nothing in (asked([], names), asked(["long"], []), asked(["other"], names), asked(["long"], ["p=1"], "empty")):
+        assert (nothing.colStats, nothing.partsFound) == ([], 0)
+    with pytest.raises(NoSuchObjectException):
+        asked(["long"], ["p=1"], "missing")
+
+
+def test_a_column_whose_type_has_changed_has_no_statistics_together(client: Client) -> None:
+    client.create_table(table("t", keys="p string"))
+    texts = ColumnStatisticsData(stringStats=StringColumnStatsData(3, 2.0, 1, 2))
+    for name, one in (("1", numbers("a", 7)), ("2", ColumnStatisticsObj("a", "string", texts))):
+        client.add_partition(partition([name], of="t"))
+        place = ColumnStatisticsDesc(False, "default", "t", f"p={name}")
+        client.update_partition_column_statistics(ColumnStatistics(place, [one, numbers("b", 3)]))
+    together = client.get_aggr_stats_for(PartitionsStatsRequest("default", "t", ["a", "b"], ["p=1", "p=2"]))
+    assert ([one.colName for one in together.colStats], together.partsFound) == (["b"], 2)
 
 
 def test_configuration(client: Client) -> None:

@@ -9,6 +9,7 @@ from lakemark_hms.handlers.columns import Columns
 from lakemark_hms.handlers.configuration import Configuration
 from lakemark_hms.handlers.connection import Connection
 from lakemark_hms.handlers.constraints import Constraints
+from lakemark_hms.handlers.data_connectors import DataConnectors
 from lakemark_hms.handlers.databases import Databases
 from lakemark_hms.handlers.functions import Functions
 from lakemark_hms.handlers.grants import Grants
@@ -43,6 +44,7 @@ SUBJECTS: Final[tuple[type[Subject], ...]] = (
     PartitionChanges,
     Statistics,
     Functions,
+    DataConnectors,
     Locks,
     Transactions,
     Grants,

@@ -1,16 +1,17 @@
-"""Column statistics, which engines compute. They are kept and given back as they came."""
+"""Column statistics, which engines compute. They are kept and given back as they came, or aggregated."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from lakemark_core.errors import InvalidArgument, NotFound
+from lakemark_hms.aggregated_statistics import aggregated
 from lakemark_hms.given import given_struct
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name
 from lakemark_hms.partition_objects import values_of_name
 from lakemark_hms.services import NamedTable, Services
-from lakemark_hms.wire.codec import encode_struct
+from lakemark_hms.wire.codec import decode_struct, encode_struct
 from lakemark_hms.wire.cut import Cut
 from lakemark_hms.wire.dispatch import Call
 from lakemark_hms.wire.splice import (
@@ -24,11 +25,14 @@ from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.column_statistics import OF_TABLE
 from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_thrift.ttypes import (
+    AggrStats,
     ColumnStatistics,
     ColumnStatisticsDesc,
     ColumnStatisticsObj,
     SetPartitionsStatsResponse,
 )
+
+_PLACES_AT_ONCE = 1_000
 
 
 class Statistics(Subject, title="Column statistics"):
@@ -115,6 +119,26 @@ class Statistics(Subject, title="Column statistics"):
             known = self._statistics.get(named.hive, list(places), request.colNames or [])
             stored = {places[place]: structs for place, structs in known.items()}
         return reply_struct(call.name, call.seqid, struct(struct_list_map_field(1, stored)))
+
+    @method("get_aggr_stats_for", Rank.READ)
+    def of_partitions_together(self, call: Call) -> AggrStats:
+        """As in Hive, those partitions count as found that have statistics of all columns."""
+        request = call.args.request
+        named = self._services.find(database_name(request.dbName, request.catName), request.tblName)
+        columns = list(dict.fromkeys(column.lower() for column in request.colNames or ()))
+        if named.hive is None or not columns:
+            return AggrStats(colStats=[], partsFound=0)
+        places = list(dict.fromkeys(_place(named.hive, name) for name in request.partNames or ()))
+        by_column: dict[str, list[ColumnStatisticsObj]] = {column: [] for column in columns}
+        complete = 0
+        for at in range(0, len(places), _PLACES_AT_ONCE):
+            stored = self._statistics.get(named.hive, places[at : at + _PLACES_AT_ONCE], columns)
+            for structs in stored.values():
+                complete += len(structs) == len(columns)
+                for one in (decode_struct(ColumnStatisticsObj, each) for each in structs):
+                    by_column[(one.colName or "").lower()].append(one)
+        joined = (aggregated(known) for known in by_column.values() if known)
+        return AggrStats(colStats=[one for one in joined if one is not None], partsFound=complete)
 
     # -- delete
 

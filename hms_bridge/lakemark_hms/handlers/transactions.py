@@ -21,6 +21,7 @@ from lakemark_server.transactions.write_ids import TableKey
 from lakemark_thrift.ttypes import (
     AddDynamicPartitionsHive2,
     AllocateTableWriteIdsResponse,
+    GetLatestCommittedCompactionInfoResponse,
     GetOpenTxnsInfoResponse,
     GetOpenTxnsResponse,
     GetValidWriteIdsResponse,
@@ -184,6 +185,11 @@ class Transactions(Subject, title="Transactions and write ids"):
         changes_rows = request.operationType in TARGETED
         targets = [Place(*table, name) for name in request.partitionnames or ()] if changes_rows else []
         self._services.transactions.registry.add_targets(given_number("txnid", request.txnid), targets)
+
+    @method("get_latest_committed_compaction_info", Rank.READ)
+    def latest_compactions(self, _call: Call) -> GetLatestCommittedCompactionInfoResponse:
+        """None: there is no queue of Hive's compactor here."""
+        return GetLatestCommittedCompactionInfoResponse(compactions=[])
 
 
 def _refuse_replication(call: Call, policy: str | None) -> None:

@@ -13,6 +13,7 @@ from lakemark_server.catalog.catalog_definitions import CatalogDefinitions
 from lakemark_server.catalog.client_notes import ClientNotes
 from lakemark_server.catalog.column_statistics import ColumnStatistics
 from lakemark_server.catalog.constraints import Constraints
+from lakemark_server.catalog.data_connectors import DataConnectors
 from lakemark_server.catalog.functions import Functions
 from lakemark_server.catalog.partition_sets import CACHE_BYTES_MAX, PartitionSets
 from lakemark_server.catalog.service import Catalog
@@ -31,6 +32,7 @@ class Warehouse:
         self.partitions = WarehousePartitions(catalog, sets)
         self.tables = WarehouseTables(catalog, sets, self.partitions)
         self.catalogs = CatalogDefinitions(catalog)
+        self.connectors = DataConnectors(catalog.mutations)
         self.functions = Functions(catalog.mutations)
         self.statistics = ColumnStatistics(catalog.mutations)
         self.constraints = Constraints(catalog.mutations)

@@ -14,7 +14,8 @@ same client. So all that is known is whose call it is. From this it follows:
   directory of its own is left, and there is one elsewhere alone, it must be that one. In doubt nothing is published:
   the statements fail, all of them, and can be repeated.
 * A call follows soon on the end of its job. So what was complete long before (``late``) is of a statement whose call
-  was lost or went elsewhere: it has failed and was perhaps repeated, and is never published.
+  was lost, or is on its way for very long. It has failed and was perhaps repeated, and is never published. But the call
+  at hand may be its own, so nothing else is taken for the rows of that call either.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class CallSituation:
     ``own``: complete directories of the session that the call belongs to, ``elsewhere``: those of sessions that may
     have been the same client's; of neither anything was decided. ``owed``: calls of
     statements of all these sessions that were published, which have not come. ``doubtful``: the call may be that of a
-    statement that was given up lately. ``late``: of the session, but complete for longer than a call takes to come.
-    ``unfinished``: files lie in a directory of the session that is not complete, so the call may be of that one.
+    statement that was given up lately. ``late``: of any of these sessions, but complete for longer than a call takes to
+    come. ``unfinished``: files lie in a directory of the session that is not complete, so the call may be of that one.
     """
 
     own: Sequence[CompleteDirectory]
@@ -77,10 +78,16 @@ class CallSituation:
     late: Sequence[CompleteDirectory] = ()
     unfinished: bool = False
 
+    @property
+    def certain(self) -> bool:
+        """Whether no other statement than that of the call can have ended."""
+        complete = len(self.own) + len(self.elsewhere) + len(self.late)
+        return complete <= 1 and not (self.owed or self.doubtful or self.unfinished)
+
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """Publish and retire these directories, or (``refusal``) retire these and tell why.
+    """Publish these directories, or (``refusal``) retire these and tell why.
 
     Nothing to publish: the rows are there already.
     """
@@ -93,27 +100,25 @@ class CallEnd:
 def decide(situation: CallSituation, *, replaces: bool, way: str) -> CallEnd:
     """``replaces``: the door is one for overwriting; else ``way`` names the one that is."""
     own, elsewhere, late = situation.own, situation.elsewhere, situation.late
+    complete = (*own, *elsewhere, *late)
     beside = own or late or situation.owed or situation.unfinished
     # Without _SUCCESS it is not known when it ended, so it may be that of a driver that died long ago.
     alone = len(elsewhere) == 1 and elsewhere[0].marked
-    if situation.doubtful or (elsewhere and (beside or not alone)):
-        return _refused((*own, *elsewhere, *late), IN_DOUBT)
-    chosen = (*own, *elsewhere)
-    if not chosen and not situation.owed:
-        return _refused(late, TOO_LATE if late else NO_ROWS)
-    if (len(chosen) > 1 or situation.owed) and not all(one.marked for one in chosen):
-        return _refused((*chosen, *late), OVERWRITES_AT_ONCE)
-    emptied = [one for one in chosen if one.emptied]
-    if emptied and not replaces:
+    if situation.doubtful or (elsewhere and (beside or not alone)) or (late and (own or situation.owed)):
+        return _refused(complete, IN_DOUBT)
+    if late:
+        return _refused(late, TOO_LATE)
+    if not complete and not situation.owed:
+        return _refused((), NO_ROWS)
+    if (len(complete) > 1 or situation.owed) and not all(one.marked for one in complete):
+        return _refused(complete, OVERWRITES_AT_ONCE)
+    if not replaces and any(one.emptied for one in complete):
         return _refused(
-            (*chosen, *late),
+            complete,
             f"this was an INSERT OVERWRITE, and the door is for appending: nothing was committed; use {way}, or INSERT "
             "INTO",
         )
-    return CallEnd(
-        publish=tuple(one.directory for one in chosen),
-        retire=tuple(one.directory for one in late),
-    )
+    return CallEnd(publish=tuple(one.directory for one in complete))
 
 
 def _refused(complete: Sequence[CompleteDirectory], why: str) -> CallEnd:

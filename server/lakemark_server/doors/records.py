@@ -23,6 +23,14 @@ def put_session(tx: Transaction, table_id: int, session: str, record: DoorSessio
     tx.set(DOOR_SESSIONS.key(table_id, session), record.SerializeToString())
 
 
+def note_open(tx: Transaction, table_id: int, session: str, latest: int) -> None:
+    """The session is open, now that there are so many sessions of the table. Nothing happens if it is over."""
+    record = find_session(tx, table_id, session)
+    if record is not None and not record.swept and record.used < latest:
+        record.used = latest
+        put_session(tx, table_id, session, record)
+
+
 def sessions(tx: ReadTransaction, table_id: int) -> list[tuple[str, DoorSessionRecord]]:
     """All of a table; a snapshot read, so that statements of different sessions do not disturb each other."""
     pairs = tx.get_range(*DOOR_SESSIONS.range(table_id), snapshot=True)

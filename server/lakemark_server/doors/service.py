@@ -19,11 +19,11 @@ from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import deadline
 from lakemark_server.context.clock import ClockMs, now_ms
+from lakemark_server.context.periodic import PeriodicThread
 from lakemark_server.doors import contents, records
 from lakemark_server.doors.decisions import (
     IN_DOUBT,
     NO_ROWS,
-    TOO_LATE,
     CallEnd,
     CallSituation,
     CompleteDirectory,
@@ -41,9 +41,14 @@ USE_NOTED_MS: Final = 5_000
 """How often it is noted that a session is used."""
 DOUBT_MS: Final = 20_000
 """A statement whose directory is complete makes its call within this time."""
+LOST_MS: Final = 900_000
+"""A call that has not come by then never comes: clients give a call that hangs up after ten minutes."""
 EARLIER_MS: Final = 6 * 3_600_000
 """A client that comes back after its connection broke has used it so lately."""
 EARLIER_MAX: Final = 200
+PRESENCE_S: Final = 5.0
+"""How often a process looks whether others have opened sessions, and tells them that its own are open."""
+NOTED_AT_ONCE: Final = 500
 PAUSES_S: Final = (0.02, 0.1, 0.5, 2.0)
 """Between looks at a directory that is complete but for its _SUCCESS, which a committer writes last."""
 SETTLED_MS: Final = 60_000
@@ -119,6 +124,35 @@ class Doors:
         self._clock = clock
         self._publication = Publication(store, timeline)
         self._live: weakref.WeakValueDictionary[str, DoorSession] = weakref.WeakValueDictionary()
+        self._presence = PeriodicThread("doors", PRESENCE_S, self.note_open)
+
+    def start(self) -> None:
+        """Tells other processes every ``PRESENCE_S`` which sessions are open here."""
+        self._presence.start()
+
+    def stop(self) -> None:
+        """Ends that."""
+        self._presence.stop()
+
+    def note_open(self) -> None:
+        """Notes that the sessions of connections to this process are used, where newer ones were opened meanwhile.
+
+        So no other process takes them for earlier ones of the same client. Raises LakemarkError.
+        """
+        live = list(self._live.values())
+        tables = {session.door.table_id for session in live}
+        latest = self._store.read(lambda tx: {table_id: records.latest_session(tx, table_id) for table_id in tables})
+        stale = [session for session in live if session.noted < latest[session.door.table_id]]
+        for at in range(0, len(stale), NOTED_AT_ONCE):
+            some = stale[at : at + NOTED_AT_ONCE]
+
+            def body(mutation: Mutation, some: Sequence[DoorSession] = some) -> None:
+                for session in some:
+                    records.note_open(mutation.tx, session.door.table_id, session.name, latest[session.door.table_id])
+
+            self._mutations.run(body)
+            for session in some:
+                session.noted = max(session.noted, latest[session.door.table_id])
 
     def begin(self, door: Door, client: str) -> DoorSession:
         """For a new connection of ``client`` (``user@host``, as far as that is known)."""
@@ -195,12 +229,8 @@ class Doors:
         situation = self._situation(ending, waited_ms)
         decision = decide(situation, replaces=door.kind == "overwrite", way=way)
         if decision.refusal:
-            raise self._refused(ending, decision, certain=_is_certain(situation))
-        if decision.retire:
-            self._mutations.run(
-                lambda mutation: records.retire(mutation.tx, door.table_id, decision.retire, TOO_LATE, mutation.now_ms)
-            )
-        self._publish(ending, decision.publish, certain=_is_certain(situation))
+            raise self._refused(ending, decision, certain=situation.certain)
+        self._publish(ending, decision.publish, certain=situation.certain)
         answered = self._mutations.run(
             lambda mutation: records.answer(mutation.tx, door.table_id, call, ending.sessions, worth, mutation.now_ms)
         )
@@ -231,16 +261,17 @@ class Doors:
         """``waited_ms``: for so long the call may have waited for another one."""
         location = ending.table.record.location
         own, elsewhere = self._settled(ending)
-        # Both by the clock of the store of files. A call that comes again is as old as it was at first.
+        # All by the clock of the store of files. A call that comes again is as old as it was at first.
         (called_ms,) = contents.written_ms(location, [f"{ending.call.path}/{MARKER}"])
-        before_ms = (called_ms or self._clock()) - self._doubt_ms
-        late = _complete_before(location, own, before_ms - waited_ms)
-        own = [one for one in own if one not in late]
-        # Those are no affair of this call: the call of a statement follows soon on its end.
-        old = _complete_before(location, elsewhere, before_ms)
-        elsewhere = [one for one in elsewhere if one not in old]
-        unfinished = bool(elsewhere) and self._unfinished(ending)
-        return CallSituation(own, elsewhere, ending.owed, ending.doubtful(self._clock()), late, unfinished)
+        complete = (*own, *elsewhere)
+        ages = dict(zip(complete, _ages_ms(location, complete, called_ms or self._clock()), strict=True))
+        own_soon = [one for one in own if ages[one] <= self._doubt_ms + waited_ms]
+        elsewhere_soon = [one for one in elsewhere if ages[one] <= self._doubt_ms]
+        soon = {*own_soon, *elsewhere_soon}
+        late = [one for one in complete if one not in soon and ages[one] <= max(LOST_MS, self._doubt_ms)]
+        unfinished = bool(elsewhere or late) and self._unfinished(ending)
+        doubtful = ending.doubtful(self._clock())
+        return CallSituation(own_soon, elsewhere_soon, ending.owed, doubtful, late, unfinished)
 
     def _unfinished(self, ending: _Ending) -> bool:
         """Whether rows lie in a directory of the session about which nothing was decided."""
@@ -338,13 +369,7 @@ def _note_use(mutation: Mutation, session: DoorSession, latest: int) -> bool:
     return True
 
 
-def _complete_before(location: str, complete: Sequence[CompleteDirectory], before_ms: int) -> list[CompleteDirectory]:
-    """Those whose _SUCCESS was written before then."""
-    marked = [one for one in complete if one.marked]
-    written = contents.written_ms(location, [f"{one.directory.path}/{SUCCESS}" for one in marked])
-    return [one for one, at in zip(marked, written, strict=True) if at is not None and at < before_ms]
-
-
-def _is_certain(situation: CallSituation) -> bool:
-    """Whether no other statement than that of the call can have ended."""
-    return len(situation.own) + len(situation.elsewhere) <= 1 and not situation.owed and not situation.doubtful
+def _ages_ms(location: str, complete: Sequence[CompleteDirectory], now_ms: int) -> list[int]:
+    """For how long their jobs have ended; 0 where that is not known."""
+    written = contents.written_ms(location, [f"{one.directory.path}/{SUCCESS}" for one in complete])
+    return [now_ms - (at or now_ms) for at in written]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Final
 
-import structlog
-
-from lakemark_core.errors import LakemarkError
 from lakemark_server.context.clock import ClockMs
+from lakemark_server.context.periodic import PeriodicThread
 from lakemark_server.kv import Store
 from lakemark_server.optimization import records
 from lakemark_server.store.mutations import Mutation, Mutations
 
 INTERVAL_S: Final = 10.0
 TABLES_A_WRITE: Final = 500
-_log = structlog.get_logger(__name__)
 
 
 class ReadCounts:
@@ -24,10 +20,8 @@ class ReadCounts:
 
     def __init__(self, store: Store, clock: ClockMs, interval_s: float = INTERVAL_S) -> None:
         self._mutations = Mutations(store, clock)
-        self._interval_s = interval_s
         self._counts: dict[int, int] = {}
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reads", daemon=True)
+        self._thread = PeriodicThread("reads", interval_s, self.write)
 
     def note(self, table_id: int) -> None:
         """A plan was asked for."""
@@ -52,13 +46,4 @@ class ReadCounts:
 
     def stop(self) -> None:
         """Ends that."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(self._interval_s):
-            try:
-                self.write()
-            except LakemarkError as error:
-                _log.debug("reads were not counted", reason=error.message)
+        self._thread.stop()

@@ -39,6 +39,7 @@ COLUMN_STATISTICS: Final = Space.of("stats")  # (table id, partition or "", colu
 CONSTRAINTS: Final = Space.of("constr")  # (table id, name) -> ConstraintRecord
 REFERENCES: Final = Space.of("constrp")  # (table id, id of a table, name) -> empty: that foreign key refers to this one
 FUNCTIONS: Final = Space.of("func")  # (database id, name) -> Thrift Function
+DATA_CONNECTORS: Final = Space.of("conn")  # (name) -> Thrift DataConnector
 HEADS: Final = Space.of("head")  # (table id, branch) -> HeadRecord
 LAST_INSTANT: Final = Space.of("lasti")  # (table id) -> the greatest instant handed out
 INSTANTS: Final = Space.of("inst")  # (table id, instant) -> InstantRecord

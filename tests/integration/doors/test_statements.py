@@ -21,7 +21,7 @@ from lakemark_hms.lake.facet import SparkFacet
 from lakemark_server.context.clock import now_ms
 from lakemark_server.doors import publication, records
 from lakemark_server.doors import service as doors_service
-from lakemark_server.doors.service import DOUBT_MS, Doors
+from lakemark_server.doors.service import DOUBT_MS, LOST_MS, Doors
 from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
@@ -388,16 +388,51 @@ def test_another_connection_goes_on_with_the_statement(
     assert (ids(lake), versions(lake)) == ([1], 1)
 
 
+@pytest.mark.parametrize(
+    ("age_ms", "told"), [(DOUBT_MS + 5_000, "long before this call"), (LOST_MS + 5_000, "no rows")]
+)
 def test_rows_of_a_dead_driver_are_not_taken_for_those_of_a_statement_without_any(
-    lake: Client, spark: Callable[..., SparkClient]
+    lake: Client, spark: Callable[..., SparkClient], age_ms: int, told: str
 ) -> None:
     dead, same = spark(), spark()
     left = dead.look_up("t__append")
     dead.write(left, [1])
-    _age(left)
+    _age(left, age_ms)
     dead.close()
-    with pytest.raises(REFUSED, match="no rows"):
+    with pytest.raises(REFUSED, match=told):
         same.end("t__append")
+    same.insert("t__append", [2])
+    assert ids(lake) == [2]
+
+
+def test_a_late_call_over_another_connection_is_not_answered_by_the_rows_of_others(
+    lake: Client, another: Another, spark: Callable[..., SparkClient], clock: Later
+) -> None:
+    """Two threads of an application. The connection broke, and the first thread's call took very long to come."""
+    one = spark()
+    first = one.look_up("t__append")
+    one.write(first, [1])
+    _age(first)
+    one.close()
+    one.connect(another())
+    one.write(one.look_up("t__append"), [2])
+    for _ in range(2):
+        with pytest.raises(REFUSED, match="cannot be told"):
+            one.end("t__append")
+    assert ids(lake) == []
+    clock.by_ms += DOUBT_MS + 1
+    one.insert("t__append", [3])
+    assert ids(lake) == [3]
+
+
+def test_a_driver_that_died_long_ago_disturbs_nobody(
+    lake: Client, another: Another, spark: Callable[..., SparkClient]
+) -> None:
+    dead, same = spark(), spark()
+    left = dead.look_up("t__append")
+    dead.write(left, [1])
+    _age(left, LOST_MS + 5_000)
+    dead.close()
     same.insert("t__append", [2])
     assert ids(lake) == [2]
 
@@ -417,9 +452,12 @@ def test_a_call_with_files_of_its_own_takes_none_from_elsewhere(
 
 
 def test_a_statement_whose_call_got_lost_is_not_published_with_the_next(
-    lake: Client, spark: Callable[..., SparkClient]
+    lake: Client, spark: Callable[..., SparkClient], clock: Later
 ) -> None:
-    """The table was renamed when it came; or the service could not be reached, and the statement was repeated."""
+    """The table was renamed when it came; or the service could not be reached, and the statement was repeated.
+
+    That the first call never comes is not known, so the second try may fail, too.
+    """
     one = spark()
     lost = one.look_up("t__append")
     one.write(lost, [1, 2])
@@ -427,6 +465,9 @@ def test_a_statement_whose_call_got_lost_is_not_published_with_the_next(
     with pytest.raises(NoSuchObjectException):
         one.end("t__append")
     _age(lost)
+    with pytest.raises(REFUSED, match="cannot be told"):
+        one.insert("t2__append", [1, 2])
+    clock.by_ms += DOUBT_MS + 1
     one.insert("t2__append", [1, 2])
     assert ids(lake, "t2") == [1, 2]
     lost = one.look_up("t2__append")
@@ -437,9 +478,9 @@ def test_a_statement_whose_call_got_lost_is_not_published_with_the_next(
     assert ids(lake, "t2") == [1, 2]
 
 
-def _age(directory: Path) -> None:
+def _age(directory: Path, by_ms: int = DOUBT_MS + 5_000) -> None:
     """Lets the statement's job have ended longer ago than a call takes to come."""
-    then_s = (now_ms() - DOUBT_MS) / 1_000 - 5
+    then_s = (now_ms() - by_ms) / 1_000
     os.utime(directory / "_SUCCESS", (then_s, then_s))
 
 
@@ -506,6 +547,29 @@ def test_applications_of_one_user_that_are_connected_do_not_disturb_each_other(
     assert ids(lake) == [2]
     one.end("t__append")
     assert ids(lake) == [1, 2]
+
+
+def test_applications_of_one_user_at_two_processes_do_not_disturb_each_other(
+    lake: Client, service: Service, another: Another, spark: Callable[..., SparkClient]
+) -> None:
+    one = spark()
+    one.write(one.look_up("t__append"), [1])
+    other = SparkClient(another())
+    try:
+        directory = other.look_up("t__append")
+        service.doors.note_open()
+        other.write(directory, [2])
+        other.end("t__append")
+        assert ids(lake) == [2]
+        with pytest.raises(REFUSED, match="no rows"):
+            other.end("t__append")  # of a statement without rows, as that of ANALYZE
+        one.end("t__append")
+        assert ids(lake) == [1, 2]
+        one.close()
+    finally:
+        other.close()
+    with pytest.raises(REFUSED, match="no rows"):
+        spark().end("t__append")
 
 
 class _KilledError(BaseException):

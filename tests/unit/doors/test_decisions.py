@@ -53,16 +53,38 @@ def test_in_doubt_everything_is_given_up() -> None:
         assert outcome(own, elsewhere, owed, doubtful=True) == (0, own + elsewhere, True)
 
 
+@pytest.mark.parametrize(
+    ("own", "elsewhere", "owed"), [one for one in itertools.product(range(3), repeat=3) if one != (0, 0, 0)]
+)
+def test_beside_one_that_is_late_nothing_is_taken_for_the_rows_of_a_call(own: int, elsewhere: int, owed: int) -> None:
+    """The call may be that of the late one: it would be told that its rows are there."""
+    late = complete()
+    others = [complete() for _ in range(own)], [complete() for _ in range(elsewhere)]
+    decided = decide(CallSituation(*others, owed, late=[late]), replaces=False, way="")
+    assert decided.publish == ()
+    assert set(decided.retire) == {one.directory for one in (late, *others[0], *others[1])}
+    assert "cannot be told" in decided.refusal
+
+
 def test_what_is_late_is_never_published() -> None:
-    late, fresh, other = complete(), complete(), complete()
-    beside = decide(CallSituation([fresh], [], 0, late=[late]), replaces=False, way="")
-    assert (beside.publish, beside.retire, beside.refusal) == ((fresh.directory,), (late.directory,), "")
+    late = complete()
     alone = decide(CallSituation([], [], 0, late=[late]), replaces=False, way="")
     assert (alone.publish, alone.retire) == ((), (late.directory,))
     assert "repeat the statement" in alone.refusal
-    elsewhere = decide(CallSituation([], [other], 0, late=[late]), replaces=False, way="")
-    assert set(elsewhere.retire) == {late.directory, other.directory}
-    assert elsewhere.refusal
+
+
+def test_one_call_and_one_directory_belong_together() -> None:
+    one, other = complete(), complete()
+    assert CallSituation([one], [], 0).certain
+    assert CallSituation([], [], 0, late=[one]).certain
+    for doubt in (
+        CallSituation([one], [other], 0),
+        CallSituation([one], [], 0, late=[other]),
+        CallSituation([one], [], 1),
+        CallSituation([one], [], 0, doubtful=True),
+        CallSituation([], [one], 0, unfinished=True),
+    ):
+        assert not doubt.certain
 
 
 def test_one_without_success_is_not_taken_from_elsewhere() -> None:

@@ -1,0 +1,60 @@
+"""beeline on Spark's Thrift Server, as BI tools come: lake tables are made, written through doors, and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lakemark import Client
+from lakemark_server.process import Service
+from tests.e2e.spark_runner import interpreter
+from tests.thrift_server import BeelineError, ThriftServer
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def server(service: Service, spark_version: str, tmp_path: Path) -> Iterator[ThriftServer]:
+    running = ThriftServer(interpreter(spark_version), service.hms_uri, tmp_path / "thrift")
+    yield running
+    running.close()
+
+
+def test_beeline_writes_and_reads_lake_tables(client: Client, server: ThriftServer, spark_version: str) -> None:
+    database = f"bi{spark_version.replace('.', '')}"
+    client.databases.create(database)
+    rows = server.beeline(
+        f"USE {database}",
+        "CREATE TABLE flights (id INT, origin STRING, day DATE) USING parquet PARTITIONED BY (day) "
+        "TBLPROPERTIES ('lakemark.type'='lake')",
+        "INSERT INTO flights__append VALUES (1, 'JFK', DATE'2026-01-01'), (2, NULL, DATE'2026-01-02')",
+        "INSERT INTO flights__append SELECT id + 10, origin, day FROM flights",
+        "INSERT INTO flights__overwrite SELECT id, 'EWR', day FROM flights WHERE id = 1",
+        "SELECT id, origin, day FROM flights ORDER BY id",
+    )
+    assert rows == [["1", "EWR", "2026-01-01"], ["2", "NULL", "2026-01-02"], ["12", "NULL", "2026-01-02"]]
+    assert [one.metadata["door"] for one in client.timeline.versions(f"{database}.flights")] == [
+        "overwrite",
+        "append",
+        "append",
+    ]
+    assert server.beeline(f"SELECT count(*) FROM {database}.`flights@v2`") == [["4"]]
+    with pytest.raises(BeelineError, match=r"use .*flights__overwrite"):
+        server.beeline(f"INSERT OVERWRITE {database}.flights__append TABLE {database}.flights")
+    with pytest.raises(BeelineError, match="flights__append"):
+        server.beeline(f"INSERT INTO {database}.flights VALUES (9, 'x', DATE'2026-01-01')")
+
+    def insert(number: int) -> list[list[str]]:
+        values = f"({number}, 'at once', DATE'2026-02-01')"
+        return server.beeline(f"INSERT INTO {database}.flights__append VALUES {values}", user=f"user{number}")
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(insert, range(100, 106)))
+    counted = server.beeline(f"SELECT count(*), count(DISTINCT id) FROM {database}.flights WHERE origin = 'at once'")
+    assert counted == [["6", "6"]]
+    assert len(client.timeline.versions(f"{database}.flights")) == 9
+    server.beeline(f"DROP TABLE {database}.flights")
+    assert server.beeline(f"SHOW TABLES IN {database}") == []
