@@ -101,7 +101,7 @@ def test_small_files_and_deltas_are_what_the_optimizer_counts(tmp_path: Path) ->
     properties = {"lakemark.write.target-file-size-bytes": str(TARGET)}
     edge = TARGET // 8
     with open_lake(tmp_path) as lake:
-        table = lake.table(policy="file_group")
+        lake.table(policy="file_group")
         put(lake, 1, [edge - 1, edge, edge + 1, 1, 2, 3, BIG])
         put(lake, 2, [TARGET, 4, 4])
         commit_group(lake, t.APPEND, BASE)
