@@ -43,7 +43,7 @@ from lakemark_web.connection_limits import ConnectionLimits
 from lakemark_web.domains import Domains
 from lakemark_web.gate import Gate
 from lakemark_web.live import LiveStreams
-from lakemark_web.pages import actions, events, moments, optimizer, overview, service
+from lakemark_web.pages import actions, events, group_actions, moments, optimizer, overview, service
 from lakemark_web.pages import table as table_pages
 from lakemark_web.pages.table import TableRequest
 from lakemark_web.summaries import Summaries
@@ -99,6 +99,8 @@ class Pages:
                 Route("/", self._page(self._overview)),
                 Route("/events", self._page(self._events)),
                 Route("/optimizer", self._page(self._optimizer)),
+                Route("/optimizer/action", self._page(self._ask_group)),
+                Route("/optimizer/action", self._act_group, methods=["POST"]),
                 Route("/service", self._page(self._service)),
                 Route(f"{table}", self._page(self._summary)),
                 Route(f"{table}/files", self._page(self._files)),
@@ -223,7 +225,8 @@ class Pages:
     def _optimizer(self, request: Request) -> Response:
         given = request.query_params
         shown = optimizer.groups(self._domains, given.get("before", ""))
-        return self._html("optimizer.html", **shown, shown_catalog=self._known(_catalog(given)))
+        catalog = self._known(_catalog(given))
+        return self._html("optimizer.html", **shown, shown_catalog=catalog, done="done" in given)
 
     def _summary(self, request: Request) -> Response:
         asked = _asked(request)
@@ -270,11 +273,20 @@ class Pages:
         asked = _asked(request, {})
         shown = table_pages.frame(self._domains, asked)
         action = actions.asked_for(shown["table"], request.query_params)
+        return self._asked(request, action, "confirm.html", shown)
+
+    def _ask_group(self, request: Request) -> Response:
+        self._require_actions()
+        action = group_actions.asked_for(request.query_params)
+        catalog = self._known(_catalog(request.query_params))
+        return self._asked(request, action, "confirm_group.html", {"shown_catalog": catalog})
+
+    def _asked(self, request: Request, action: actions.Action, template: str, shown: Mapping[str, Any]) -> Response:
         cookie = request.cookies.get(guard.COOKIE, "")
         fresh = "" if guard.is_cookie(cookie) else guard.new_cookie()
         token = guard.token_of(self._secret, fresh or cookie)
         request_id = f"web-{secrets.token_hex(16)}"
-        response = self._html("confirm.html", action=action, token=token, request_id=request_id, **shown)
+        response = self._html(template, action=action, token=token, request_id=request_id, **shown)
         # What is compressed together with text of the address could be found out by the length of the answer.
         response.headers["content-encoding"] = "identity"
         if fresh:
@@ -285,7 +297,26 @@ class Pages:
         form = await _form(request)
         return await self._in_thread(lambda request: self._acted(request, form), request)
 
+    async def _act_group(self, request: Request) -> Response:
+        form = await _form(request)
+        return await self._in_thread(lambda request: self._acted_on_group(request, form), request)
+
     def _acted(self, request: Request, form: Mapping[str, str]) -> Response:
+        self._let_in(request, form)
+        asked = _asked(request, {})
+        table = self._domains.catalog.get_lake_table(asked.catalog, asked.database, asked.table)
+        action = actions.run(self._domains, table, form)
+        path = table_path(asked.catalog, asked.database, asked.table, action.page)
+        return RedirectResponse(f"{path}?done=yes", HTTPStatus.SEE_OTHER)
+
+    def _acted_on_group(self, request: Request, form: Mapping[str, str]) -> Response:
+        self._let_in(request, form)
+        group_actions.run(self._domains, form)
+        path = page_path("/optimizer", _catalog(request.query_params), done="yes")
+        return RedirectResponse(path, HTTPStatus.SEE_OTHER)
+
+    def _let_in(self, request: Request, form: Mapping[str, str]) -> None:
+        """Logs and refuses what does not come from a page of ours. Raises FailedPrecondition, HTTPException."""
         why_not = guard.why_not_act(
             request.headers.get("host", ""),
             request.headers.get("origin", ""),
@@ -304,12 +335,7 @@ class Pages:
             )
         self._require_actions()
         if why_not:
-            return self._html("error.html", HTTPStatus.FORBIDDEN, message=why_not, code="refused")
-        asked = _asked(request, {})
-        table = self._domains.catalog.get_lake_table(asked.catalog, asked.database, asked.table)
-        action = actions.run(self._domains, table, form)
-        path = table_path(asked.catalog, asked.database, asked.table, action.page)
-        return RedirectResponse(f"{path}?done=yes", HTTPStatus.SEE_OTHER)
+            raise HTTPException(HTTPStatus.FORBIDDEN, why_not)
 
     def _require_actions(self) -> None:
         """Raises FailedPrecondition while they are switched off."""

@@ -12,6 +12,7 @@ from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_server.optimization.service import PARTITIONS_TOLD
 from lakemark_web import texts
 from lakemark_web.domains import Domains
+from lakemark_web.pages.group_actions import ORDERS
 from lakemark_web.pages.table import TableRequest, frame
 
 PARTITIONS_SHOWN: Final = 50
@@ -195,6 +196,7 @@ def groups(domains: Domains, before: str) -> dict[str, Any]:
     now_ms = domains.clock()
     return {
         "leader": leader,
+        "orders": list(ORDERS),
         "groups": [(one, texts.words(pb.GroupOrder.Name(one.order)), len(one.workers)) for one in known[:GROUPS_SHOWN]],
         "groups_left_out": max(0, len(known) - GROUPS_SHOWN),
         "workers": workers[:WORKERS_SHOWN],
