@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from benchmarks.browser import BrowserMissing, running_browser, serious_findings
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from benchmarks.browser import BrowserMissing, serious_findings
+from playwright.sync_api import Browser, Page, expect
 
 from tests.integration.grpc_server import connected, running_service
+from tests.integration.web.browsing import PHONE, visit
 from tests.integration.web.conftest import SETTINGS, Site
 from tests.integration.web.test_optimizer_pages import Gated, fragmented, working
 from tests.web_lake import DAY, MEGA, WebLake, fill
@@ -42,53 +41,6 @@ FOLLOWED = "optimizing"
 """The picture of a run that goes on."""
 
 PICTURE_BYTES_MAX = 150_000
-WIDE, PHONE = (1100, 800), (390, 844)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with ExitStack() as stack:
-        try:
-            running = stack.enter_context(running_browser())
-        except BrowserMissing as missing:
-            pytest.skip(str(missing))
-        yield running
-
-
-class Visit:
-    """A page of a fresh context, and everything in it that went wrong."""
-
-    def __init__(self, context: BrowserContext, site: Site) -> None:
-        self.page: Page = context.new_page()
-        self.troubles: list[str] = []
-        self._site = site
-        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: (self.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        self.page.on("console", lambda message: self._console(message.type, message.text))
-        self.page.on("request", lambda request: self._request(request.url))
-
-    def _console(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning") and "status of 404" not in text:
-            self.troubles.append(f"{kind}: {text}")
-
-    def _request(self, url: str) -> None:
-        if not url.startswith(self._site.url):
-            self.troubles.append(f"asks elsewhere: {url}")
-
-    def go(self, path: str) -> Page:
-        self.page.goto(self._site.url + path)
-        return self.page
-
-
-@contextmanager
-def visit(browser: Browser, site: Site, size: tuple[int, int] = WIDE, **options: Any) -> Iterator[Visit]:
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **options)
-    try:
-        visited = Visit(context, site)
-        yield visited
-        assert visited.troubles == []
-    finally:
-        context.close()
 
 
 def take_picture(page: Page, name: str, directory: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from lakemark_core.errors import NotFound
 from lakemark_proto.v1 import catalog_pb2
+from lakemark_proto.v1.optimization_pb2 import TASK_DONE, TASK_FAILED, TASK_LOST
 from lakemark_server.catalog.search import BEGINNING, TablePlace
 from lakemark_server.timeline.instants import alive
 from lakemark_web import texts
@@ -22,6 +23,9 @@ SORTED_MAX: Final = 10_000
 """Tables of a list that is not in the order of names."""
 
 MOUNTS_SHOWN: Final = 20
+RUNS_MAX: Final = 200
+"""Of the last hour that are counted."""
+
 SORTS: Final = {"name": "name", "health": "worst health first", "size": "largest first", "commit": "last commit first"}
 HEALTHY_MIN: Final = 70
 """A score from which on a table needs nobody."""
@@ -85,6 +89,7 @@ def view(domains: Domains, surveys: Surveys, asked: OverviewRequest) -> dict[str
         "looking": not survey.whole,
         "left_out": survey.left_out,
         "recent": _recent(commits, domains.clock()),
+        "optimizer": _optimizer(domains),
         "matters": _matters(domains, survey, states, asked.catalog),
         "healthy_min": HEALTHY_MIN,
         "mounts": mounts[:MOUNTS_SHOWN],
@@ -139,6 +144,23 @@ def _recent(commits: Sequence[CommitSeen], now_ms: int) -> dict[str, Any]:
         "more_by": max(0, len(by) - _SHARES),
         "tables": tables.most_common(_SHARES),
         "more_tables": max(0, len(tables) - _SHARES),
+    }
+
+
+def _optimizer(domains: Domains) -> dict[str, Any]:
+    """Tasks that run and wait, and what ended in the last hour, of all catalogs: workers do not tell them apart."""
+    groups, _ = domains.optimization.groups()
+    since_ms = domains.clock() - RECENT_MS
+    newest = domains.optimization.runs(None, None, RUNS_MAX).runs
+    ended = [task for task in newest if task.ended_ms >= since_ms]
+    done = [task for task in ended if task.state == TASK_DONE]
+    return {
+        "running": sum(group.running for group in groups),
+        "waiting": sum(group.waiting for group in groups),
+        "ended": len(ended),
+        "more": len(ended) == RUNS_MAX,
+        "failed": sum(task.state in (TASK_FAILED, TASK_LOST) for task in ended),
+        "saved": sum(task.files_before - task.files_after for task in done),
     }
 
 

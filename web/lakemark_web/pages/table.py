@@ -44,6 +44,9 @@ PARTITION_SORTS: Final = {
     "files": "most files first",
     "size": "largest first",
 }
+EARLIER: Final = (("an hour ago", 3_600_000), ("yesterday", 86_400_000), ("a week ago", 7 * 86_400_000))
+"""Moments to look at without typing a time, and how long ago they were, in ms."""
+
 _TEXT_CHARS: Final = 300
 _SHAPES: Final = {
     pb.COMPACT: "service",
@@ -237,6 +240,7 @@ def summary(domains: Domains, summaries: Summaries, asked: TableRequest) -> dict
     lately, _ = domains.timeline.instants(table.table_id, limit=LOOKED_AT_IN_SUMMARY, newest_first=True)
     lately = [one for one in lately if one.state == pb.ROLLED_BACK]
     schemas = domains.catalog.schemas(table)
+    now_ms = domains.clock()
     record = loaded.snapshot.record
     return given | {
         "version": version,
@@ -255,6 +259,9 @@ def summary(domains: Domains, summaries: Summaries, asked: TableRequest) -> dict
         "policy": table.policy,
         "versions": [_version_row(one) for one in newest],
         "latest": newest[0].version if newest else 0,
+        "earlier": [(name, now_ms - ago_ms) for name, ago_ms in EARLIER if now_ms - ago_ms > table.record.created_ms]
+        if not asked.at.branch
+        else [],
         "open": _rows(domains, table, open_now),
         "more_open": bool(more_open),
         "refused": _rows(domains, table, lately[:REFUSED_IN_SUMMARY]),

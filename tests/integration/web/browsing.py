@@ -1,0 +1,49 @@
+"""A browser that visits the page as a user, and notes everything that goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.integration.web.conftest import Site
+
+WIDE, PHONE = (1100, 800), (390, 844)
+
+
+class Visit:
+    """A page of a fresh context, and everything in it that went wrong."""
+
+    def __init__(self, context: BrowserContext, site: Site) -> None:
+        self.page: Page = context.new_page()
+        self.troubles: list[str] = []
+        self._site = site
+        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: (self.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("console", lambda message: self._console(message.type, message.text))
+        self.page.on("request", lambda request: self._request(request.url))
+
+    def _console(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning") and "status of 404" not in text:
+            self.troubles.append(f"{kind}: {text}")
+
+    def _request(self, url: str) -> None:
+        if not url.startswith(self._site.url):
+            self.troubles.append(f"asks elsewhere: {url}")
+
+    def go(self, path: str) -> Page:
+        self.page.goto(self._site.url + path)
+        return self.page
+
+
+@contextmanager
+def visit(browser: Browser, site: Site, size: tuple[int, int] = WIDE, **options: Any) -> Iterator[Visit]:
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **options)
+    try:
+        visited = Visit(context, site)
+        yield visited
+        assert visited.troubles == []
+    finally:
+        context.close()
