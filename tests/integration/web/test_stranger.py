@@ -90,7 +90,8 @@ def test_a_stranger_finds_out_what_goes_on(browser: Browser, service: Service) -
             # Why was a commit refused?
             follow(page, "Tables", "header")
             follow(page, "1 instant rolled back in the last hour")
-            expect(page.get_by_role("row", name="instant rolled back")).to_contain_text("commit to sales.orders refused")
+            given_up = page.get_by_role("row", name="instant rolled back")
+            expect(given_up).to_contain_text("commit to sales.orders refused")
             follow(page, "sales.orders", "#events")
             follow(page, "Conflicts")
             refused = page.get_by_role("row", name="late job")
