@@ -360,6 +360,7 @@ def _templates(domains: Domains, build: str, actions_on: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=_seen,
     )
     environment.filters |= {
         "size": texts.size,
@@ -370,6 +371,7 @@ def _templates(domains: Domains, build: str, actions_on: bool) -> Environment:
         "ago": texts.ago,
         "duration": texts.duration,
         "words": texts.words,
+        "exact": texts.Exact,
         "quoted": lambda text: quote(str(text), safe=""),
     }
     environment.globals |= {
@@ -381,6 +383,11 @@ def _templates(domains: Domains, build: str, actions_on: bool) -> Environment:
         "process": domains.process,
     }
     return environment
+
+
+def _seen(value: object) -> object:
+    """What a template shows for a value. What macros made has been through it already."""
+    return value if type(value) is not str else texts.visible(value)
 
 
 def _catalog(given: Mapping[str, str]) -> str:

@@ -19,19 +19,23 @@ class Visit:
     def __init__(self, context: BrowserContext, site: Site) -> None:
         self.page: Page = context.new_page()
         self.troubles: list[str] = []
-        self._site = site
+        self._site, self._allowed = site, ["status of 404"]
         self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
         self.page.on("dialog", lambda dialog: (self.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         self.page.on("console", lambda message: self._console(message.type, message.text))
         self.page.on("request", lambda request: self._request(request.url))
 
     def _console(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning") and "status of 404" not in text:
+        if kind in ("error", "warning") and not any(one in text for one in self._allowed):
             self.troubles.append(f"{kind}: {text}")
 
     def _request(self, url: str) -> None:
         if not url.startswith(self._site.url):
             self.troubles.append(f"asks elsewhere: {url}")
+
+    def allow(self, text: str) -> None:
+        """Lets messages of the browser that contain this text be."""
+        self._allowed.append(text)
 
     def go(self, path: str) -> Page:
         self.page.goto(self._site.url + path)
