@@ -97,6 +97,9 @@ class CatalogSurvey:
         self._domains = domains
         self._states: dict[int, SurveyedTable] = {}
         self._pending: OrderedDict[int, TablePlace] = OrderedDict()
+        self._known: set[int] = set()
+        """Those of ``_states`` and of ``_pending``: a table that is looked at again is in both."""
+
         self._commits: deque[CommitSeen] = deque(maxlen=RECENT_MAX)
         self._refused: deque[EventLine] = deque(maxlen=RECENT_MAX)
         self._wake, self._room = wake, room
@@ -117,7 +120,7 @@ class CatalogSurvey:
     @property
     def tables(self) -> int:
         """How many tables are kept, or wait to be looked at."""
-        return len(self._states) + len(self._pending)
+        return len(self._known)
 
     @property
     def is_wanted(self) -> bool:
@@ -183,6 +186,7 @@ class CatalogSurvey:
         self.rest()
         self._states.clear()
         self._pending.clear()
+        self._known.clear()
 
     def _follow(self) -> Generator[float | None]:
         domains = self._domains
@@ -235,13 +239,19 @@ class CatalogSurvey:
                 break
             after = listed.behind
         for gone in set() if self.left_out else self._states.keys() - seen:
-            del self._states[gone]
+            self._drop(gone)
 
     def _want(self, table_id: int, place: TablePlace) -> None:
-        if table_id in self._states or table_id in self._pending or self._room():
+        if table_id in self._known or self._room():
+            self._known.add(table_id)
             self._pending[table_id] = place
         else:
             self.left_out = True
+
+    def _drop(self, table_id: int) -> None:
+        self._states.pop(table_id, None)
+        if table_id not in self._pending:
+            self._known.discard(table_id)
 
     def _learn(self, event: events_pb2.Event) -> None:
         self._note(event)
@@ -249,7 +259,7 @@ class CatalogSurvey:
             return
         if event.kind in (events_pb2.TABLE_DROPPED, events_pb2.TABLE_PURGED):
             self._pending.pop(event.table_id, None)
-            self._states.pop(event.table_id, None)
+            self._drop(event.table_id)
         else:
             self._want(event.table_id, TablePlace(event.database, event.table))
 
@@ -273,7 +283,7 @@ class CatalogSurvey:
             table_id, place = self._pending.popitem(last=False)
             state = self._state(table_id, place)
             if state is None:
-                self._states.pop(table_id, None)
+                self._drop(table_id)
             else:
                 self._states[table_id] = state
             worked_s = time.thread_time()
