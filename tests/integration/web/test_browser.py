@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -221,3 +223,21 @@ def test_pictures(browser: Browser, pictured: Site, name: str, tmp_path: Path) -
 def test_the_pictures_of_the_docs_are_there() -> None:
     page = (Path(__file__).parents[3] / "docs" / "web.md").read_text()
     assert set(re.findall(r"pictures/([\w-]+)\.png", page)) == {*PICTURES, FOLLOWED}
+
+
+def test_a_page_that_was_not_let_in_among_those_that_are_told_tries_again(browser: Browser, tmp_path: Path) -> None:
+    with running_service(tmp_path, web_connections_max=8, **SETTINGS) as service, ExitStack() as streams:
+        site = Site(service)
+        assert site.get("/").status == 200
+        for _ in range(4):
+            sock = streams.enter_context(socket.create_connection(site.host.split(":"), 30, ("127.0.0.2", 0)))
+            sock.sendall(b"GET /live HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert sock.recv(15) == b"HTTP/1.1 200 OK"
+        with visit(browser, site) as visited:
+            visited.allow("status of 503")
+            visited.page.clock.install()
+            page = visited.go("/")
+            expect(page.locator("#live")).to_have_text("not live; trying again")
+            streams.close()
+            with page.expect_response(lambda response: "/live" in response.url and response.status == 200):
+                page.clock.fast_forward(31_000)
