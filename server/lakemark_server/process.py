@@ -101,6 +101,7 @@ class Service:
                 "grpc": settings.grpc_connections_max,
                 "hms": settings.hms_connections_max if settings.hms_enabled else 0,
                 "engine": 0 if settings.hms_engine_port is None else settings.hms_connections_max,
+                "web": settings.web_connections_max if settings.web_enabled else 0,
             }
         )
         if settings.metrics_port is not None:
@@ -261,6 +262,7 @@ class Service:
         )
 
     def _web(self, clock: ClockMs) -> WebServer:
+        from lakemark_web.connection_limits import ConnectionLimits
         from lakemark_web.domains import Domains, ProcessFacts
         from lakemark_web.server import WebServer
 
@@ -283,12 +285,22 @@ class Service:
             events=self.events,
             sinks=self.sinks,
             listeners=self.listeners,
+            mounts=self.mounts,
             transactions=self.transactions,
             leases=lambda limit: self.store.read(lambda tx: leases.listed(tx, limit)),
             optimization=self.optimization,
             process=facts,
         )
-        return WebServer(domains, given.web_host, given.web_port, WEB_PORT, given.web_hosts, actions=given.web_actions)
+        limits = ConnectionLimits(self._connections["web"], given.web_peer_connections_max)
+        return WebServer(
+            domains,
+            given.web_host,
+            given.web_port,
+            WEB_PORT,
+            given.web_hosts,
+            limits,
+            actions=given.web_actions,
+        )
 
     def _mounted_databases(self) -> Mounted:
         from lakemark_hms.federation.mounted import Mounted

@@ -83,6 +83,10 @@ class Settings(BaseSettings):
         [], description="names by which browsers may ask for it, beside localhost and addresses"
     )
     web_actions: bool = Field(False, description="whether to offer actions there: rollback, restore, tags, branches")
+    web_connections_max: int = Field(
+        256, ge=1, description="open connections there; for a further one the one that is idle longest is closed"
+    )
+    web_peer_connections_max: int = Field(128, ge=1, description="of one address")
     grpc_threads: int = Field(64, ge=1, le=1_000, description="gRPC requests worked on at once")
     grpc_reserved_threads: int = Field(
         8, ge=1, le=1_000, description="more of them, for reads when all others are busy"
