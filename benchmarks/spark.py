@@ -8,7 +8,9 @@ buckets as a partition transform. Parts, each in a Spark of its own:
 * ``files``: appends, scans through the Metastore protocol, and queries for a key, beside plain parquet files;
 * ``mor``, ``cow``: upserts of 1 % of the keys and of one row, merged on read or copied on write in all three systems;
 * ``merges``: scans with 10 % of the rows in deltas, and compaction;
-* ``concurrent``: eight writers of one table.
+* ``concurrent``: eight writers of one table;
+* ``rewrites``: what folding the deltas of a stream writes, by a service that plans and a worker, by Hudi's inline
+  compaction, and by Iceberg's ``rewrite_data_files``.
 
 In ``x_vs_y`` more is better: the seconds of the other one, by ours. Only ``mor_scan_vs_compacted`` is the time of a
 scan with deltas by that of the compacted table.
@@ -40,6 +42,7 @@ PARTS: Final[Mapping[str, str]] = {
     "cow": "spark_work.upserts(work, 'copy-on-write')",
     "merges": "spark_work.merges(work)",
     "concurrent": "spark_work.concurrent(work)",
+    "rewrites": "spark_rewrites.rewrites(work)",
 }
 _RATIOS: Final = {
     "append_vs_parquet": ("append_parquet_s", "append_s"),
@@ -54,6 +57,8 @@ _RATIOS: Final = {
     "compaction_vs_parquet": ("rewrite_parquet_s", "compaction_s"),
     "concurrent_vs_hudi": ("concurrent_hudi_s", "concurrent_s"),
 }
+_PLANS: Final = {"LAKEMARK_OPTIMIZER": "true"}
+"""Without a worker, which only the part ``rewrites`` has, nothing is optimized."""
 _PART_S_MAX: Final = 7_200.0
 
 
@@ -86,7 +91,7 @@ def main() -> None:
 
 def _measure(work: Path, parts: list[str], rows: int, rounds: int) -> dict[str, Any]:
     seconds: dict[str, Any] = {}
-    with running_service(work / "service", hms=True) as service:
+    with running_service(work / "service", hms=True, settings=_PLANS if "rewrites" in parts else {}) as service:
         with connect(service.grpc_address) as client:
             client.databases.create("db")
         for part in parts:
@@ -94,7 +99,7 @@ def _measure(work: Path, parts: list[str], rows: int, rounds: int) -> dict[str, 
             before = "" if "files" in parts or part != parts[0] else "work.make_source(); work.make_tree()"
             with _spark(service, work / f"spark-{part}") as spark:
                 took = spark.python(
-                    "import lakemark\nfrom benchmarks import spark_work\n"
+                    "import lakemark\nfrom benchmarks import spark_rewrites, spark_work\n"
                     f"client = lakemark.connect({service.grpc_address!r})\n"
                     f"work = spark_work.Work(spark, client, {(work / 'data').as_uri()!r}, {rows}, {rounds})\n"
                     f"{before}\nresult = {PARTS[part]}",

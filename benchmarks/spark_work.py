@@ -221,7 +221,7 @@ class Hudi:
 
     def __init__(self, work: Work, name: str, mode: str, more: Mapping[str, str] | None = None) -> None:
         self._spark = work.spark
-        self._path = f"{work.directory}/hudi-{name}"
+        self.path = f"{work.directory}/hudi-{name}"
         self._options = {
             "hoodie.table.name": name,
             "hoodie.datasource.write.table.type": mode.upper().replace("-", "_"),
@@ -240,11 +240,11 @@ class Hudi:
         self._write(rows, "upsert")
 
     def rows(self) -> DataFrame:
-        return self._spark.read.format("hudi").load(self._path)
+        return self._spark.read.format("hudi").load(self.path)
 
     def _write(self, rows: DataFrame, operation: str) -> None:
         options = self._options | {"hoodie.datasource.write.operation": operation}
-        rows.write.format("hudi").options(**options).mode("append").save(self._path)
+        rows.write.format("hudi").options(**options).mode("append").save(self.path)
 
 
 class Iceberg:

@@ -18,6 +18,7 @@ from typing import Final
 
 from lakemark import Client
 from lakemark.client.optimization import OptimizationTask
+from lakemark.client.writer import CONFLICT_REASON
 from lakemark_core.errors import FailedPrecondition, Unavailable
 from lakemark_optimizer.executor import Result
 
@@ -87,7 +88,8 @@ class SubmitExecutor:
         if instant.state == "completed":
             return Result("done", version=instant.version)
         if code == 0 and instant.state == "rolled_back":
-            return Result("nothing", instant.rolled_back_reason)
+            lost = instant.conflict_code or instant.rolled_back_reason.startswith(CONFLICT_REASON)
+            return Result("conflicted" if lost else "nothing", instant.rolled_back_reason)
         raise Unavailable(
             f"the submitted program ended with {code}, and the instant is {instant.state.replace('_', ' ')}; its last "
             f"words: {told or 'none'}"

@@ -94,6 +94,7 @@ class Worker:
                 self._forget()
                 return None
             if isinstance(error, InvalidArgument):
+                self._stopped.set()
                 raise  # of another release, or an illegal group: it will never be otherwise
             _log.warning("the service gives no task: %s", error.message)
             self._stopped.wait(RETRY_S)

@@ -31,6 +31,7 @@ SEGMENTS_PROPERTY: Final = "lakemark.optimize.major.segments"
 DELETE_PERCENT_PROPERTY: Final = "lakemark.optimize.major.delete-percent"
 FULL_INTERVAL_PROPERTY: Final = "lakemark.optimize.full.interval-ms"
 ATTEMPTS_PROPERTY: Final = "lakemark.optimize.attempts-max"
+SPLITS_PROPERTY: Final = "lakemark.optimize.bucket-splits"
 
 GROUP_DEFAULT: Final = "default"
 GROUP_CHARS_MAX: Final = 100
@@ -39,7 +40,7 @@ FRAGMENT_PARTS: Final = 8
 SEGMENT_PARTS: Final = 2
 """A file below this part of the target size is a segment, unless it is a fragment."""
 
-_SWITCHES: Final = (ENABLED_PROPERTY,)
+_SWITCHES: Final = (ENABLED_PROPERTY, SPLITS_PROPERTY)
 # name -> (field of the policy, least, default, greatest; 0: any)
 _NUMBERS: Final[Mapping[str, tuple[str, int, int, int]]] = {
     PRIORITY_PROPERTY: ("priority", 0, 5, 9),
@@ -66,6 +67,7 @@ class OptimizationPolicy:
     table may use. ``run_bytes_max``: what one task reads at most. ``interval_min_ms``: between two runs on a partition.
     ``minor_interval_ms``: after it a partition is optimized that has anything to fold or merge; 0: never for that
     reason. ``full_interval_ms`` 0: no full runs. ``attempts_max``: failures in a row until a partition is left alone.
+    ``bucket_splits``: whether buckets of an extendible index are split when they have grown.
     """
 
     enabled: bool
@@ -84,6 +86,7 @@ class OptimizationPolicy:
     attempts_max: int
     target_bytes: int
     buckets: int
+    bucket_splits: bool = True
 
     @property
     def fragment_bytes(self) -> int:
@@ -109,6 +112,7 @@ def policy_of(properties: Mapping[str, str]) -> OptimizationPolicy:
         group=group,
         target_bytes=layout_of(properties).target_bytes,
         buckets=kind_of(properties).buckets,
+        bucket_splits=switch(properties, SPLITS_PROPERTY) if SPLITS_PROPERTY in properties else True,
         **numbers,
     )
     _check_together(policy, properties)
@@ -118,8 +122,9 @@ def policy_of(properties: Mapping[str, str]) -> OptimizationPolicy:
 def described(policy: OptimizationPolicy) -> dict[str, str]:
     """The properties that stand for the policy, defaults included."""
     numbers = {name: str(getattr(policy, given[0])) for name, given in _NUMBERS.items()}
-    enabled, target = str(policy.enabled).lower(), str(policy.target_bytes)
-    return {ENABLED_PROPERTY: enabled, GROUP_PROPERTY: policy.group, **numbers, FILE_SIZE_PROPERTY: target}
+    switches = {ENABLED_PROPERTY: policy.enabled, SPLITS_PROPERTY: policy.bucket_splits}
+    words = {name: str(value).lower() for name, value in switches.items()}
+    return {**words, GROUP_PROPERTY: policy.group, **numbers, FILE_SIZE_PROPERTY: str(policy.target_bytes)}
 
 
 def check_group(name: str) -> None:

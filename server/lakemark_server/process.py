@@ -43,13 +43,14 @@ from lakemark_server.listeners.registry import Listeners
 from lakemark_server.maintenance.base_folder import BaseFolder
 from lakemark_server.maintenance.cleaning.cleaner import Cleaner
 from lakemark_server.maintenance.housekeeping import Housekeeping
-from lakemark_server.maintenance.sweeper import Sweeper
+from lakemark_server.maintenance.sweeper import Round, Sweeper
 from lakemark_server.mounts.registry import Mounts
 from lakemark_server.optimization.assessments import Assessor
 from lakemark_server.optimization.generator import PlanGenerator
 from lakemark_server.optimization.leader import PlannerThread
 from lakemark_server.optimization.reads import ReadCounts
 from lakemark_server.optimization.service import Optimization
+from lakemark_server.optimization.tasks import Tasks
 from lakemark_server.ownership import Ownership
 from lakemark_server.rpc.listeners import ListenerServicer
 from lakemark_server.rpc.mounts import MountServicer
@@ -138,7 +139,14 @@ class Service:
         self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)
         transaction_limits = TransactionLimits(timeout_ms=max(1, int(settings.txn_timeout_s * 1_000)))
         self.transactions = Transactions(self.catalog.mutations, transaction_limits)
-        self.doors = Doors(self.store, self.timeline, clock, int(settings.door_doubt_s * 1_000))
+        self.doors = Doors(
+            self.store,
+            self.timeline,
+            self.snapshots,
+            clock,
+            int(settings.door_doubt_s * 1_000),
+            settings.door_rewrite_bytes_max,
+        )
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
@@ -188,20 +196,7 @@ class Service:
             self.store,
             clock,
             settings.sweep_interval_s,
-            lambda store: (
-                Housekeeping(
-                    store,
-                    clock,
-                    self.catalog,
-                    Timeline(store, self.snapshots, clock),
-                    Cleaner(store, clock, self.snapshots),
-                    request_retain_ms=int(settings.request_retain_s * 1_000),
-                    clean_interval_ms=int(settings.clean_interval_s * 1_000),
-                    clean_grace_ms=int(settings.clean_grace_s * 1_000),
-                    event_retention=retention,
-                    transaction_limits=transaction_limits,
-                ).round
-            ),
+            lambda store: self._housekeeping(store, clock, retention, transaction_limits),
         )
         self._folder = BaseFolder(
             self.store,
@@ -215,6 +210,31 @@ class Service:
         self._sink_runner = SinkRunner(self.store, clock, settings.sinks, self.events.feed)
         self.metrics = None if settings.metrics_port is None else self._scraped(settings.metrics_port)
         self.web = self._web(clock) if settings.web_enabled else None
+
+    def _housekeeping(
+        self, store: Store, clock: ClockMs, retention: EventRetention, transaction_limits: TransactionLimits
+    ) -> Round:
+        settings = self.settings
+        housekeeping = Housekeeping(
+            store,
+            clock,
+            self.catalog,
+            Timeline(store, self.snapshots, clock),
+            Cleaner(store, clock, self.snapshots),
+            request_retain_ms=int(settings.request_retain_s * 1_000),
+            clean_interval_ms=int(settings.clean_interval_s * 1_000),
+            clean_grace_ms=int(settings.clean_grace_s * 1_000),
+            event_retention=retention,
+            transaction_limits=transaction_limits,
+        )
+        tasks = Tasks(store, clock)
+
+        def round_() -> list[tuple[int, int]]:
+            lost = housekeeping.round()
+            tasks.end_overdue()  # workers and tasks are given up also if no process plans
+            return lost
+
+        return round_
 
     def _plan_generator(self, clock: ClockMs, retention: EventRetention) -> PlannerThread:
         snapshots = Snapshots(self.store, _OPTIMIZER_CACHE_BYTES)  # looks should not push out what plans need
@@ -356,6 +376,7 @@ class Service:
             metrics=self.metrics_url,
             web=self.web_url,
             store=public_url(self.settings.store),
+            warehouse=self.settings.warehouse_uri,
         )
 
     def stop(self) -> None:

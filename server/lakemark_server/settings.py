@@ -15,6 +15,8 @@ from lakemark_server.admission.limits import NAMES, Limits
 from lakemark_server.sinks.addresses import networks
 from lakemark_server.sinks.backoff import RetryPauses
 from lakemark_server.sinks.dead_letters import LetterLimits
+from lakemark_server.sinks.mail import MailPolicy
+from lakemark_server.sinks.policies import SinkPolicy
 from lakemark_server.sinks.runner import RunnerSettings
 from lakemark_server.sinks.webhook import WebhookPolicy
 
@@ -146,6 +148,14 @@ class Settings(BaseSettings):
     webhook_networks: list[str] = Field([], description="networks beside public ones that webhooks may be in")
     webhook_plain_http: bool = Field(False, description="whether webhooks may have URLs with http://")
     webhook_ca_file: str = Field("", description="PEM file of certificates that webhooks may have beside public ones")
+    mail_host: str = Field("", description="SMTP server for sinks of mail; none without it")
+    mail_port: int = Field(587, ge=1, le=65_535, description="of the SMTP server")
+    mail_tls: Literal["starttls", "tls", "none"] = Field("starttls", description="how the SMTP server is talked to")
+    mail_user: str = Field("", description="that the SMTP server knows; none: it is not asked for a login")
+    mail_password: SecretStr = Field(SecretStr(""), description="of this user")
+    mail_from: str = Field("", description="address that mail comes from")
+    mail_domains: list[str] = Field([], description="domains that mail may go to; default: that of mail_from")
+    mail_ca_file: str = Field("", description="PEM file of certificates that the SMTP server may have")
     sink_lease_s: float = Field(15.0, gt=0, description="after which another process delivers for one that is silent")
     sink_look_s: float = Field(1.0, gt=0, description="how soon sinks that were created or paused are noticed")
     sink_first_pause_s: float = Field(1.0, gt=0, description="after a failed attempt; doubles with each")
@@ -160,6 +170,9 @@ class Settings(BaseSettings):
     )
     door_doubt_s: float = Field(
         20.0, gt=0, description="how long no statement is taken after one was given up whose call may still come"
+    )
+    door_rewrite_bytes_max: int = Field(
+        1 << 30, ge=1, description="how large the files of a statement into a table with a key may be"
     )
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(
@@ -191,7 +204,19 @@ class Settings(BaseSettings):
         return RunnerSettings(
             lease_ms=max(1, int(self.sink_lease_s * 1_000)),
             look_s=self.sink_look_s,
-            policy=WebhookPolicy(networks(self.webhook_networks), self.webhook_plain_http, self.webhook_ca_file),
+            policy=SinkPolicy(
+                WebhookPolicy(networks(self.webhook_networks), self.webhook_plain_http, self.webhook_ca_file),
+                MailPolicy(
+                    self.mail_host,
+                    self.mail_port,
+                    self.mail_tls,
+                    self.mail_user,
+                    self.mail_password.get_secret_value(),
+                    self.mail_from,
+                    tuple(domain.strip().lower() for domain in self.mail_domains),
+                    self.mail_ca_file,
+                ),
+            ),
             pauses=RetryPauses(self.sink_first_pause_s, self.sink_longest_pause_s),
             limits=LetterLimits(letters=self.sink_letters_max),
         )

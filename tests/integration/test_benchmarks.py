@@ -29,6 +29,7 @@ FOLD = {
 SPARK = {"append_vs_parquet", "scan_vs_parquet", "point_query_speedup", "upsert_vs_hudi", "upsert_vs_iceberg"}
 SPARK |= {"small_upsert_s", "small_upsert_hudi_s", "small_upsert_iceberg_s", "mor_scan_vs_compacted"}
 SPARK |= {"compaction_vs_parquet", "concurrent_vs_hudi"}
+SPARK |= {"write_amplification", "write_amplification_hudi", "write_amplification_iceberg"}
 HMS = {"list_10k_ms", "by_filter_100k_ms", "lookup_growth", "get_table_cpu_us", "names_s"}
 PEERS = {"vs_pyiceberg", "vs_delta_rs", "vs_ducklake"}
 
@@ -100,7 +101,8 @@ def test_doors() -> None:
 @pytest.mark.slow  # four Sparks, and the jars of Hudi and Iceberg
 @pytest.mark.timeout(1_200)
 def test_spark() -> None:
-    figures = _run("spark", "--rounds", "1", "--parts", "files,mor,merges,concurrent", size=["--rows", "20000"])
+    parts = "files,mor,merges,concurrent,rewrites"
+    figures = _run("spark", "--rounds", "1", "--parts", parts, size=["--rows", "20000"])
 
     assert _positive(figures, SPARK) == SPARK
     assert figures["aborts"] == 0

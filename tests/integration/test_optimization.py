@@ -25,6 +25,11 @@ from lakemark_core.types import BIGINT, Field
 from lakemark_optimizer.arrow import ArrowExecutor
 from lakemark_optimizer.executor import Result
 from lakemark_optimizer.worker import Worker
+from lakemark_proto.v1 import optimization_pb2 as pb
+from lakemark_proto.v1.types_pb2 import TableName
+from lakemark_server.context.clock import now_ms
+from lakemark_server.optimization.records import HEARTBEAT_MS
+from lakemark_server.optimization.tasks import PROTOCOL, Tasks
 from lakemark_server.process import Service
 from tests.integration.grpc_server import connected, running_service
 
@@ -277,3 +282,48 @@ def test_the_command_line_shows_what_is_answered(client: Client, capsys: pytest.
     for words in (["show"], ["why", "default.t"], ["history"], ["groups"], ["show", "--follow", "--rounds", "2"]):
         assert run(["-s", client.address, "optimize", *words]) == 0
     assert "default.t" in capsys.readouterr().out
+
+
+def test_the_command_line_shows_which_partitions_go(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    client.tables.create("default.t", "id bigint, d string", partitioned_by=["d"])
+    with client.begin("default.t") as writer:
+        writer.write(pa.table({"id": [1, 2], "d": ["2020-01-01", "JFK"]}))
+        writer.commit()
+    given = ["--with", "lakemark.partition-ttl.ms=86400000", "--with", "lakemark.partition-ttl.column=d"]
+
+    def told(*words: str) -> str:
+        capsys.readouterr()
+        assert run(["-s", client.address, *words]) == 0
+        return capsys.readouterr().out
+
+    assert "partitions of default.t stay" in told("optimize", "ttl", "default.t")
+    shown = told("optimize", "ttl", "default.t", *given)
+    assert "0 of 2 partitions of default.t go with the next look; the next one at" in shown
+    assert "never" in shown
+    assert "old partitions" in told("optimize", "why", "default.t", *given)
+    assert "fragments of 2 needed" in told("optimize", "why", "default.t", "--with", f"{FRAGMENTS}=2")
+    answer = json.loads(told("--json", "optimize", "ttl", "default.t", *given))
+    assert [one["partition"] for one in answer["partition_states"]] == ["d=2020-01-01", "d=JFK"]
+    assert client.tables.get("default.t").properties.keys().isdisjoint({"lakemark.partition-ttl.ms"})
+    with pytest.raises(InvalidArgument, match="none of the partition columns"):
+        client.tables.set_properties(
+            "default.t", {"lakemark.partition-ttl.ms": "86400000", "lakemark.partition-ttl.column": "id"}
+        )
+    with pytest.raises(InvalidArgument, match="kind 4 of a run is not known"):
+        client.optimizations._call(
+            client.optimizations._stub.RequestOptimization,
+            pb.RequestOptimizationRequest(
+                table=TableName(catalog="hive", database="default", table="t"), kind=pb.EXPIRE
+            ),
+        )
+
+
+def test_workers_and_tasks_are_given_up_also_where_no_process_plans(tmp_path: Path) -> None:
+    def long_ago() -> int:
+        return now_ms() - 10 * HEARTBEAT_MS
+
+    with running_service(tmp_path) as service, connected(service) as client:
+        Tasks(service.store, long_ago).register(
+            pb.OptimizerWorker(group="default", host="silent", slots=1, executors=["arrow"]), PROTOCOL
+        )
+        until(lambda: not client.optimizations.groups()[0])

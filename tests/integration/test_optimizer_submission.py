@@ -25,6 +25,7 @@ STAND_IN = """
     from pathlib import Path
     from lakemark import connect
     from lakemark.client.optimization import OptimizationTask
+    from lakemark_core.errors import CommitConflict
     from lakemark_optimizer.arrow import ArrowExecutor
 
     Path({record!r}).write_text(json.dumps(sys.argv))
@@ -36,7 +37,10 @@ STAND_IN = """
         sys.exit(1)
     server, task = sys.argv[-2:]
     with connect(server) as client:
-        ArrowExecutor(client).run(OptimizationTask(**json.loads(task)), threading.Event())
+        try:
+            ArrowExecutor(client).run(OptimizationTask(**json.loads(task)), threading.Event())
+        except CommitConflict:
+            pass  # as the real program does
 """
 
 
@@ -121,3 +125,26 @@ def test_a_program_that_is_not_there_is_named(client: Client, submission: Submis
     missing = replace(submission, command=("/nowhere/spark-submit",))
     with pytest.raises(FailedPrecondition, match="'/nowhere/spark-submit' cannot be started"):
         SubmitExecutor(client, missing).run(task_of(client), threading.Event())
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_program_that_a_writer_was_faster_than_has_lost_and_not_failed(
+    client: Client, submission: Submission, committed: bool
+) -> None:
+    """Nothing was done in both cases. What lost is tried again, and what had nothing to do is not."""
+    task = task_of(client)
+    with client.begin("default.t", "overwrite_table") as writer:
+        writer.write(pa.table({"id": [3]}))
+        if committed:
+            writer.commit()
+        result = SubmitExecutor(client, submission, 0.05).run(task, threading.Event())
+        assert (result.outcome, result.version) == ("conflicted", 0), result.message
+        if not committed:
+            writer.commit()
+    assert client.read("default.t").num_rows == 1
+
+
+def test_a_program_that_finds_nothing_to_do_says_so(client: Client, submission: Submission) -> None:
+    task = task_of(client)
+    result = SubmitExecutor(client, submission, 0.05).run(replace(task, small_bytes=1), threading.Event())
+    assert (result.outcome, result.message) == ("nothing", "there is nothing to merge any more")

@@ -37,7 +37,7 @@ from lakemark_core.errors import (
 from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name
 from lakemark_server.catalog.search import BEGINNING, TablePlace
 from lakemark_server.context import caller, deadline
-from lakemark_web import guard, texts
+from lakemark_web import api, guard, texts
 from lakemark_web.addresses import page_path, table_path
 from lakemark_web.connection_limits import ConnectionLimits
 from lakemark_web.domains import Domains
@@ -112,6 +112,7 @@ class Pages:
                 Route(f"{table}/action", self._act, methods=["POST"]),
                 Route("/live", self._live.stream),
                 Route("/static/{name}", self._static),
+                *api.OptimizationApi(domains, self._page).routes(),
             ],
             middleware=[
                 Middleware(Gate, hosts=frozenset(host.lower() for host in settings.hosts)),
@@ -177,17 +178,22 @@ class Pages:
         status = HTTPStatus(error.status_code) if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
         said = error.detail if isinstance(error, HTTPException) else ""
         message = "there is no page with this address" if status is HTTPStatus.NOT_FOUND else said
-        return self._html("error.html", status, message=message, code=status.phrase.lower())
+        return self._error(request, status, message, status.phrase.lower())
 
     def _lakemark_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, LakemarkError)  # noqa: S101 - what this handler is registered for
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
-        return self._html("error.html", status, message=error.message, code=error.code)
+        return self._error(request, status, error.message, error.code)
 
     def _defect(self, request: Request, error: Exception) -> Response:
         _log.error("a web page failed", path=request.url.path, exc_info=error)
         message = "this is a defect of the service; its log says more"
-        return self._html("error.html", HTTPStatus.INTERNAL_SERVER_ERROR, message=message, code="internal")
+        return self._error(request, HTTPStatus.INTERNAL_SERVER_ERROR, message, "internal")
+
+    def _error(self, request: Request, status: HTTPStatus, message: str, code: str) -> Response:
+        if request.url.path.startswith(api.PREFIX):
+            return api.error_answer(code, message, status)
+        return self._html("error.html", status, message=message, code=code)
 
     async def _static(self, request: Request) -> Response:
         content = self._statics.get(request.path_params["name"])

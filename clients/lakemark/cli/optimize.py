@@ -11,6 +11,7 @@ import typer
 
 from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, show_done, show_fields, show_json, show_rows, size_text, time_text
+from lakemark.cli.pairs import parse_pairs
 from lakemark.cli.tables import Name
 from lakemark.client import Client
 from lakemark.client.optimization import (
@@ -21,9 +22,14 @@ from lakemark.client.optimization import (
     TableOptimization,
 )
 from lakemark_core.errors import InvalidArgument
+from lakemark_core.partition_ttl import TTL_PROPERTY
 
 app = typer.Typer(help="What is optimized in tables, and why something is not.", no_args_is_help=True)
 Partition = Annotated[str, typer.Option(help="only this partition, as month=1")]
+AsIf = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="NAME=VALUE", help="as if the table had this property, too; may be repeated"),
+]
 Reason = Annotated[str, typer.Option(help="for those who ask why")]
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -67,12 +73,15 @@ def why(
     context: typer.Context,
     table: Name,
     partition: Partition = "",
+    properties: AsIf = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="partitions to show")] = 20,
 ) -> None:
     """Says why a table and its partitions are, or are not, being optimized now, and what would change it."""
     call = invocation(context)
     with call.client() as client:
-        told = client.optimizations.explain(table, partition, limit=limit)
+        told = client.optimizations.explain(
+            table, partition, limit=limit, properties=parse_pairs(properties, "property")
+        )
     if call.as_json:
         show_json(told)
         return
@@ -88,6 +97,8 @@ def why(
             "reads": f"{told.reads} plans in the last 24 hours",
             "worker time": f"{told.used_ms / 1_000:.1f} s of {told.allowed_ms / 1_000:.0f} s in the last hour",
             "next look": time_text(told.next_look_ms) if told.next_look_ms else "with the next commit",
+            **({"large buckets": ", ".join(told.large_buckets)} if told.large_buckets else {}),
+            **({"old partitions": _going(told)} if told.expired_partitions or told.next_expiry_ms else {}),
             "planner": told.leader or "no process plans: lakemark serve --optimizer",
         }
     )
@@ -107,6 +118,41 @@ def why(
         ]
         headings = ["partition", "state", "fragments", "segments", "deltas", "files", "why", "changed by"]
         show_rows(headings, rows, below=6)
+
+
+@app.command()
+def ttl(
+    context: typer.Context,
+    table: Name,
+    properties: AsIf = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="partitions to show")] = 20,
+) -> None:
+    """Shows which partitions go because of their age, and when. Changes nothing."""
+    call = invocation(context)
+    with call.client() as client:
+        told = client.optimizations.explain(
+            table, limit=limit, properties=parse_pairs(properties, "property"), by_expiry=True
+        )
+    if call.as_json:
+        show_json(told)
+        return
+    shown = [one for one in told.partition_states if one.expiry]
+    if not shown:
+        typer.echo(f"partitions of {table} stay: it has no {TTL_PROPERTY}, or no partitions")
+        return
+    typer.echo(_going(told))
+    rows = [
+        [
+            one.partition,
+            time_text(one.expires_ms) if one.expires_ms else "never",
+            one.files,
+            size_text(one.bytes),
+            one.rows,
+            one.expiry,
+        ]
+        for one in shown
+    ]
+    show_rows(["partition", "goes (UTC)", "files", "bytes", "rows", "why"], rows, below=5)
 
 
 @app.command()
@@ -217,6 +263,14 @@ def group(
         show_json(made)
         return
     _show_groups([made], "")
+
+
+def _going(told: TableOptimization) -> str:
+    """How many partitions go because of their age, and when the next one does."""
+    going = (
+        f"{told.expired_partitions} of {counted(told.partitions, 'partition')} of {told.table} go with the next look"
+    )
+    return going + (f"; the next one at {time_text(told.next_expiry_ms)} UTC" if told.next_expiry_ms else "")
 
 
 def parse_duration(text: str) -> dt.timedelta:

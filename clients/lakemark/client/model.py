@@ -89,7 +89,10 @@ class SchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """An action on a table's timeline. Times are milliseconds since 1970. ``version`` is 0 until it is completed."""
+    """An action on a table's timeline. Times are milliseconds since 1970. ``version`` is 0 until it is completed.
+
+    ``conflict_code``: of the error with which its commit was refused; "" if it was not.
+    """
 
     instant: int
     operation: str
@@ -107,6 +110,7 @@ class Instant:
     action: str = ""
     branch: str = "main"
     removed_files: int = 0
+    conflict_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +283,7 @@ def instant_from(message: timeline_pb2.Instant) -> Instant:
         action=timeline_pb2.Action.Name(message.action).lower() if message.action else "",
         branch=message.branch,
         removed_files=message.removed_files,
+        conflict_code=message.conflict_code,
     )
 
 

@@ -13,9 +13,9 @@ from google.protobuf.message import Message
 from lakemark.arguments import Duration, Natural, checked
 from lakemark.client.calls import Calls
 from lakemark.client.names import parse_table_name
+from lakemark_core.messages.optimization import plain_value
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1.optimization_pb2_grpc import OptimizationServiceStub, OptimizerServiceStub
-from lakemark_proto.v1.types_pb2 import TableName
 
 PROTOCOL = 1
 """Of the contract between workers and service that this release speaks."""
@@ -83,7 +83,10 @@ class OptimizationHold:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOptimization:
-    """Why a partition is, or is not, being optimized now, and what would change it; and its figures."""
+    """Why a partition is, or is not, being optimized now, and what would change it; and its figures.
+
+    ``expires_ms`` (0: never) and ``expiry``: when it goes because of its age, and why; "" if partitions stay.
+    """
 
     partition: str
     state: str
@@ -107,6 +110,8 @@ class PartitionOptimization:
     last_run_ms: int
     failures: int
     last_error: str
+    expires_ms: int
+    expiry: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,9 @@ class TableOptimization:
     holds: Sequence[OptimizationHold]
     policy: Mapping[str, str]
     leader: str
+    expired_partitions: int
+    next_expiry_ms: int
+    large_buckets: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +189,27 @@ class Optimizations:
         self._call = calls
         self._stub = OptimizationServiceStub(calls.channel)
 
-    def explain(self, table: str, partition: str = "", *, limit: Natural = 0) -> TableOptimization:
+    def explain(
+        self,
+        table: str,
+        partition: str = "",
+        *,
+        limit: Natural = 0,
+        properties: Mapping[str, str] | None = None,
+        by_expiry: bool = False,
+    ) -> TableOptimization:
         """Why the table and its partitions ("": all, up to ``limit``) are, or are not, being optimized now.
 
-        Raises TableNotFound, NotFound (partition).
+        ``properties``: as if the table had these, too; nothing is changed. ``by_expiry``: partitions in the order in
+        which they will be too old. Raises TableNotFound, NotFound (partition), InvalidArgument (properties).
         """
-        request = pb.ExplainOptimizationRequest(table=parse_table_name(table), partition=partition, limit=limit)
+        request = pb.ExplainOptimizationRequest(
+            table=parse_table_name(table),
+            partition=partition,
+            limit=limit,
+            properties=properties,
+            expiries=by_expiry,
+        )
         return from_message(TableOptimization, self._call(self._stub.ExplainOptimization, request))
 
     def list(self, *, group: str = "", states: Sequence[str] = (), catalog: str = "") -> Iterator[TableOptimization]:
@@ -347,16 +370,8 @@ def from_message(kind: type[T], message: Message) -> T:
     """The message as a dataclass whose fields have the names of the message's: enums are words, tables are names."""
     descriptors = message.DESCRIPTOR.fields_by_name
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    return kind(**{name: _value(descriptors[name], getattr(message, name)) for name in names})
+    return kind(**{name: plain_value(descriptors[name], getattr(message, name), _part) for name in names})
 
 
-def _value(field: Any, value: Any) -> Any:
-    if isinstance(value, TableName):
-        return f"{value.database}.{value.table}"
-    if field.enum_type is not None:
-        return field.enum_type.values_by_number[value].name.removeprefix("TASK_").lower().removesuffix("unspecified")
-    if field.message_type is not None:
-        if field.message_type.GetOptions().map_entry:
-            return dict(value)
-        return tuple(from_message(_PARTS[field.message_type.name], one) for one in value)
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+def _part(message: Message) -> object:
+    return from_message(_PARTS[message.DESCRIPTOR.name], message)

@@ -1,4 +1,4 @@
-"""Sinks: events that the service itself delivers, to webhooks and Kafka."""
+"""Sinks: events that the service itself delivers, to webhooks, to Kafka and by mail."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ _STATES: Final[dict[int, SinkState]] = {
     pb.SINK_FAILING: "failing",
 }
 _SECRET_BYTES: Final = 32
+ALARM: Final = "optimization_stopped"
+"""The kind of event after which somebody has to do something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Sink:
 
     catalog: str
     name: str
-    kind: Literal["webhook", "kafka"]
+    kind: Literal["webhook", "kafka", "mail"]
     receiver: Mapping[str, Any]
     patterns: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -147,6 +149,25 @@ class Sinks:
         request.secrets.CopyFrom(pb.SinkSecrets(properties=secret_properties or {}))
         return self._create(request)
 
+    def create_mail(
+        self,
+        name: str,
+        to: Iterable[str],
+        *,
+        patterns: Iterable[str] = (),
+        kinds: Iterable[str] = (ALARM,),
+        after: Place = None,
+        paused: bool = False,
+        catalog: str = "",
+    ) -> Sink:
+        """Creates a sink that writes mail to these addresses, by default about tables that optimization has stopped on.
+
+        Raises as ``create_webhook``, and FailedPrecondition if the service has no mail server.
+        """
+        request = self._request(name, patterns, kinds, after, paused, catalog)
+        request.mail.CopyFrom(pb.MailSink(to=to))
+        return self._create(request)
+
     def get(self, name: str, *, catalog: str = "") -> Sink:
         """Raises SinkNotFound."""
         return _sink(self._call(self._stub.GetSink, pb.GetSinkRequest(catalog=catalog, name=name)))
@@ -239,9 +260,11 @@ class Sinks:
 
 
 def _sink(message: pb.Sink) -> Sink:
-    webhook = message.HasField("webhook")
+    kind = _kind(message)
     receiver: dict[str, Any]
-    if webhook:
+    if kind == "mail":
+        receiver = {"to": list(message.mail.to)}
+    elif kind == "webhook":
         given = message.webhook
         receiver = {
             "url": given.url,
@@ -261,7 +284,7 @@ def _sink(message: pb.Sink) -> Sink:
     return Sink(
         message.catalog,
         message.name,
-        "webhook" if webhook else "kafka",
+        kind,
         receiver,
         tuple(message.filter.patterns),
         tuple(map(kind_word, message.filter.kinds)),
@@ -282,6 +305,12 @@ def _sink(message: pb.Sink) -> Sink:
         message.next_attempt_ms,
         message.runner,
     )
+
+
+def _kind(message: pb.Sink) -> Literal["webhook", "kafka", "mail"]:
+    if message.HasField("mail"):
+        return "mail"
+    return "webhook" if message.HasField("webhook") else "kafka"
 
 
 def _letter(message: pb.DeadLetter) -> DeadLetter:

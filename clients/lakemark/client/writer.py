@@ -19,7 +19,7 @@ from lakemark.client.partitions import Partition, work_profile
 from lakemark.files import DataFile, files_message
 from lakemark.files.columns import arrow_stream
 from lakemark.parquet import Rows, WrittenFiles, write_table
-from lakemark_core.errors import InstantStateError, InvalidArgument, LakemarkError, UncommittedWarning
+from lakemark_core.errors import CommitConflict, InstantStateError, InvalidArgument, LakemarkError, UncommittedWarning
 from lakemark_core.messages.types import schema_from_proto
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_proto.v1 import types_pb2
@@ -29,6 +29,8 @@ STAGE_FILES_MAX: Final = 20_000
 """Files in one request. More files are staged in several requests."""
 
 REASON_CHARS_MAX: Final = 900
+CONFLICT_REASON: Final = "another writer was first"
+"""How the reason of a rollback begins that a conflict was the cause of."""
 
 Files = pa.Table | Sequence[Annotated[DataFile, SHALLOW]]
 
@@ -256,7 +258,10 @@ class Writer:
             return
         reason = "the writer ended without a commit"
         if error is not None:
-            reason = f"the writer failed: {type(error).__name__}: {error}"[:REASON_CHARS_MAX]
+            what = (
+                CONFLICT_REASON if isinstance(error, CommitConflict) else f"the writer failed: {type(error).__name__}"
+            )
+            reason = f"{what}: {error}"[:REASON_CHARS_MAX]
         if error is None:
             self.rollback(reason)
             self._warn()

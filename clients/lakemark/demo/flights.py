@@ -46,6 +46,11 @@ class Flights:
         """The flights of one month."""
         return self.table.filter(pc.field("month") == month)
 
+    def of_day(self, month: int, day: int) -> pa.Table:
+        """The flights of one day."""
+        flights = self.of_month(month)
+        return flights.filter(pc.field("day") == day)
+
     def distance(self, months: range) -> int:
         """The miles flown in these months."""
         chosen = self.table.filter(pc.field("month").isin(list(months)))

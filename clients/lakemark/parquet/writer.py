@@ -166,8 +166,12 @@ def _write_file(data: pa.Table, system: fs.FileSystem, path: str) -> tuple[pq.Fi
         with system.open_output_stream(path) as sink:
             pq.write_table(data, sink, metadata_collector=collected)
             size = sink.tell()
-    except OSError as error:
-        raise storage_error(f"file {path!r} cannot be written", system, path, error) from error
+    except (OSError, RuntimeError) as error:
+        # Of a file that it could not write, pyarrow asks for the footer all the same, and fails by that.
+        cause = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(cause, OSError):
+            raise
+        raise storage_error(f"file {path!r} cannot be written", system, path, cause) from cause
     return collected[0], size
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from lakemark_core import file_layout, optimization, table_kind
+from lakemark_core import file_layout, optimization, partition_ttl, table_kind
 from lakemark_core.errors import CorruptStore, InvalidArgument, TableNotFound, UnsupportedOperation
 from lakemark_core.messages.types import schema_from_proto, schema_to_proto
 from lakemark_core.table_kind import TableKind, kind_of
@@ -42,6 +42,7 @@ PROPERTIES: Final = (
     *table_kind.PROPERTIES,
     *file_layout.PROPERTIES,
     *optimization.PROPERTIES,
+    *partition_ttl.PROPERTIES,
 )
 
 
@@ -97,8 +98,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
     kind = properties.get(TYPE_PROPERTY, "lake")
     if kind.strip().lower() != "lake":
         raise InvalidArgument(
-            f"{TYPE_PROPERTY} = {kind!r} is no type of table: the only one is 'lake'; tables without the property that "
-            "are made through the Hive Metastore protocol are warehouse tables"
+            f"{TYPE_PROPERTY} = {kind!r} is not a type of table: the only one is 'lake'. A table that is created "
+            "through the Hive Metastore protocol without the property is a warehouse table"
         )
     policy = policy_of(properties)
     if policy not in POLICIES:
@@ -111,6 +112,15 @@ def check_properties(properties: Mapping[str, str]) -> None:
     kind_of(properties)
     file_layout.layout_of(properties)
     optimization.policy_of(properties)
+    partition_ttl.ttl_of(properties)
+
+
+def check_columns(properties: Mapping[str, str], schema: Schema) -> None:
+    """Raises InvalidArgument for legal properties that name columns which a table of this schema cannot use so."""
+    file_layout.layout_of(properties).fields(schema)
+    ttl = partition_ttl.ttl_of(properties)
+    if ttl is not None:
+        ttl.check(schema)
 
 
 def check_names(properties: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Final, cast
 from lakemark_core.errors import FailedPrecondition
 from lakemark_core.evolution import SchemaChange
 from lakemark_core.file_layout import CLUSTERING_COLUMNS_PROPERTY
+from lakemark_core.partition_ttl import COLUMN_PROPERTY as TTL_COLUMN_PROPERTY
 from lakemark_core.table_kind import KEY_PROPERTY, ORDERING_PROPERTY
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.schema_pb2 import SchemaVersionRecord
@@ -26,6 +27,7 @@ COLUMN_PROPERTIES: Final[Mapping[str, bool]] = {
     KEY_PROPERTY: True,
     ORDERING_PROPERTY: False,
     CLUSTERING_COLUMNS_PROPERTY: False,
+    TTL_COLUMN_PROPERTY: False,
 }
 """Table properties that name columns, separated by commas; and whether hashes of these columns' values are stored.
 

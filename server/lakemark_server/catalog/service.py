@@ -21,7 +21,6 @@ from lakemark_core.errors import (
     TableNotFound,
     UnknownOutcome,
 )
-from lakemark_core.file_layout import layout_of
 from lakemark_core.table_kind import check_change, kind_of
 from lakemark_core.types import Schema, assign_ids
 from lakemark_proto.store.v1.store_pb2 import CatalogRecord, DatabaseRecord, Holder, LakeTableRecord, TableEntry
@@ -278,7 +277,7 @@ class Catalog:
         first, new.last_column_id = assign_ids(without_ids(schema))
         first = replace(first, schema_id=1)
         kind_of(new.properties).check(first)
-        layout_of(new.properties).fields(first)
+        lake.check_columns(new.properties, first)
         engine_names.check_columns(first)
         new.schema_id = 1
         database = self.get_database(new.catalog, new.database)
@@ -370,7 +369,7 @@ class Catalog:
                 raise InvalidArgument(f"{lake.TYPE_PROPERTY} of a table cannot be changed")
             check_change(record.properties, properties)
             lake.check_properties(properties)
-            layout_of(properties).fields(table.schema)
+            lake.check_columns(properties, table.schema)
             if "comment" in removed or "comment" in properties:
                 record.comment = properties.pop("comment", "")
             record.properties.clear()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from lakemark_core.bucket_tree import group_name
 from lakemark_core.optimization import OptimizationPolicy, policy_of
+from lakemark_core.partition_ttl import PartitionTtl, ttl_of
+from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1.types_pb2 import TableName
 from lakemark_server.catalog import lake
@@ -15,9 +18,12 @@ from lakemark_server.context.clock import ClockMs
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.optimization import decisions as reasons
 from lakemark_server.optimization import plans, records, schedule
-from lakemark_server.optimization.decisions import Decision, TableFacts, decide
-from lakemark_server.optimization.measures import PartitionMeasure, measure
+from lakemark_server.optimization.decisions import Decision, TableFacts, decide, hold_on
+from lakemark_server.optimization.expiries import Expiry, expiries, next_expiry_ms
+from lakemark_server.optimization.kept_measures import KeptMeasures
+from lakemark_server.optimization.measures import PartitionMeasure
 from lakemark_server.optimization.schedule import Candidate, GroupFacts
+from lakemark_server.optimization.splits import splits
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline import records as timeline_records
 from lakemark_server.timeline.lineage import OF_MAIN
@@ -25,7 +31,7 @@ from lakemark_server.timeline.lineage import OF_MAIN
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """A table as it was seen at one moment. ``took_ms``: by measuring it."""
+    """A table as it was seen at one moment. ``took_ms``: by measuring and deciding."""
 
     table: LakeTable
     policy: OptimizationPolicy
@@ -34,6 +40,21 @@ class Assessment:
     decisions: tuple[Decision, ...]
     used_ms: int
     took_ms: int = 0
+    ttl: PartitionTtl | None = None
+    expiries: tuple[Expiry, ...] = ()
+    large_buckets: tuple[int, ...] = ()
+
+    @property
+    def splits(self) -> tuple[int, ...]:
+        """The buckets to split now: those that are too large, unless something holds the table."""
+        facts = self.facts
+        held = facts.record.paused_ms or facts.tasks or hold_on(facts, "") is not None
+        return () if held or not self.policy.enabled or not self.policy.bucket_splits else self.large_buckets
+
+    @property
+    def next_expiry_ms(self) -> int:
+        """When time alone lets the next partition go; 0: never."""
+        return next_expiry_ms(self.expiries, self.facts.now_ms)
 
 
 class Assessor:
@@ -41,9 +62,11 @@ class Assessor:
 
     def __init__(self, store: Store, snapshots: Snapshots, clock: ClockMs) -> None:
         self._store, self._snapshots, self._clock = store, snapshots, clock
+        self._measures = KeptMeasures()
 
-    def look(self, table_id: int) -> Assessment:
-        """Raises TableNotFound, and InvalidArgument for a policy that an earlier release accepted."""
+    def look(self, table_id: int, properties: Mapping[str, str] | None = None) -> Assessment:
+        """``properties``: as if the table had these, too. Raises TableNotFound, and InvalidArgument for illegal ones,
+        and for a policy that an earlier release accepted."""
         now = self._clock()
 
         def facts(tx: ReadTransaction) -> tuple[LakeTable, int, TableFacts, int]:
@@ -65,17 +88,41 @@ class Assessor:
             )
 
         table, version, seen, used_ms = self._store.read(facts)
-        policy = policy_of(table.record.properties)
+        if properties:
+            table = _with(table, properties)
+        policy, ttl = policy_of(table.record.properties), ttl_of(table.record.properties)
         began = time.monotonic()
-        measures = self._measured(table, version, policy)
+        measures, large = self._measured(table, version, policy)
+        decisions = tuple(decide(measures, policy, seen))
+        old: list[Expiry] = []
+        if ttl is not None:
+            in_force_ms = seen.record.ttl_since_ms if seen.record.ttl == str(ttl) else now
+            old = expiries(measures, ttl, table.schema, seen, in_force_ms)
         took_ms = int((time.monotonic() - began) * 1_000)
-        return Assessment(table, policy, version, seen, tuple(decide(measures, policy, seen)), used_ms, took_ms)
+        return Assessment(table, policy, version, seen, decisions, used_ms, took_ms, ttl, tuple(old), large)
 
-    def _measured(self, table: LakeTable, version: int, policy: OptimizationPolicy) -> list[PartitionMeasure]:
+    def _measured(
+        self, table: LakeTable, version: int, policy: OptimizationPolicy
+    ) -> tuple[list[PartitionMeasure], tuple[int, ...]]:
         if not version:
-            return []
+            return [], ()
         snapshots = self._snapshots
-        return snapshots.again(lambda: measure(snapshots.load(table, OF_MAIN, version).parts, policy))
+
+        def measured() -> tuple[list[PartitionMeasure], tuple[int, ...]]:
+            parts = snapshots.load(table, OF_MAIN, version).parts
+            return self._measures.measure(table.table_id, parts, policy), splits(parts, table.kind)
+
+        return snapshots.again(measured)
+
+
+def _with(table: LakeTable, properties: Mapping[str, str]) -> LakeTable:
+    """The table as if it had these properties, too. Raises InvalidArgument."""
+    record = LakeTableRecord()
+    record.CopyFrom(table.record)
+    record.properties.update(properties)
+    lake.check_properties(record.properties)
+    lake.check_columns(record.properties, table.schema)
+    return replace(table, record=record)
 
 
 def group_facts(tx: ReadTransaction, name: str, tasks: Iterable[pb.OptimizationTask], now_ms: int) -> GroupFacts:
@@ -124,6 +171,9 @@ def seen_from(look: Assessment, group: GroupFacts | None = None) -> pb.TableOpti
         priority=look.policy.priority,
         pending_since_ms=facts.record.pending_since_ms,
         stopped_partitions=sum(one.state == pb.STOPPED for one in look.decisions),
+        expired_partitions=sum(one.due for one in look.expiries),
+        next_expiry_ms=look.next_expiry_ms,
+        large_buckets=map(group_name, look.large_buckets),
     )
 
 

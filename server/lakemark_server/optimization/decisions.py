@@ -201,7 +201,7 @@ def _of_partition(measure: PartitionMeasure, policy: OptimizationPolicy, facts: 
     want = _wanted_by(asked, measure, policy) if asked is not None else _wanted(measure, policy, history, now)
     if isinstance(want, Decision):
         return want
-    hold = _hold(facts, name)
+    hold = hold_on(facts, name)
     if hold is not None:
         whose = "the table" if not hold.partition else f"partition {hold.partition}"
         why = f": {hold.reason}" if hold.reason else ""
@@ -278,7 +278,8 @@ def still_asked(decisions: Sequence[Decision], facts: TableFacts) -> list[AskedO
     ]
 
 
-def _hold(facts: TableFacts, name: str) -> pb.OptimizationHold | None:
+def hold_on(facts: TableFacts, name: str) -> pb.OptimizationHold | None:
+    """The longest hold on a partition; None: there is none."""
     holds = [facts.holds.get(one) for one in dict.fromkeys(("", name))]
     return max(
         (one for one in holds if one is not None and one.until_ms > facts.now_ms),

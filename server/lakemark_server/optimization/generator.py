@@ -11,11 +11,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from secrets import token_hex
 from typing import Final
 
 import structlog
 
+from lakemark_core.bucket_tree import group_name
 from lakemark_core.errors import (
+    CommitConflict,
     ConsumerNotFound,
     EventsLost,
     EventsTrimmed,
@@ -27,18 +30,20 @@ from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1.events_pb2 import COMMITTED, TABLE_ALTERED, TABLE_CREATED, TABLE_UNDROPPED, Event, EventFilter
 from lakemark_server.catalog import lake
+from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events.consumers import Consumers, EventPosition, Start
 from lakemark_server.events.log import EventLog
 from lakemark_server.kv import ReadTransaction, Store, keys_below
 from lakemark_server.metrics.process import OPTIMIZATION_PLANS
-from lakemark_server.optimization import plans, records, schedule
+from lakemark_server.optimization import departures, plans, records, schedule
 from lakemark_server.optimization.assessments import Assessment, Assessor, candidate_of, group_facts, seen_from
 from lakemark_server.optimization.decisions import next_look_ms, still_asked
-from lakemark_server.optimization.plans import OWNER, PlanJob, chosen
+from lakemark_server.optimization.plans import OWNER, PlanJob, PlanRefused, chosen
 from lakemark_server.optimization.schedule import Candidate, GroupFacts
 from lakemark_server.store.keyspace import EVENT_ENDS, LAKE_TABLES
 from lakemark_server.store.mutations import Mutation, Mutations
+from lakemark_server.timeline.jobs.buckets import BucketsJob
 from lakemark_server.timeline.service import Timeline
 
 CONSUMER: Final = "optimizer:planner"
@@ -52,6 +57,10 @@ LOOKS_A_ROUND: Final = 500
 ROUND_S_MAX: Final = 4.0
 """For looks, and for plans, in one round: the lease has to be renewed between rounds."""
 TABLES_A_PAGE: Final = 200
+EXPIRED_A_LOOK: Final = 1_000
+"""Partitions that one commit removes because of their age."""
+FORGOTTEN_A_LOOK: Final = 500
+"""Partitions that have vanished. More of them would not fit into a transaction; the next look forgets the next ones."""
 
 _log = structlog.get_logger(__name__)
 
@@ -159,7 +168,9 @@ class PlanGenerator:
             if time.monotonic() > until_s:
                 break
             try:
-                self.look(table_id)
+                look = self.look(table_id)
+                self.expire(look)
+                self.split(look)
             except TableNotFound:
                 self.candidates.pop(table_id, None)
                 self._mutations.run(partial(_dismiss, ms, table_id))
@@ -175,14 +186,16 @@ class PlanGenerator:
         look = self._assessor.look(table_id)
         wanted = any(decision.wanted for decision in look.decisions)
         asked = still_asked(look.decisions, look.facts)
-        gone = look.facts.histories.keys() - {decision.measure.name for decision in look.decisions}
+        gone = _gone(look)
 
         def note(mutation: Mutation) -> OptimizationRecord:
             tx, now = mutation.tx, mutation.now_ms
             lake.get_record(tx, table_id)
             record = records.table(tx, table_id)
             if record.due_ms == look.facts.record.due_ms:  # nothing has happened meanwhile
-                following = next_look_ms(look.decisions)
+                following = min(filter(None, (next_look_ms(look.decisions), look.next_expiry_ms)), default=0)
+                if len(gone) > FORGOTTEN_A_LOOK:
+                    following = now
                 if wanted:
                     record.due_ms = now + AGAIN_MS
                 else:
@@ -191,14 +204,16 @@ class PlanGenerator:
             kept = [one for one in record.asked if one not in look.facts.record.asked or one in asked]
             del record.asked[:]
             record.asked.extend(kept)
+            ttl = "" if look.ttl is None else str(look.ttl)
+            if record.ttl != ttl:
+                record.ttl, record.ttl_since_ms = ttl, now if ttl else 0
             record.pending_since_ms = (record.pending_since_ms or now) if wanted else 0
             record.seen.CopyFrom(seen_from(look))
             record.seen.pending_since_ms = record.pending_since_ms
             record.seen.next_look_ms = record.due_ms
             records.put_table(tx, table_id, record)
-            if look.version:
-                for partition in gone:
-                    records.clear_history(tx, table_id, partition)
+            for partition in gone[:FORGOTTEN_A_LOOK]:
+                records.clear_history(tx, table_id, partition)
             return record
 
         record = self._mutations.run(note)
@@ -208,6 +223,38 @@ class PlanGenerator:
         else:
             self.candidates.pop(table_id, None)
         return look
+
+    def expire(self, look: Assessment) -> int:
+        """Removes partitions that are too old, by one commit under the rules of the table. Returns how many it did.
+
+        Nothing is written but metadata, so no worker is needed. Raises LakemarkError.
+        """
+        due = [one for one in look.expiries if one.due][:EXPIRED_A_LOOK]
+        if due:
+            began_ms = self._clock()
+            try:
+                made = departures.remove(self._timeline, look, due)
+            except (CommitConflict, PlanRefused) as refusal:
+                _log.info("old partitions stay for now", table=look.table.name, reason=refusal.message)
+                self._mutations.run(partial(_put_off, look.table.table_id))
+                return 0
+            run = departures.run_of(look, due, made, began_ms, self._clock())
+            self._mutations.run(partial(_note_run, run))
+            _log.info("partitions were too old", table=look.table.name, partitions=len(due), version=made.version)
+        return len(due)
+
+    def split(self, look: Assessment) -> int:
+        """Splits buckets that have grown too large. Returns how many it did. No file is touched, nobody is in the way.
+
+        Raises LakemarkError.
+        """
+        if look.splits:
+            with caller.named(lambda: OWNER):
+                job = BucketsJob(look.splits, (), request_id=f"split/{token_hex(8)}")
+                self._timeline.alter_buckets(look.table.table_id, job)
+            names = ", ".join(map(group_name, look.splits[:10]))
+            _log.info("split buckets", table=look.table.name, buckets=len(look.splits), first=names)
+        return len(look.splits)
 
     # -- plans --------------------------------------------------------------------------------------------------------
 
@@ -271,12 +318,25 @@ class PlanGenerator:
         return len(taken)
 
 
+def _gone(look: Assessment) -> list[str]:
+    """Partitions of which something is remembered, and which have no files any more."""
+    if not look.version:  # nothing was looked at
+        return []
+    return list(look.facts.histories.keys() - {decision.measure.name for decision in look.decisions})
+
+
 def _group(name: str, now_ms: int, tx: ReadTransaction) -> GroupFacts:
     return group_facts(tx, name, records.open_tasks(tx), now_ms)
 
 
 def _dismiss(ms: int, table_id: int, mutation: Mutation) -> None:
     records.dismiss(mutation.tx, ms, table_id)
+
+
+def _note_run(run: pb.OptimizationTask, mutation: Mutation) -> None:
+    if records.exists(mutation.tx, run.table_id):
+        records.end_task(mutation.tx, run)
+        records.make_due(mutation.tx, run.table_id, mutation.now_ms)  # there may be more
 
 
 def _put_off(table_id: int, mutation: Mutation) -> None:

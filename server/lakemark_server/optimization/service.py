@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -56,22 +56,39 @@ class Optimization:
 
     # -- why ----------------------------------------------------------------------------------------------------------
 
-    def explain(self, table: LakeTable, partition: str | None = None, limit: int = 0) -> pb.TableOptimization:
+    def explain(
+        self,
+        table: LakeTable,
+        partition: str | None = None,
+        limit: int = 0,
+        *,
+        properties: Mapping[str, str] | None = None,
+        by_expiry: bool = False,
+    ) -> pb.TableOptimization:
         """The table now, with the reason for each partition. ``partition`` None: all, up to ``limit``.
 
-        Raises TableNotFound, NotFound (partition).
+        ``properties``: as if the table had these, too. ``by_expiry``: partitions in the order in which they will be too
+        old. Raises TableNotFound, NotFound (partition), InvalidArgument (properties).
         """
-        look = self.assessor.look(table.table_id)
+        look = self.assessor.look(table.table_id, properties)
         group, leader = self._store.read(lambda tx: (self._group(tx, look.policy.group), self._leader(tx)))
         answer = seen_from(look, group)
         obstacle = schedule.obstacle(candidate_of(look), group)
         shown: Sequence[Decision] = look.decisions
+        old = {one.measure.name: one for one in look.expiries}
+        if by_expiry and old:
+            places = {name: place for place, name in enumerate(old)}
+            shown = sorted(shown, key=lambda decision: places[decision.measure.name])
         if partition is not None:
             shown = [decision for decision in look.decisions if decision.measure.name == partition]
             if not shown:
                 raise NotFound(f"{table.name} has no files in a partition {partition!r}")
         for decision in shown[: limit or PARTITIONS_TOLD]:
-            answer.partition_states.append(_told(decision, look, obstacle))
+            told = _told(decision, look, obstacle)
+            expiry = old.get(decision.measure.name)
+            if expiry is not None:
+                told.expires_ms, told.expiry = expiry.expires_ms, expiry.reason
+            answer.partition_states.append(told)
         answer.tasks.extend(look.facts.tasks.values())
         answer.holds.extend(hold for hold in look.facts.holds.values() if hold.until_ms > look.facts.now_ms)
         answer.policy.update(described(look.policy))
@@ -134,7 +151,7 @@ class Optimization:
     ) -> pb.TableOptimization:
         """A run is wanted now, whatever the thresholds say. ``partition`` "": all. Raises InvalidArgument."""
         _check_partition(table, partition)
-        if kind not in pb.OptimizationKind.values():
+        if kind not in pb.OptimizationKind.values() or kind == pb.EXPIRE:
             raise InvalidArgument(f"kind {kind} of a run is not known")
         kind = kind or pb.MINOR
         if kind == pb.FULL and table.kind.buckets:

@@ -79,6 +79,7 @@ def instant(record: InstantRecord, table: LakeTable, living: Alive | None = None
         rolled_back_reason=record.rolled_back_reason,
         owner=record.owner,
         removed_files=record.removed.files,
+        conflict_code=record.conflict.code,
     )
 
 

@@ -38,7 +38,13 @@ class OptimizationServicer(OptimizationServiceServicer):
         if request.limit < 0:
             raise InvalidArgument(f"limit is {request.limit}: it must be 0 (the service's choice) or more")
         limit = min(request.limit or PARTITIONS_TOLD, PARTITIONS_TOLD)
-        return self._optimization.explain(self._table(request.table), request.partition or None, limit)
+        return self._optimization.explain(
+            self._table(request.table),
+            request.partition or None,
+            limit,
+            properties=request.properties,
+            by_expiry=request.expiries,
+        )
 
     @method(Rank.READ)
     def ListOptimizations(self, request: pb.ListOptimizationsRequest, context: Context) -> pb.ListOptimizationsResponse:

@@ -31,14 +31,11 @@ class SinkServicer(SinkServiceServicer):
 
     @method(Rank.WRITE)
     def CreateSink(self, request: pb.CreateSinkRequest, context: Context) -> pb.Sink:
-        kind = request.WhichOneof("kind")
-        if kind is None:
-            raise InvalidArgument("a sink needs a receiver: a webhook, or Kafka")
         return _sink(
             self._sinks.create(
                 legal_catalog(request.catalog),
                 request.name,
-                request.webhook if kind == "webhook" else request.kafka,
+                _receiver(request),
                 request.secrets,
                 request.filter,
                 _start(request.begin) if request.HasField("begin") else END,
@@ -96,6 +93,13 @@ class SinkServicer(SinkServiceServicer):
         return pb.DropDeadLettersResponse(letters=self._sinks.drop_letters(sink, _ids(request), everything=request.all))
 
 
+def _receiver(request: pb.CreateSinkRequest) -> pb.WebhookSink | pb.KafkaSink | pb.MailSink:
+    for kind, receiver in (("webhook", request.webhook), ("kafka", request.kafka), ("mail", request.mail)):
+        if request.WhichOneof("kind") == kind:
+            return receiver
+    raise InvalidArgument("a sink needs a receiver: a webhook, Kafka, or mail")
+
+
 def _sink_id(catalog: str, name: str) -> SinkId:
     return SinkId(legal_catalog(catalog), name)
 
@@ -124,13 +128,14 @@ def _letter(letter: Letter) -> pb.DeadLetter:
 
 def _sink(status: SinkStatus) -> pb.Sink:
     record, progress = status.record, status.progress
-    webhook = record.HasField("webhook")
+    kind = record.WhichOneof("kind")
     return pb.Sink(
         catalog=record.catalog,
         name=record.name,
         filter=status.consumer.record.filter,
-        webhook=definitions.shown_webhook(record) if webhook else None,
-        kafka=None if webhook else definitions.shown_kafka(record),
+        webhook=definitions.shown_webhook(record) if kind == "webhook" else None,
+        kafka=definitions.shown_kafka(record) if kind == "kafka" else None,
+        mail=record.mail if kind == "mail" else None,
         owner=record.owner,
         created_ms=record.created_ms,
         state=registry.state(status),

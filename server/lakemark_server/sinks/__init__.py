@@ -1,1 +1,1 @@
-"""Sinks: events that the service itself delivers, to webhooks and Kafka (docs/sinks.md). Each is a consumer."""
+"""Sinks: events that the service itself delivers: webhooks, Kafka and mail (docs/sinks.md). Each is a consumer."""

@@ -10,6 +10,8 @@ from urllib.parse import SplitResult, urlsplit
 from lakemark_core.errors import InvalidArgument, InvalidName
 from lakemark_proto.store.v1.store_pb2 import SinkRecord
 from lakemark_proto.v1 import sinks_pb2 as pb
+from lakemark_server.sinks.mail import MailPolicy
+from lakemark_server.sinks.policies import SinkPolicy
 from lakemark_server.sinks.signatures import key_of
 from lakemark_server.sinks.webhook import WebhookPolicy, WebhookTarget
 
@@ -20,6 +22,8 @@ HEADERS_MAX: Final = 20
 TEXT_CHARS_MAX: Final = 8_000
 """Of the value of a header or property: a certificate has some thousand."""
 SIGNING_SECRETS_MAX: Final = 2
+RECIPIENTS_MAX: Final = 20
+ADDRESS_CHARS_MAX: Final = 254
 TIMEOUT_MS_DEFAULT: Final = 10_000
 TIMEOUT_MS_LEAST: Final = 100
 TIMEOUT_MS_MOST: Final = 60_000
@@ -48,6 +52,7 @@ _NAME: Final = re.compile(r"[a-z0-9_-]+", re.ASCII)
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 _HOST: Final = re.compile(r"[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII)
 _SERVER: Final = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}", re.ASCII)
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?", re.ASCII)
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _OWN_HEADERS: Final = frozenset({"host", "connection", "transfer-encoding", "user-agent", "expect", "upgrade", "te"})
 _OWN_PREFIXES: Final = ("content-", "webhook-", "lakemark-", "proxy-")
@@ -67,21 +72,24 @@ def sink_name(name: str) -> str:
 def draft(
     catalog: str,
     name: str,
-    kind: pb.WebhookSink | pb.KafkaSink,
+    kind: pb.WebhookSink | pb.KafkaSink | pb.MailSink,
     secrets: pb.SinkSecrets,
-    policy: WebhookPolicy,
+    policy: SinkPolicy,
     *,
     owner: str = "",
     paused: bool = False,
 ) -> SinkRecord:
-    """A sink to be created. Raises InvalidName, InvalidArgument; no message holds a secret."""
+    """A sink to be created. Raises InvalidName, InvalidArgument, FailedPrecondition (the service sends no mail); no
+    message holds a secret."""
     if len(owner) > OWNER_CHARS_MAX:
         raise InvalidArgument(f"the owner of a sink has at most {OWNER_CHARS_MAX} characters")
     record = SinkRecord(catalog=catalog, name=sink_name(name), owner=owner, paused=paused)
     if isinstance(kind, pb.WebhookSink):
-        record.webhook.CopyFrom(_webhook(kind, policy))
-    else:
+        record.webhook.CopyFrom(_webhook(kind, policy.webhook))
+    elif isinstance(kind, pb.KafkaSink):
         record.kafka.CopyFrom(_kafka(kind))
+    else:
+        record.mail.CopyFrom(_mail(kind, policy.mail))
     return with_secrets(record, secrets)
 
 
@@ -89,6 +97,9 @@ def with_secrets(record: SinkRecord, secrets: pb.SinkSecrets) -> SinkRecord:
     """The record with these secrets instead of its own. Raises InvalidArgument."""
     if record.HasField("webhook"):
         _check_webhook_secrets(secrets)
+    elif record.HasField("mail"):
+        if secrets.ByteSize():
+            raise InvalidArgument("a sink of mail has no secrets: the password of the mail server is a setting")
     else:
         _check_kafka_secrets(secrets)
     changed = SinkRecord()
@@ -128,6 +139,8 @@ def receiver(record: SinkRecord) -> str:
     """Where it delivers to, for the log and for events: ``webhook https://example.com/hook``."""
     if record.HasField("webhook"):
         return f"webhook {_shown_url(record.webhook.url)}"
+    if record.HasField("mail"):
+        return f"mail {', '.join(record.mail.to)}"
     return f"kafka {record.kafka.bootstrap_servers} {record.kafka.topic}"
 
 
@@ -209,6 +222,20 @@ def _kafka(given: pb.KafkaSink) -> pb.KafkaSink:
     return pb.KafkaSink(
         bootstrap_servers=",".join(servers), topic=given.topic, format=given.format, properties=given.properties
     )
+
+
+def _mail(given: pb.MailSink, policy: MailPolicy) -> pb.MailSink:
+    policy.check()
+    if not 1 <= len(given.to) <= RECIPIENTS_MAX:
+        raise InvalidArgument(f"a sink of mail has 1 to {RECIPIENTS_MAX} recipients")
+    for address in given.to:
+        if len(address) > ADDRESS_CHARS_MAX or not _ADDRESS.fullmatch(address):
+            raise InvalidArgument(f"{address[:ADDRESS_CHARS_MAX]!r} is no address of mail like ops@example.com")
+        if not policy.allows(address):
+            raise InvalidArgument(
+                f"this service sends no mail to {address}: whoever runs it can allow the domain (LAKEMARK_MAIL_DOMAINS)"
+            )
+    return pb.MailSink(to=list(dict.fromkeys(given.to)))
 
 
 def _check_kafka_secrets(secrets: pb.SinkSecrets) -> None:

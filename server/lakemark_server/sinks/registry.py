@@ -25,7 +25,7 @@ from lakemark_server.events.log import EventLog
 from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.sinks import dead_letters, definitions, senders
 from lakemark_server.sinks.dead_letters import CLEARED_A_TIME, Letter, SinkId
-from lakemark_server.sinks.webhook import WebhookPolicy
+from lakemark_server.sinks.policies import SinkPolicy
 from lakemark_server.store.keyspace import SINK_PROGRESS, SINKS, SINKS_CHANGED
 from lakemark_server.store.mutations import Mutation, Mutations
 
@@ -59,7 +59,7 @@ class Sinks:
         log: EventLog,
         registered: Consumers,
         clock: ClockMs = now_ms,
-        policy: WebhookPolicy = WebhookPolicy(),  # noqa: B008 - immutable
+        policy: SinkPolicy = SinkPolicy(),  # noqa: B008 - immutable
     ) -> None:
         self._store, self._log, self._consumers, self._clock = store, log, registered, clock
         self._policy = policy
@@ -69,7 +69,7 @@ class Sinks:
         self,
         catalog: str,
         name: str,
-        kind: pb.WebhookSink | pb.KafkaSink,
+        kind: pb.WebhookSink | pb.KafkaSink | pb.MailSink,
         secrets: pb.SinkSecrets,
         wanted: EventFilter,
         start: Start = END,
@@ -80,7 +80,7 @@ class Sinks:
     ) -> SinkStatus:
         """Raises AlreadyExists, InvalidName, InvalidArgument, LimitExceeded, and what ``Consumers.locate`` raises.
 
-        FailedPrecondition: the client for Kafka is not installed.
+        FailedPrecondition: the client for Kafka is not installed, or the service has no mail server.
         """
         record = definitions.draft(catalog, name, kind, secrets, self._policy, owner=owner, paused=paused)
         senders.check(record, self._policy, self._clock)

@@ -24,8 +24,8 @@ from lakemark_server.sinks import registry, senders
 from lakemark_server.sinks.backoff import RetryPauses
 from lakemark_server.sinks.dead_letters import LetterLimits, SinkId
 from lakemark_server.sinks.delivery import DeliveryAborted, Sender
+from lakemark_server.sinks.policies import SinkPolicy
 from lakemark_server.sinks.registry import consumer_name
-from lakemark_server.sinks.webhook import WebhookPolicy
 from lakemark_server.sinks.worker import SinkWorker, WorkerRules
 from lakemark_server.store.keyspace import SINKS_CHANGED
 from lakemark_server.store.leased_thread import LeasedThread, LeasedThreads
@@ -49,7 +49,7 @@ class RunnerSettings:
 
     lease_ms: int = 15_000
     look_s: float = 1.0
-    policy: WebhookPolicy = field(default_factory=WebhookPolicy)
+    policy: SinkPolicy = field(default_factory=SinkPolicy)
     pauses: RetryPauses = field(default_factory=RetryPauses)
     limits: LetterLimits = field(default_factory=LetterLimits)
 
@@ -86,7 +86,7 @@ class SinkThread(LeasedThread):
     ) -> None:
         self._sink = SinkId(record.catalog, record.name)
         self._record, self._settings, self._clock, self._feed = record, settings, clock, feed
-        ttl_ms = max(settings.lease_ms, _ATTEMPTS_A_LEASE * record.webhook.timeout_ms)
+        ttl_ms = max(settings.lease_ms, _ATTEMPTS_A_LEASE * senders.attempt_ms(record))
         super().__init__(
             store,
             clock,
@@ -137,7 +137,7 @@ class SinkThread(LeasedThread):
                 self._clock,
                 self._sink,
                 sender,
-                WorkerRules(_attempts_max(self._record), self._settings.pauses, self._settings.limits),
+                WorkerRules(senders.attempts_max(self._record), self._settings.pauses, self._settings.limits),
                 self._chance,
                 self._feed,
             )
@@ -174,10 +174,6 @@ class SinkThread(LeasedThread):
         if not self._stopped.is_set():
             _log.warning("a sink was interrupted; it goes on", sink=self._sink.name, reason=reason)
             self._stopped.wait(_AFTER_ERROR_S)
-
-
-def _attempts_max(record: SinkRecord) -> int:
-    return record.webhook.attempts_max if record.HasField("webhook") else -1
 
 
 def _has_token(lease: Lease | None, first: Lease) -> bool:

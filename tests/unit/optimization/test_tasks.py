@@ -5,18 +5,20 @@ from __future__ import annotations
 import pytest
 
 from lakemark_core.errors import InvalidArgument
+from lakemark_proto.store.v1.optimization_pb2 import PartitionHistory
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import events_pb2
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.events.log import EventLog
-from lakemark_server.optimization import records
+from lakemark_server.kv import Transaction
+from lakemark_server.optimization import generator, records
 from lakemark_server.optimization.leader import PlannerThread
 from lakemark_server.optimization.reads import ReadCounts
-from lakemark_server.optimization.records import HEARTBEAT_MS, task_id
+from lakemark_server.optimization.records import HEARTBEAT_MS, TaskId, task_id
 from lakemark_server.optimization.service import Optimization
-from lakemark_server.optimization.tasks import ACKNOWLEDGE_MS, PROTOCOL, TaskLost, Tasks, WorkerUnknown
+from lakemark_server.optimization.tasks import ACKNOWLEDGE_MS, PROTOCOL, RUN_MS_MAX, TaskLost, Tasks, WorkerUnknown
 from lakemark_server.store import keyspace
 from lakemark_server.verify import verify
 from tests.lakes import FLAT, Lake
@@ -130,6 +132,25 @@ def test_a_task_belongs_to_one_worker(bench: Bench) -> None:
         with pytest.raises(TaskLost, match=f"{bench.worker.worker_id} has it"):
             call(other.worker_id, task_id(task))
     assert bench.tasks.heartbeat("default", other.worker_id, [task_id(task)]) == [task_id(task)]
+
+
+def test_an_executor_that_never_answers_loses_its_task_though_its_worker_lives(bench: Bench) -> None:
+    task = bench.task()
+    bench.tasks.acknowledge(bench.worker.worker_id, task_id(task))
+    lost: list[TaskId] = []
+    for _ in range(RUN_MS_MAX // HEARTBEAT_MS + 1):
+        assert not lost
+        bench.lake.clock.advance(HEARTBEAT_MS)
+        lost = bench.tasks.heartbeat("default", bench.worker.worker_id, [task_id(task)])
+        bench.tasks.end_overdue()
+    assert bench.runs()[0].message == "it did not end within 6 hours"
+    assert bench.runs()[0].state == pb.TASK_LOST
+    bench.lake.clock.advance(1_000)
+    assert bench.tasks.heartbeat("default", bench.worker.worker_id, [task_id(task)]) == [task_id(task)]
+    assert "has used its share of group 'default'" in bench.optimization.explain(bench.table).reason
+    bench.lake.clock.advance(records.HOUR_MS)
+    bench.worker = bench.register()
+    assert bench.task().instant != task.instant, "it is planned anew"
 
 
 def test_a_conflict_is_no_failure(bench: Bench) -> None:
@@ -248,6 +269,23 @@ def test_the_list_says_what_the_group_lacks(bench: Bench) -> None:
     assert told.reason.endswith("group 'default' has no worker; but no process plans"), "silent ones do not count"
 
 
+def test_partitions_that_have_vanished_are_forgotten_a_bounded_number_at_a_time(bench: Bench) -> None:
+    table_id, store = bench.table.table_id, bench.lake.store
+    bench.tasks.leave("default", bench.worker.worker_id)
+
+    def remember(tx: Transaction) -> None:
+        for number in range(generator.FORGOTTEN_A_LOOK + 3):
+            records.put_history(tx, table_id, f"d={number}", PartitionHistory(last_run_ms=1))
+
+    store.transact(remember)
+    left = []
+    for _ in range(3):
+        bench.planner.once()
+        left.append(len(store.read(lambda tx: records.histories(tx, table_id))))
+        bench.lake.clock.advance(generator.AGAIN_MS)
+    assert left == [3, 0, 0]
+
+
 def test_another_release_and_a_policy_of_an_earlier_one_are_told(bench: Bench) -> None:
     with pytest.raises(InvalidArgument, match="install the same release"):
         bench.tasks.register(pb.OptimizerWorker(group="default", slots=1, executors=["arrow"]), PROTOCOL + 1)
@@ -257,10 +295,10 @@ def test_of_two_planners_one_plans_and_the_fenced_one_cannot(bench: Bench) -> No
     other = planner_thread(bench.lake.store, bench.lake)
     assert bench.planner.once() == 1
     assert other.once() == 0
-    generator = bench.planner._current[2]  # type: ignore[index]
+    planning = bench.planner._current[2]  # type: ignore[index]
     bench.lake.clock.advance(60_000)
     other.once()  # it has the lease now
     from lakemark_server.store.leases import LeaseLost
 
     with pytest.raises(LeaseLost):
-        generator.look(bench.table.table_id)
+        planning.look(bench.table.table_id)

@@ -1,0 +1,197 @@
+"""Partitions that are too old, on a real timeline: what goes, what stays and why, and that nothing goes by surprise."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from lakemark_core.errors import InvalidArgument
+from lakemark_core.types import BIGINT, STRING, Field, Schema, assign_ids
+from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
+from lakemark_proto.v1 import optimization_pb2 as pb
+from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_proto.v1.types_pb2 import DataFile, Value
+from lakemark_server.catalog.lake import POLICIES, POLICY_PROPERTY, LakeTable
+from lakemark_server.optimization import records
+from lakemark_server.optimization.expiries import NOTICE_MS
+from lakemark_server.optimization.service import Optimization
+from lakemark_server.timeline.publication.commits import CommitDraft
+from lakemark_server.verify import verify
+from tests.lakes import Lake, files
+from tests.optimization_world import planner_thread
+
+DAY_MS = 86_400_000
+MS, COLUMN = "lakemark.partition-ttl.ms", "lakemark.partition-ttl.column"
+SCHEMA = assign_ids(Schema.build([Field(0, "id", BIGINT), Field(0, "d", STRING)], ["d"], 1))[0]
+
+
+class Days:
+    """A table with a partition a day, a planner, and a clock that stands at noon."""
+
+    def __init__(self, lake: Lake, policy: str = "partition") -> None:
+        self.lake = lake
+        self.lake.clock.ms = int(dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC).timestamp() * 1_000)
+        record = LakeTableRecord(database="default", name="t", properties={POLICY_PROPERTY: policy})
+        self.table: LakeTable = lake.catalog.create_lake_table(record, SCHEMA)
+        self.planner = planner_thread(lake.store, lake)
+        self.optimization = Optimization(lake.store, lake.snapshots, lake.clock)
+
+    def put(self, *days: str) -> None:
+        instant = self.lake.open(self.table)
+        given = [
+            DataFile(path=f"{instant}/d={day}/g/a.parquet", size_bytes=10, row_count=2, partition=[Value(text=day)])
+            for day in days
+        ]
+        self.lake.timeline.commit(self.table, CommitDraft(instant, files(*given)))
+
+    def set(self, **properties: str) -> None:
+        given = {{"ms": MS, "column": COLUMN}[name]: value for name, value in properties.items()}
+        self.lake.catalog.set_properties("hive", "default", "t", given)
+
+    def partitions(self) -> list[str]:
+        return [one.partition for one in self.told()]
+
+    def told(self, **properties: str) -> list[pb.PartitionOptimization]:
+        given = {{"ms": MS, "column": COLUMN}[name]: value for name, value in properties.items()}
+        return list(self.optimization.explain(self.table, properties=given, by_expiry=True).partition_states)
+
+    def rounds(self, ms: int) -> None:
+        """Lets time pass, a few minutes at a time."""
+        for _ in range(ms // 300_000):
+            self.lake.clock.advance(300_000)
+            self.planner.once()
+
+
+@pytest.fixture
+def days(lake: Lake) -> Days:
+    return Days(lake)
+
+
+def test_nothing_goes_unless_the_table_says_so(days: Days) -> None:
+    days.put("2020-01-01", "2026-11-20")
+    days.rounds(2 * DAY_MS)
+    assert sorted(days.partitions()) == ["d=2020-01-01", "d=2026-11-20"]
+    assert [one.expiry for one in days.told()] == ["", ""]
+
+
+def test_partitions_go_by_the_day_that_they_name_and_the_history_tells_it(days: Days) -> None:
+    days.put("2026-11-18", "2026-11-19", "2026-11-20", "JFK")
+    days.set(ms=str(DAY_MS), column="d")
+    days.planner.once()
+    assert len(days.partitions()) == 4, "not yet: it may be a slip"
+    first, second, third, never = days.told()
+    assert first.partition == "d=2026-11-18"
+    assert first.expires_ms == days.lake.clock.ms + NOTICE_MS
+    assert "since this is so since 2026-11-20T12:00:00" in first.expiry
+    assert (second.expiry, third.partition) == (
+        "d = '2026-11-19' ended at 2026-11-20T00:00:00.000Z, and lakemark.partition-ttl.ms is 86400000",
+        "d=2026-11-20",
+    )
+    assert never.expires_ms == 0
+    assert never.expiry == "never: d = 'JFK' names no time, such as 2026-11-23 or 2026112305"
+    days.rounds(NOTICE_MS + 300_000)
+    assert days.partitions() == ["d=2026-11-19", "d=2026-11-20", "d=JFK"]
+    (run,) = days.optimization.runs(days.table, None, 10).runs
+    assert (run.kind, run.state, run.partition) == (pb.EXPIRE, pb.TASK_DONE, "d=2026-11-18")
+    assert (run.files_before, run.rows_before, run.files_after) == (1, 2, 0)
+    assert run.reason.startswith("too old: d=2026-11-18; the first one: d = '2026-11-18' ended at 2026-11-19")
+    (record, _) = days.lake.timeline.instant(days.table.table_id, run.instant)
+    assert (record.operation, record.owner) == (t.OVERWRITE_PARTITIONS, "optimizer")
+    days.rounds(DAY_MS // 2 + 600_000)
+    assert days.partitions() == ["d=2026-11-20", "d=JFK"], "each at its time, without any commit in between"
+    assert list(verify(days.lake.store)) == []
+
+
+def test_partitions_go_by_their_last_change(days: Days) -> None:
+    days.put("a", "b")
+    days.set(ms=str(DAY_MS))
+    days.rounds(DAY_MS // 2)
+    days.put("b")
+    days.rounds(DAY_MS // 2 + 600_000)
+    assert days.partitions() == ["d=b"]
+
+
+def test_what_would_go_is_told_before_the_table_says_so(days: Days) -> None:
+    days.put("2026-11-18", "2026-11-20")
+    told = days.told(ms=str(DAY_MS), column="d")
+    assert [one.partition for one in told] == ["d=2026-11-18", "d=2026-11-20"]
+    assert told[0].expires_ms == days.lake.clock.ms + NOTICE_MS
+    days.rounds(DAY_MS)
+    assert len(days.partitions()) == 2
+    with pytest.raises(InvalidArgument, match="none of the partition columns"):
+        days.told(ms=str(DAY_MS), column="id")
+
+
+def test_a_slip_can_be_taken_back_and_another_time_begins_anew(days: Days) -> None:
+    days.put("2026-11-18")
+    days.set(ms=str(DAY_MS), column="d")
+    days.rounds(NOTICE_MS - 300_000)
+    days.set(ms=str(DAY_MS + 1), column="d")
+    days.rounds(NOTICE_MS - 300_000)
+    assert len(days.partitions()) == 1
+    days.lake.catalog.set_properties("hive", "default", "t", {}, [MS, COLUMN])
+    days.rounds(DAY_MS)
+    assert len(days.partitions()) == 1
+
+
+def test_what_is_held_or_paused_stays_for_so_long(days: Days) -> None:
+    days.put("2026-11-17", "2026-11-18")
+    days.optimization.hold(days.table, "d=2026-11-18", DAY_MS, "audit")
+    days.set(ms=str(DAY_MS), column="d")
+    days.rounds(DAY_MS // 2)
+    assert days.partitions() == ["d=2026-11-18"]
+    assert "held until" in days.told()[0].expiry
+    days.optimization.release(days.table, "d=2026-11-18")
+    days.optimization.pause(days.table, "")
+    days.rounds(NOTICE_MS)
+    assert days.told()[0].expiry.endswith("but the table is paused")
+    days.optimization.resume(days.table)
+    days.rounds(NOTICE_MS)
+    assert days.partitions() == []
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_who_writes_into_an_old_partition_is_not_overtaken(lake: Lake, policy: str) -> None:
+    days = Days(lake, policy)
+    days.put("2026-11-18")
+    days.set(ms=str(DAY_MS), column="d")
+    days.planner.once()
+    generator = days.planner._current[2]  # type: ignore[index]
+    days.lake.clock.advance(NOTICE_MS)
+    days.planner._hold()
+    look = generator.look(days.table.table_id)
+    assert [one.due for one in look.expiries] == [True]
+    days.put("2026-11-18")
+    assert generator.expire(look) == 0, "it has seen one file, and there are two"
+    assert len(days.partitions()) == 1
+    assert days.lake.store.read(lambda tx: records.table(tx, days.table.table_id)).due_ms > days.lake.clock.ms
+
+
+@pytest.mark.parametrize("taken_back", ["property", "pause", "hold", "hold of all"])
+def test_what_a_user_says_between_look_and_commit_counts(days: Days, taken_back: str) -> None:
+    days.put("2026-11-18")
+    days.set(ms=str(DAY_MS), column="d")
+    days.planner.once()
+    generator = days.planner._current[2]  # type: ignore[index]
+    days.lake.clock.advance(NOTICE_MS)
+    days.planner._hold()
+    look = generator.look(days.table.table_id)
+    match taken_back:
+        case "property":
+            days.set(ms=str(10 * DAY_MS), column="d")
+        case "pause":
+            days.optimization.pause(days.table, "")
+        case _:
+            days.optimization.hold(days.table, "" if taken_back == "hold of all" else "d=2026-11-18", 60_000, "")
+    assert generator.expire(look) == 0
+    assert len(days.partitions()) == 1
+
+
+def test_many_partitions_go_in_several_commits(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakemark_server.optimization.generator.EXPIRED_A_LOOK", 2)
+    days.put(*(f"2026-10-{day:02}" for day in range(1, 6)))
+    days.set(ms=str(DAY_MS), column="d")
+    days.rounds(NOTICE_MS + 1_200_000)
+    assert days.partitions() == []
+    assert [run.files_before for run in days.optimization.runs(days.table, None, 10).runs] == [1, 2, 2]

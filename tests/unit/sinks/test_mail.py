@@ -1,0 +1,146 @@
+"""One message, to a real SMTP server that behaves badly."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakemark_core.errors import FailedPrecondition, InvalidArgument
+from lakemark_proto.v1 import events_pb2 as pb
+from lakemark_proto.v1 import sinks_pb2
+from lakemark_server.sinks.definitions import draft
+from lakemark_server.sinks.delivery import DeliveryAborted, DeliveryFailed
+from lakemark_server.sinks.mail import MailPolicy, MailSender
+from lakemark_server.sinks.policies import SinkPolicy
+from tests.certificates import Authority
+from tests.mail_server import Behaviour, MailServer
+
+STOPPED = pb.Event(
+    offset=7,
+    kind=pb.OPTIMIZATION_STOPPED,
+    catalog="hive",
+    database="sales",
+    table="orders",
+    optimization=pb.OptimizationDetail(
+        partition="m=1", kind="minor", failures=5, last_error="no space left\r\nBcc: x@y"
+    ),
+)
+COMMITTED = pb.Event(offset=8, kind=pb.COMMITTED, catalog="hive", database="sales", table="ordérs")
+PASSWORD = "a secret that nobody may see"  # noqa: S105
+
+
+def policy_for(server: MailServer, **given: object) -> MailPolicy:
+    plain = MailPolicy("127.0.0.1", server.port, "none", sender="lake@example.com")
+    return replace(plain, **given)  # type: ignore[arg-type]
+
+
+def test_a_message_says_what_has_happened_and_what_to_do() -> None:
+    with MailServer() as server:
+        sender = MailSender(["ops@example.com", "b@example.com"], policy_for(server))
+        assert sender.send([STOPPED, COMMITTED]) == 2
+        assert sender.send([STOPPED], resent=True) == 1
+    first, second = server.messages
+    assert first["Subject"] == "[lakemark] optimization stopped: sales.orders m=1 and 1 more"
+    assert (first["From"], first["To"]) == ("lake@example.com", "ops@example.com, b@example.com")
+    assert server.recipients[0] == ["ops@example.com", "b@example.com"]
+    text = first.get_content()
+    assert "stopped after 5 failures in a row" in text
+    assert "Mend what failed, then: lakemark optimize resume sales.orders" in text
+    assert "committed: sales.ordérs" in text
+    assert (first["Message-ID"], second["X-Lakemark-Resent"]) == ("<lakemark-hive-0-7..0-8@example.com>", "true")
+    assert first["Bcc"] is None
+
+
+def test_no_more_than_so_many_events_are_in_one_message() -> None:
+    with MailServer() as server:
+        assert MailSender(["ops@example.com"], policy_for(server)).send([COMMITTED] * 50) == 20
+
+
+@pytest.mark.parametrize("tls", ["starttls", "tls"])
+def test_mail_goes_encrypted_and_with_a_login(tmp_path: Path, tls: str) -> None:
+    authority = Authority(tmp_path)
+    signed = authority.signed("127.0.0.1")
+    files = str(signed.certificate), str(signed.key)
+    with MailServer(Behaviour(tls, ("lake", PASSWORD)), files) as server:
+        policy = policy_for(server, tls=tls, user="lake", password=PASSWORD, ca_file=str(authority.ca))
+        MailSender(["ops@example.com"], policy).send([STOPPED])
+        assert server.encrypted == [True]
+        with pytest.raises(DeliveryFailed, match=r"cannot be used: .*certificate verify failed"):
+            MailSender(["ops@example.com"], replace(policy, ca_file="")).send([STOPPED])
+        with pytest.raises(DeliveryFailed, match="refuses: 535") as wrong:
+            MailSender(["ops@example.com"], replace(policy, password=PASSWORD + "!")).send([STOPPED])
+    assert not wrong.value.counts
+    assert PASSWORD not in f"{wrong.value} {policy}"
+    assert wrong.value.__cause__ is None
+
+
+def test_without_starttls_nothing_is_sent() -> None:
+    with MailServer() as server:
+        policy = policy_for(server, tls="starttls", user="lake", password=PASSWORD)
+        with pytest.raises(DeliveryFailed, match="STARTTLS extension not supported"):
+            MailSender(["ops@example.com"], policy).send([STOPPED])
+        assert not server.messages
+
+
+def test_a_refusal_counts_and_a_server_that_is_away_does_not() -> None:
+    with MailServer(Behaviour(refused=frozenset({"gone@example.com"}))) as server:
+        policy = policy_for(server)
+        assert MailSender(["gone@example.com", "ops@example.com"], policy).send([STOPPED]) == 1
+        with pytest.raises(DeliveryFailed, match=r"refuses all recipients: gone@example.com: 550 5.1.1") as refused:
+            MailSender(["gone@example.com"], policy).send([STOPPED])
+        server.behaviour = Behaviour(data_answer="554 5.6.0 this is spam")
+        with pytest.raises(DeliveryFailed, match=r"refuses: 554 5.6.0 this is spam") as spam:
+            MailSender(["ops@example.com"], policy).send([STOPPED])
+        server.behaviour = Behaviour(data_answer="451 4.3.0 later")
+        with pytest.raises(DeliveryFailed, match=r"refuses: 451 4.3.0 later") as later:
+            MailSender(["ops@example.com"], policy).send([STOPPED])
+    with pytest.raises(DeliveryFailed, match=r"cannot be used: .*refused") as away:
+        MailSender(["ops@example.com"], policy).send([STOPPED])
+    assert [one.value.counts for one in (refused, spam, later, away)] == [True, True, False, False]
+
+
+def test_a_message_under_way_is_ended() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        policy = MailPolicy("127.0.0.1", silent.getsockname()[1], "none", sender="lake@example.com")
+        sender = MailSender(["ops@example.com"], policy)
+
+        def abort() -> None:
+            connection, _ = silent.accept()
+            connection.sendall(b"220 here\r\n")
+            connection.recv(1_000)  # it says EHLO, and waits for the answer
+            sender.abort()
+
+        helper = threading.Thread(target=abort)
+        helper.start()
+        with pytest.raises(DeliveryAborted):
+            sender.send([STOPPED])
+        helper.join()
+
+
+@pytest.mark.parametrize(
+    ("to", "told"),
+    [
+        ([], "1 to 20 recipients"),
+        (["ops"], "is no address"),
+        (["ops@example.com\nBcc: x@y.org"], "is no address"),
+        (["ops@other.org"], "sends no mail to ops@other.org"),
+    ],
+)
+def test_recipients_are_addresses_that_the_operator_allows(to: list[str], told: str) -> None:
+    policy = SinkPolicy(mail=MailPolicy("127.0.0.1", 25, "none", sender="lake@example.com"))
+    with pytest.raises(InvalidArgument, match=told):
+        draft("hive", "alarms", sinks_pb2.MailSink(to=to), sinks_pb2.SinkSecrets(), policy)
+
+
+def test_a_service_without_a_mail_server_says_so() -> None:
+    with pytest.raises(FailedPrecondition, match="LAKEMARK_MAIL_HOST"):
+        MailSender(["ops@example.com"], MailPolicy())
+    with pytest.raises(FailedPrecondition, match="not sent without TLS"):
+        MailSender(["ops@example.com"], MailPolicy("h", 25, "none", "user", sender="lake@example.com"))
+    with pytest.raises(FailedPrecondition, match="must be ASCII") as told:
+        MailSender(["ops@example.com"], MailPolicy("h", 25, "tls", "user", "pässword", "lake@example.com"))
+    assert "ä" not in str(told.value)
