@@ -317,8 +317,8 @@ class Pages:
 
     def _acted_on_group(self, request: Request, form: Mapping[str, str]) -> Response:
         self._let_in(request, form)
+        path = page_path("/optimizer", self._known(_catalog(request.query_params)), done="yes")
         group_actions.run(self._domains, form)
-        path = page_path("/optimizer", _catalog(request.query_params), done="yes")
         return RedirectResponse(path, HTTPStatus.SEE_OTHER)
 
     def _let_in(self, request: Request, form: Mapping[str, str]) -> None:

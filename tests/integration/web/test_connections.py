@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from lakemark_core.errors import NotFound
+from lakemark_web.app import THREADS
 from lakemark_web.connection_limits import ConnectionLimits
 from lakemark_web.connections import http_server
 from tests.integration.grpc_server import running_service
@@ -233,3 +236,25 @@ def test_requests_in_a_row_are_all_answered(opened: Opened) -> None:
         sock.sendall(GET * 20)
         assert answered(sock, 20)
         assert is_open(sock)
+
+
+def test_a_page_that_waited_too_long_for_its_turn_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def slow(*_: object) -> dict[str, object]:
+        begun.release()
+        assert gate.wait(WAIT_S)
+        raise NotFound("it was only slow")
+
+    monkeypatch.setattr("lakemark_web.pages.service.view", slow)
+    with running_service(tmp_path, **SETTINGS) as service, ThreadPoolExecutor(THREADS + 1) as askers:
+        site = Site(service)
+        busy = [askers.submit(site.get, "/service") for _ in range(THREADS)]
+        assert all(begun.acquire(timeout=WAIT_S) for _ in busy)
+        monkeypatch.setattr("lakemark_web.app.REQUEST_S_MAX", 0.1)
+        late = askers.submit(site.get, "/optimizer/action?action=none")  # which would read nothing, and be refused
+        with pytest.raises(TimeoutError):
+            late.result(0.5)
+        gate.set()
+        assert [one.result(WAIT_S).status for one in busy] == [404] * THREADS
+        assert late.result(WAIT_S).status == 503
